@@ -14,19 +14,19 @@ constexpr int64_t kKb = 1024;
 // ptxas accepts for each architecture.
 struct Row {
   GpuKind kind;
-  const char* image;
+  const char* image;  // kind.image is its number
 };
 constexpr Row kRows[] = {
-    // capability, products, shared memory, clusters, fp8 conversions, block-scale mma.sync
-    {{80, Products::kMmaSync, 163 * kKb, false, false, false}, "80"},  // A100
-    {{86, Products::kMmaSync, 99 * kKb, false, false, false}, "80"},   // A40, RTX 3090
-    {{87, Products::kMmaSync, 163 * kKb, false, false, false}, "80"},  // Orin
-    {{89, Products::kMmaSync, 99 * kKb, false, true, false}, "80"},    // L40S, RTX 4090
-    {{90, Products::kWgmma, 227 * kKb, true, true, false}, "90a"},     // H100, H200
-    {{100, Products::kMmaSync, 227 * kKb, true, true, false}, "100"},  // B200
-    {{103, Products::kMmaSync, 227 * kKb, true, true, false}, "100"},  // B300
-    {{120, Products::kMmaSync, 99 * kKb, true, true, true}, "120"},    // RTX 5090
-    {{121, Products::kMmaSync, 99 * kKb, true, true, true}, "120"},    // GB10
+    // capability, products, shared memory, clusters, fp8 conversions, block-scale mma.sync, image
+    {{80, Products::kMmaSync, 163 * kKb, false, false, false, 80}, "80"},   // A100
+    {{86, Products::kMmaSync, 99 * kKb, false, false, false, 80}, "80"},    // A40, RTX 3090
+    {{87, Products::kMmaSync, 163 * kKb, false, false, false, 80}, "80"},   // Orin
+    {{89, Products::kMmaSync, 99 * kKb, false, true, false, 89}, "89"},     // L40S, RTX 4090
+    {{90, Products::kWgmma, 227 * kKb, true, true, false, 90}, "90a"},      // H100, H200
+    {{100, Products::kMmaSync, 227 * kKb, true, true, false, 100}, "100"},  // B200
+    {{103, Products::kMmaSync, 227 * kKb, true, true, false, 100}, "100"},  // B300
+    {{120, Products::kMmaSync, 99 * kKb, true, true, true, 120}, "120"},    // RTX 5090
+    {{121, Products::kMmaSync, 99 * kKb, true, true, true, 120}, "120"},    // GB10
 };
 const Row* row_of(int capability) {
   for (const Row& row : kRows) {
@@ -48,11 +48,14 @@ Image read_image(const std::string& name) {
 GpuKind gpu_kind(int capability) {
   CHECK(capability >= 80, "gpu_kind: compute capability %d", capability);
   if (const Row* const row = row_of(capability)) return row->kind;
-  return {capability, Products::kMmaSync, 99 * kKb, capability > 90, capability > 89, false};
+  return {capability, Products::kMmaSync, 99 * kKb, capability > 90, capability >= 89,
+          false,      capability};
 }
 
 GpuKind gpu_kind_by_environment(int capability) {
   GpuKind kind = gpu_kind(capability);
+  const std::string image = image_for(capability, built_images());
+  if (!image.empty()) kind.image = read_image(image).capability;
   const char* const path = std::getenv("ASSAY_GPU_PATH");
   if (path == nullptr || *path == '\0') return kind;
   if (std::string(path) != "mma") {
@@ -72,10 +75,26 @@ std::string kind_text(const GpuKind& kind) {
   return text;
 }
 
-std::string slow_parts(const GpuKind& kind) {
-  if (kind.products == Products::kWgmma) return "";
-  if (kind.capability < 90) return "";
-  return "attention and the experts' products use mma.sync, not the newer tensor cores";
+std::vector<SlowPart> slow_parts(const GpuKind& kind) {
+  std::vector<SlowPart> parts;
+  // A GPU of 12.0 has no tensor cores for bf16 that mma.sync does not use.
+  if (kind.capability == 90 && kind.products != Products::kWgmma) {
+    parts.push_back({"attention and the experts' products use mma.sync, not wgmma",
+                     "unset ASSAY_GPU_PATH for the kernels that were written for this GPU"});
+  }
+  if (kind.capability / 10 == 10) {
+    parts.push_back(
+        {"attention and the experts' products use mma.sync, not the tensor cores' own "
+         "instructions of 10.0",
+         "nothing to do: this program has no kernels for them yet"});
+  }
+  if (kind.capability >= 89 && kind.image < 89) {
+    parts.push_back({strprintf("image sm_%d lacks the 8-bit instructions of this GPU: it rounds to "
+                               "8 bits and multiplies the experts' codes in other ones",
+                               kind.image),
+                     "build with -DASSAY_GPUS=" + image_to_build(kind.capability)});
+  }
+  return parts;
 }
 
 const std::vector<std::string>& built_images() {

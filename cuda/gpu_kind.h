@@ -19,20 +19,25 @@ struct GpuKind {
   bool clusters;         // of blocks that read each other's shared memory
   bool fp8_conversions;  // instructions that round to e4m3 and e5m2
   bool block_scale_mma;  // mma.sync of MXFP8 and NVFP4 operands with their scales
+  // Capability of the image that it runs. What an older one lacks is done in other instructions.
+  int image;
 };
 
-// The kind of a compute capability of 8.0 or newer. One that is not in the table has what every
-// newer GPU has.
+// The kind of a compute capability of 8.0 or newer, with the image that image_to_build() names. A
+// GPU that is not in the table has what every newer one has.
 GpuKind gpu_kind(int capability);
-// The same with the choice of the environment: ASSAY_GPU_PATH=mma takes the mma.sync kernels where
-// there are faster ones. UserError if it is something else.
+// The same with the image that this program has for it, if any, and the choice of the environment:
+// ASSAY_GPU_PATH=mma takes the mma.sync kernels where there are faster ones. UserError if it is
+// something else.
 GpuKind gpu_kind_by_environment(int capability);
 
 // "mma.sync, 99 KB of shared memory a block, fp8 conversions"
 std::string kind_text(const GpuKind& kind);
-// What a run on such a GPU is slowed down by, compared with what the GPU could do; "" if nothing is
-// known.
-std::string slow_parts(const GpuKind& kind);
+// What slows a run on such a GPU down, compared with what it could do, and what to do about it.
+struct SlowPart {
+  std::string what, todo;
+};
+std::vector<SlowPart> slow_parts(const GpuKind& kind);
 
 // The images of this program (CMake's ASSAY_GPUS): "80", "90a", "100". An image runs on later GPUs
 // of the same major version; with an a it runs on this capability only.

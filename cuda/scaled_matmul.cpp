@@ -32,6 +32,7 @@ bool long_blocks(CodeScales s) {
   return s == CodeScales::k1x128 || s == CodeScales::k128x128;
 }
 
+// Sources: cuBLAS documentation, the tables of cublasLtMatmul() for narrow precisions.
 enum class Needs { kAnyFp8, kHopper, kBlackwell, kNothing };
 
 Needs needs(const CodeKind& a, const CodeKind& b) {
@@ -56,20 +57,21 @@ Needs needs(const CodeKind& a, const CodeKind& b) {
 
 void check_scaled_matmul(const ScaledMatmul& p) {
   const bool blocks = long_blocks(p.a.kind.scales);
-  CHECK(p.k > 0 && p.k % 16 == 0 && p.m % (blocks ? 8 : 1) == 0 && p.n % (blocks ? 8 : 16) == 0,
-        "scaled_matmul: %s (%ld, %ld) by %s (%ld, %ld): k must be a multiple of 16, %s",
+  const int whole = p.a.kind.format == CodeFormat::kE2M1 ? 32 : 16;  // 16 bytes
+  CHECK(p.k > 0 && p.k % whole == 0 && p.m % (blocks ? 8 : 1) == 0 && p.n % (blocks ? 8 : 16) == 0,
+        "scaled_matmul: %s (%ld, %ld) by %s (%ld, %ld): k must be a multiple of %d, %s",
         kind_text(p.a.kind).c_str(), long(p.m), long(p.k), kind_text(p.b.kind).c_str(), long(p.n),
-        long(p.k), blocks ? "m and n multiples of 8" : "n a multiple of 16");
+        long(p.k), whole, blocks ? "m and n multiples of 8" : "n a multiple of 16");
 }
 
 std::string scaled_matmul_problem(const CodeKind& a, const CodeKind& b, int capability) {
   const std::string pair = kind_text(a) + " by " + kind_text(b);
-  const bool hopper = capability == 90, blackwell = capability >= 100;
+  const bool fp8 = capability >= 89, hopper = capability == 90, blackwell = capability >= 100;
   switch (needs(a, b)) {
     case Needs::kNothing:
       return "no hardware multiplies " + pair;
     case Needs::kAnyFp8:
-      return hopper || blackwell ? "" : pair + " needs compute capability 9.0 or newer";
+      return fp8 ? "" : pair + " needs compute capability 8.9 or newer";
     case Needs::kHopper:
       return hopper ? "" : pair + " needs compute capability 9.0 exactly";
     case Needs::kBlackwell:

@@ -9,13 +9,13 @@
 // copies from one read). Scales have the hardware layout of ops/quantise_format.h.
 //
 //   formats                                      compute capability
-//   8 bits, one scale per tensor                 9.0, 10.0, 12.0; not e5m2 by e5m2
+//   8 bits, one scale per tensor                 8.9, 9.0, 10.0, 12.0; not e5m2 by e5m2
 //   e4m3, 1 x 128 by 1 x 128 or 128 x 128        9.0
 //   e4m3 1 x 32 (MXFP8), e2m1 1 x 16 (NVFP4)     10.0, 12.0
 //
 // With scales of 1 x 128 or 128 x 128, m and n are multiples of 8. With other scales n is a
 // multiple of 16 and m, the tokens of a transformer, is arbitrary (cuBLASLt's rules for 8 and 4
-// bits: contiguous dimensions are multiples of 16 bytes).
+// bits: contiguous dimensions are multiples of 16 bytes, so k of e2m1 is one of 32).
 //
 // cuda/scaled_matmul_cublaslt.cpp calls cuBLASLt (12.9 or newer). In the SIMT emulator loops over
 // the same layouts replace it (cuda/simt/scaled_matmul.cpp).
@@ -46,7 +46,7 @@ struct CodeOperand {
 struct ScaledMatmul {
   void* d;                  // out (m, n)
   const void* c = nullptr;  // in  (m, n)   optional; may be d
-  CodeOperand a, b;         // k: a multiple of 16 and of the block
+  CodeOperand a, b;         // k: a multiple of 16 (e2m1: 32) and of the block
   int64_t m, n, k;
   Element result;  // of c and d
   // kFast: sums of 8-bit products stay in the tensor cores' accumulators, which have fewer bits

@@ -4,8 +4,10 @@
 
 #include "base/check.h"
 #include "base/shapes.h"
+#include "cuda/context.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
+#include "ops/grouped/gpu_scaled.h"
 
 namespace assay {
 
@@ -25,7 +27,8 @@ void check_operands(Exec on, const char* op, const CodedMatrix& x, const CodedSt
             .c_str(),
         long(n));
   CHECK(on.gpu != nullptr, "%s: only on a GPU", op);
-  const std::string problem = grouped_scaled_problem(x.format, w.all.format, n / parts, x.k(), 90);
+  const std::string problem =
+      grouped_scaled_problem(x.format, w.all.format, n / parts, x.k(), on.gpu->kind.capability);
   CHECK(problem.empty(), "%s: %s", op, problem.c_str());
   for (const CodedMatrix* m : {&x, &w.all}) {
     CHECK(m->format.scale == ScaleKind::kTensor
@@ -84,7 +87,7 @@ std::string grouped_scaled_problem(const QuantFormat& x, const QuantFormat& weig
     return strprintf("experts of %ld x %ld: both must be multiples of %ld", long(lines), long(k),
                      long(whole));
   }
-  if (capability != 90) return "grouped products in 8 bits need compute capability 9.0";
+  if (capability < 89) return "grouped products in 8 bits need compute capability 8.9 or newer";
   return "";
 }
 
@@ -92,6 +95,9 @@ namespace gpu {
 ASSAY_GPU_ABSENT(grouped_scaled_linear, GroupedScaledLinear)
 ASSAY_GPU_ABSENT(grouped_scaled_swiglu_forward, GroupedScaledSwigluForward)
 ASSAY_GPU_ABSENT(grouped_scaled_swiglu_dgrad, GroupedScaledSwigluDgrad)
+ASSAY_GPU_ABSENT(grouped_scaled_linear_wgmma, GroupedScaledLinear)
+ASSAY_GPU_ABSENT(grouped_scaled_swiglu_forward_wgmma, GroupedScaledSwigluForward)
+ASSAY_GPU_ABSENT(grouped_scaled_swiglu_dgrad_wgmma, GroupedScaledSwigluDgrad)
 }  // namespace gpu
 
 }  // namespace assay

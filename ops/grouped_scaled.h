@@ -1,6 +1,6 @@
 // The linear layers of the experts as native products of 8 bits: ops/grouped_linear.h and
-// ops/grouped_swiglu.h on codes as ops/quantise.h writes them, by a kernel of this project. GPU
-// only, compute capability 9.0.
+// ops/grouped_swiglu.h on codes as ops/quantise.h writes them, by kernels of this project: by wgmma
+// on a GPU of 9.0, by mma.sync on others since 8.9. GPU only.
 //
 //   expert e owns assignments offsets[e] <= a < offsets[e+1];  r = row[a]
 //   linear           y[a,n] = sum_k x[a,k] W[e,n,k]

@@ -23,7 +23,7 @@ macro(assay_op op)
   if(op_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "assay_op(${op}): unknown arguments ${op_UNPARSED_ARGUMENTS}")
   endif()
-  if(EXISTS ${CMAKE_SOURCE_DIR}/ops/${op}.cu AND NOT ${op}.cu IN_LIST op_HOPPER)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/ops/${op}.cu)
     list(PREPEND op_KERNELS ${op}.cu)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/ops/${op}.cu)
   endif()
@@ -68,7 +68,8 @@ assay_op(fake_quantise LONG BENCH quantisers
 assay_op(global_norm BENCH optimizer)
 assay_op(grouped_linear LONG BENCH grouped
   KERNELS grouped/gpu_mma.cu grouped/gpu_work_list.cu HOPPER grouped/gpu_linear_wgmma.cu)
-assay_op(grouped_scaled ONLY_GPU BENCH grouped HOPPER grouped_scaled.cu)
+assay_op(grouped_scaled ONLY_GPU BENCH grouped
+  KERNELS grouped/gpu_scaled_mma.cu HOPPER grouped/gpu_scaled_wgmma.cu)
 assay_op(grouped_swiglu BENCH grouped HOPPER grouped/gpu_swiglu_wgmma.cu)
 assay_op(hadamard BENCH quantisers)
 assay_op(head_loss LONG BENCH head)

@@ -17,8 +17,8 @@ void check_operand(const char* name, const CodedMatrix& m) {
   const int64_t scales = scale_count(m.format, m.lines(), m.k());
   CHECK(m.format.layout == ScaleLayout::kHardware || m.format.scale == ScaleKind::kTensor,
         "scaled_linear: %s has the plain layout, needs the hardware layout", name);
-  CHECK(m.k() % 16 == 0 && m.k() % block_shape(m.format.scale).columns == 0,
-        "scaled_linear: %s (%ld, %ld), K must be a multiple of 16 and of the block", name,
+  CHECK(m.codes.dim[1] % 16 == 0 && m.k() % block_shape(m.format.scale).columns == 0,
+        "scaled_linear: %s (%ld, %ld), K must be whole 16 bytes and whole blocks", name,
         long(m.lines()), long(m.k()));
   CHECK((!has_float_scales(m.format.scale) || m.scales.dim[0] == scales) &&
             (!has_byte_scales(m.format.scale) || m.scale_codes.dim[0] == scales) &&

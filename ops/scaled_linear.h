@@ -3,9 +3,9 @@
 //   y[n, m] = sum_k left[n, k] right[m, k] + add[n, m]
 //
 // left and right are code x scale as ops/quantise.h writes them, in the hardware layout, with the
-// same K, padding included. With 1x128 or 128x128 scales N and M must be multiples of 8, else M
-// must be a multiple of 16 (cuda/scaled_matmul.h). fprop: x by W; dgrad: dy by the column copy of
-// W; wgrad: the column copies of dy and of x, with add = dW itself.
+// same K, padding included: a multiple of 16, in E2M1 of 32. With 1x128 or 128x128 scales N and M
+// must be multiples of 8, else M must be a multiple of 16 (cuda/scaled_matmul.h). fprop: x by W;
+// dgrad: dy by the column copy of W; wgrad: the column copies of dy and of x, with add = dW itself.
 //
 // GPU only. On a CPU, and where scaled_linear_problem() gives a reason, recipes use simulated
 // products (docs/decisions/0008), which give the same up to the order of the sum and the bits that

@@ -5,12 +5,19 @@
 //   a[0] (g, 2t..2t+1)   a[1] (g + 8, 2t..)   a[2] (g, 2t + 8..)   a[3] (g + 8, 2t + 8..)
 //   b[0] (2t..2t+1, g)   b[1] (2t + 8.., g)   d: cuda/kernel/accumulators.h
 // Elements are (row, column). A register of a or b has two of them, the first in its low half.
-// Source of the layouts: PTX ISA, "Matrix fragments for mma.m16n8k16".
+//
+// mma_m16n8k32: the same with 8-bit elements, a (16 x 32), b (32 x 8), four in a register, the
+// first in its low byte:
+//   a[0] (g, 4t..4t+3)   a[1] (g + 8, 4t..)   a[2] (g, 4t + 16..)   a[3] (g + 8, 4t + 16..)
+//   b[0] (4t..4t+3, g)   b[1] (4t + 16.., g)
+// As with wgmma_m64k32 the hardware may keep fewer bits of these sums than a float has.
+// Source of the layouts: PTX ISA, "Matrix fragments for mma.m16n8k16" and "mma.m16n8k32".
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/kernel/async.h"
+#include "cuda/kernel/fp8.h"
 #include "cuda/kernel/language.h"
 #include "cuda/kernel/warp.h"
 #if !defined(__CUDACC__)
@@ -31,7 +38,6 @@ GPU_DEVICE void stmatrix_by_shuffles(void* row, const uint32_t (&r)[4]) {
 }
 
 #if defined(__CUDACC__)
-
 GPU_DEVICE void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
@@ -39,6 +45,50 @@ GPU_DEVICE void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32
       "{%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#else
+using simt::mma_m16n8k16;
+#endif
+
+// mma_m16n8k32 as two products in bf16, which holds every code: for images before 8.9. Element 4t +
+// i of K is at place 2t + i of a product, and 4t + 2 + i at 2t + 8 + i, in a as in b: the sum is
+// the same in another order.
+template <Fp8 A>
+GPU_DEVICE void mma_codes_as_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    uint32_t left[4], right[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      left[i] = bf16_of_codes<A>(a[2 * half + i]);
+      left[i + 2] = bf16_of_codes<A>(a[2 * half + i] >> 16);
+      right[i] = bf16_of_codes<Fp8::kE4M3>(b[half] >> 16 * i);
+    }
+    mma_m16n8k16(d, left, right);
+  }
+}
+
+#if defined(__CUDACC__)
+
+template <Fp8 A>
+GPU_DEVICE void mma_m16n8k32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#if __CUDA_ARCH__ < 890
+  mma_codes_as_bf16<A>(d, a, b);
+#else
+  if constexpr (A == Fp8::kE4M3) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+#endif
 }
 
 // Loads four 8 x 8 matrices of 16-bit elements. Lanes 8 i to 8 i + 7 pass the addresses of the rows
@@ -73,10 +123,15 @@ GPU_DEVICE void stmatrix_x4(void* row, const uint32_t (&r)[4]) {
 
 using simt::ldmatrix_x4;
 using simt::ldmatrix_x4_trans;
-using simt::mma_m16n8k16;
+template <Fp8 A>
+GPU_DEVICE void mma_m16n8k32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                             simt::SourceLocation here = simt::SourceLocation::caller()) {
+  if (simt::block().kind.image < 89) return mma_codes_as_bf16<A>(d, a, b);
+  simt::mma_m16n8k32(d, A == Fp8::kE4M3, a, b, here);
+}
 GPU_DEVICE void stmatrix_x4(void* row, const uint32_t (&r)[4],
                             simt::SourceLocation here = simt::SourceLocation::caller()) {
-  if (simt::block().kind.capability < 90) return stmatrix_by_shuffles(row, r);
+  if (simt::block().kind.image < 90) return stmatrix_by_shuffles(row, r);
   simt::stmatrix_x4(row, r, here);
 }
 

@@ -28,6 +28,7 @@
 #include <cstdint>
 
 #include "cuda/kernel/async.h"
+#include "cuda/kernel/fp8.h"
 #include "cuda/kernel/language.h"
 #include "cuda/tensor_map.h"
 #if !defined(__CUDACC__)
@@ -37,7 +38,6 @@
 namespace assay::gpu {
 
 enum class Major { kK = 0, kMN = 1 };
-enum class Fp8 { kE4M3, kE5M2 };
 
 // Bytes from the operand of one product to that of the next 16 of K (32 of 8-bit elements).
 template <Major Order>

@@ -1,11 +1,12 @@
 // Products of a warp and the loads and stores of their fragments. Fragment layouts: PTX ISA,
-// "Matrix fragments for mma.m16n8k16" with 16-bit elements, "ldmatrix" and "stmatrix" (.m8n8),
-// repeated in cuda/kernel/mma.h.
+// "Matrix fragments for mma.m16n8k16" with 16-bit elements and "mma.m16n8k32" with 8-bit ones,
+// "ldmatrix" and "stmatrix" (.m8n8), repeated in cuda/kernel/mma.h.
 #include "cuda/simt/mma.h"
 
 #include <bit>
 #include <cstring>
 
+#include "base/small_float.h"
 #include "cuda/simt/block.h"
 #include "cuda/simt/wgmma_math.h"
 
@@ -54,6 +55,43 @@ void multiply(void* const (&args)[kWarpLanes], uint32_t mask) {
     for (int i = 0; i < 2; ++i) std::memcpy(d + (g + i * 8) * 8 + 2 * t, p.d + 2 * i, 8);
   }
   mma_multiply(d, a, b);
+  for (int lane = 0; lane < kWarpLanes; ++lane) {
+    const Product& p = *static_cast<Product*>(args[lane]);
+    const int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 2; ++i) std::memcpy(p.d + 2 * i, d + (g + i * 8) * 8 + 2 * t, 8);
+  }
+}
+
+// The value of each 8-bit code.
+template <typename Element>
+struct Numbers {
+  float of_code[256];
+  Numbers() {
+    for (uint32_t code = 0; code < 256; ++code) of_code[code] = Element::decode(code);
+  }
+};
+
+template <typename A>
+void multiply_codes(void* const (&args)[kWarpLanes], uint32_t mask) {
+  need_full_warp("mma_m16n8k32", mask, static_cast<Product*>(args[self().lane])->here);
+  static const Numbers<A> of_a;
+  static const Numbers<e4m3> of_b;
+  // Two products of 16 along K: a[half][row][k], b[half][k][column].
+  float a[2][16 * 16], b[2][16 * 8], d[16 * 8];
+  for (int lane = 0; lane < kWarpLanes; ++lane) {
+    const Product& p = *static_cast<Product*>(args[lane]);
+    const int g = lane / 4, t = lane % 4;
+    for (int half = 0; half < 2; ++half) {
+      for (int i = 0; i < 4; ++i) {
+        const auto code = [&](uint32_t four) { return four >> 8 * i & 0xFFu; };
+        a[half][g * 16 + 4 * t + i] = of_a.of_code[code(p.a[2 * half])];
+        a[half][(g + 8) * 16 + 4 * t + i] = of_a.of_code[code(p.a[2 * half + 1])];
+        b[half][(4 * t + i) * 8 + g] = of_b.of_code[code(p.b[half])];
+      }
+    }
+    for (int i = 0; i < 2; ++i) std::memcpy(d + (g + i * 8) * 8 + 2 * t, p.d + 2 * i, 8);
+  }
+  for (int half = 0; half < 2; ++half) mma_multiply(d, a[half], b[half]);
   for (int lane = 0; lane < kWarpLanes; ++lane) {
     const Product& p = *static_cast<Product*>(args[lane]);
     const int g = lane / 4, t = lane % 4;
@@ -111,6 +149,13 @@ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                   SourceLocation here) {
   Product p = {d, a, b, here};
   warp_collective("mma_m16n8k16", here, kFullWarp, &p, multiply);
+}
+
+void mma_m16n8k32(float (&d)[4], bool a_is_e4m3, const uint32_t (&a)[4], const uint32_t (&b)[2],
+                  SourceLocation here) {
+  Product p = {d, a, b, here};
+  warp_collective(a_is_e4m3 ? "mma_m16n8k32 e4m3" : "mma_m16n8k32 e5m2", here, kFullWarp, &p,
+                  a_is_e4m3 ? multiply_codes<e4m3> : multiply_codes<e5m2>);
 }
 
 void ldmatrix_x4(uint32_t (&r)[4], const void* row, SourceLocation here) {

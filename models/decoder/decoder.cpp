@@ -28,7 +28,7 @@ PrecisionTable table_for(const ModelConfig& config, const DecoderOptions& option
   require_whole_blocks(table, config);
   const bool native = options.precision.products == ProductsMode::kNative &&
                       options.purpose == Purpose::kTraining &&
-                      native_problem(config, options.sequence).empty();
+                      native_problem(table, config, options.sequence).empty();
   if (native && options.backend == Backend::kGpu) table.native_capability = options.capability;
   return table;
 }

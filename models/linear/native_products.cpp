@@ -248,14 +248,21 @@ CodedStack NativeProducts::dgrad_stack() const {
           CodedStack::Experts::kAlongK};
 }
 
-std::string native_problem(const ModelConfig& model, int64_t sequence) {
-  constexpr int64_t kWhole = 16;
-  if (sequence % kWhole != 0) {
-    return strprintf("sequence length %ld is not a multiple of %ld", long(sequence), long(kWhole));
+std::string native_problem(const PrecisionTable& table, const ModelConfig& model,
+                           int64_t sequence) {
+  int64_t whole = 16;
+  for (const ProductFormats& f : table.roles) {
+    for (const OperandFormat* o : {&f.fprop_input, &f.fprop_weight, &f.dgrad_gradient,
+                                   &f.dgrad_weight, &f.wgrad_gradient, &f.wgrad_input}) {
+      if (o->quantised() && o->format.element == ElementFormat::kE2M1) whole = 32;
+    }
+  }
+  if (sequence % whole != 0) {
+    return strprintf("sequence length %ld is not a multiple of %ld", long(sequence), long(whole));
   }
   for (const int64_t width : dense_widths(model)) {
-    if (width % kWhole == 0) continue;
-    return strprintf("width %ld is not a multiple of %ld", long(width), long(kWhole));
+    if (width % whole == 0) continue;
+    return strprintf("width %ld is not a multiple of %ld", long(width), long(whole));
   }
   return "";
 }
@@ -276,6 +283,30 @@ std::vector<std::string> native_rows(const PrecisionTable& table, const ModelCon
     rows.push_back(strprintf("%-14s %s", product_role_name(role), done.c_str()));
   }
   return rows;
+}
+
+std::vector<std::string> native_recipes(int capability) {
+  ModelConfig model;
+  model.moe.emplace();
+  model.hidden = model.moe->expert_ffn = 128;  // a multiple of every block
+  std::vector<std::string> recipes;
+  for (const char* recipe : {"fp8_tensor", "fp8_block", "mxfp8", "nvfp4"}) {
+    PrecisionConfig precision;
+    precision.recipe = recipe;
+    const PrecisionTable table = precision_table(precision, model);
+    std::string native;
+    for (const auto& [role, name] :
+         {std::pair{ProductRole::kAttention, "dense layers"}, {ProductRole::kExperts, "experts"}}) {
+      const ProductFormats f = laid_out(table.of(role));
+      if (product_problem(f.fprop_input, f.fprop_weight, Sum::kOverFeatures,
+                          expert_widths(role, model), capability)
+              .empty()) {
+        native += (native.empty() ? "" : " and ") + std::string(name);
+      }
+    }
+    if (!native.empty()) recipes.push_back(std::string(recipe) + " (" + native + ")");
+  }
+  return recipes;
 }
 
 }  // namespace assay

@@ -33,9 +33,10 @@
 
 namespace assay {
 
-// Why no product of the model can be native, whatever its format: cuBLASLt needs the widths and the
-// tokens of its 8-bit operands to be multiples of 16. "" if nothing prevents it.
-std::string native_problem(const ModelConfig& model, int64_t sequence);
+// Why no product of the model can be native, whatever the GPU: cuBLASLt needs the widths and the
+// tokens of its operands to be multiples of 16 bytes, of 4-bit ones 32 elements. "" if nothing
+// prevents it.
+std::string native_problem(const PrecisionTable& table, const ModelConfig& model, int64_t sequence);
 
 // The sites of a weight's operands, as QuantScratch::not_finite reports them.
 struct OperandSites {
@@ -110,5 +111,9 @@ class NativeProducts {
 // bf16: ...".
 std::vector<std::string> native_rows(const PrecisionTable& table, const ModelConfig& model,
                                      int capability);
+
+// What such a GPU multiplies in its own format: "fp8_tensor (dense layers and experts)", a recipe
+// each. Of the experts fprop and dgrad.
+std::vector<std::string> native_recipes(int capability);
 
 }  // namespace assay

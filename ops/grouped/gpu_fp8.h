@@ -3,8 +3,11 @@
 // scales. The stages are summed in float.
 #pragma once
 
+#include <cmath>
+
 #include "cuda/gpu.h"
 #include "ops/grouped/gpu_mainloop.h"
+#include "ops/grouped_scaled.h"
 
 namespace assay::gpu {
 
@@ -14,15 +17,14 @@ struct GroupedStageScales {
   float a[2], b[2];
 };
 
-// Rows of x, or of dy, of this thread's accumulators: 8 apart. Rows past the segment read the scale
-// of its last row.
+// Rows of x, or of dy, of this thread's accumulators: 8 apart, from row of_warp of the tile on.
+// Rows past the segment read the scale of its last row.
 struct GroupedScaleRows {
   int64_t at[2];
 };
-template <typename Tile>
-GPU_DEVICE GroupedScaleRows scale_rows(const GroupedTileArgs& g, const GroupedPart& part) {
+template <typename Tile, typename Args>
+GPU_DEVICE GroupedScaleRows scale_rows(const Args& g, const GroupedPart& part, int of_warp) {
   GroupedScaleRows rows;
-  const int of_warp = (warp() / 4 - 1) * 64 + warp() % 4 * 16;
   for (int half = 0; half < 2; ++half) {
     const int wanted = of_warp + accum_row(2 * half),
               r = wanted < part.rows ? wanted : part.rows - 1;
@@ -31,8 +33,8 @@ GPU_DEVICE GroupedScaleRows scale_rows(const GroupedTileArgs& g, const GroupedPa
   return rows;
 }
 
-template <typename Tile>
-GPU_DEVICE GroupedStageScales stage_scales(const GroupedTileArgs& g, const GroupedAt& at,
+template <typename Tile, typename Args>
+GPU_DEVICE GroupedStageScales stage_scales(const Args& g, const GroupedAt& at,
                                            const GroupedScaleRows& rows, int block) {
   constexpr int kBlock = 128;
   GroupedStageScales s;
@@ -65,7 +67,9 @@ GPU_DEVICE void multiply_codes(float (&acc)[Tile::N / 2], const GroupedTileArgs&
   constexpr Fp8 A = Tile::Element == GroupedElement::kE4M3 ? Fp8::kE4M3 : Fp8::kE5M2;
   const int a_offset = (warp() / 4 - 1) * kGroupedSlabBytes;
   const int in_blocks = g.blocks.a != nullptr;
-  const GroupedScaleRows rows = in_blocks ? scale_rows<Tile>(g, at.part) : GroupedScaleRows{};
+  const int of_warp = (warp() / 4 - 1) * 64 + warp() % 4 * 16;
+  const GroupedScaleRows rows =
+      in_blocks ? scale_rows<Tile>(g, at.part, of_warp) : GroupedScaleRows{};
   for (float& sum : acc) sum = 0;
   // Initialised although the first product of each stage overwrites it: otherwise its registers
   // stay allocated outside this function.
@@ -98,6 +102,27 @@ GPU_DEVICE void multiply_codes(float (&acc)[Tile::N / 2], const GroupedTileArgs&
     if (lane() == 0) mbarrier_arrive(&barriers.empty[ring.stage]);
     if (active) add_scaled<Tile::N>(acc, part, scales);
   }
+}
+
+// --- Host.
+
+// Codes move as pairs (ops/grouped/gpu_mainloop.h).
+inline const bf16* code_pairs(const CodedMatrix& m) {
+  return reinterpret_cast<const bf16*>(m.codes.data);
+}
+
+inline GroupedBlockScales block_scales(const CodedMatrix& x, const CodedStack& w) {
+  if (!has_float_scales(x.format.scale)) return {};
+  const auto at = [](const CodedMatrix& m, int64_t line, int64_t block) {
+    return scale_index(m.format, m.lines(), m.k(), line, block);
+  };
+  const bool along_k = w.along == CodedStack::Experts::kAlongK;
+  return {.a = x.scales.data,
+          .a_row = at(x, 1, 0),
+          .a_block = at(x, 0, 1),
+          .b = w.all.scales.data,
+          .b_expert = along_k ? at(w.all, 0, w.k() / 128) : at(w.all, w.lines(), 0),
+          .b_row_block = at(w.all, 128, 0)};
 }
 
 }  // namespace assay::gpu

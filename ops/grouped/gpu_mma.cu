@@ -8,22 +8,6 @@ namespace assay::gpu {
 
 namespace {
 
-// SwiGLU gradient of 16 rows and 64 columns. Gate and up are read one after the other: both at once
-// take more registers than there are.
-GPU_DEVICE void store_gradient(const float (&acc)[kGroupedSlab / 2], unsigned char* staging,
-                               const GroupedMmaArgs& g, int64_t row, int rows, int column) {
-  const int width = 2 * g.n, columns = g.n - column;
-  const int64_t at = row * width + column;
-  bf16* const c = static_cast<bf16*>(g.c) + at;
-  GroupedBlock gate = block_of(staging, fetch_lines(g.gate_up + at, rows, columns, width));
-  GroupedBlock up = block_of(staging, fetch_lines(g.gate_up + at + g.n, rows, columns, width));
-  differentiate(gate, up, acc, 0);
-  AmaxAccumulator most{g.amax};
-  store_block(staging, gate, c, rows, columns, width, most);
-  store_block(staging, up, c + g.n, rows, columns, width, most);
-  most.raise_of_warp<bf16>();
-}
-
 // Rows of a are read once per 128 columns of c, weights once per 128 rows of an expert, mostly from
 // L2. dweight is written once, as by the kernel of ops/grouped/gpu_launch.h. Bound by mma.sync and
 // by shared memory: a warp reads 96 bytes (with SwiGLU 80) for each 1024 products of a step.

@@ -250,4 +250,21 @@ GPU_DEVICE void flatten(float (&flat)[Tiles * 4], const float (&sums)[Tiles][4])
   }
 }
 
+// SwiGLU gradient of 16 rows and 64 columns, whose dh are those of `block` of acc. Gate and up are
+// read one after the other: both at once take more registers than there are.
+template <int Numbers, typename Args>
+GPU_DEVICE void store_gradient(const float (&acc)[Numbers], unsigned char* staging, const Args& g,
+                               int64_t row, int rows, int column, int block = 0) {
+  const int width = 2 * g.n, columns = g.n - column;
+  const int64_t at = row * width + column;
+  bf16* const c = static_cast<bf16*>(g.c) + at;
+  GroupedBlock gate = block_of(staging, fetch_lines(g.gate_up + at, rows, columns, width));
+  GroupedBlock up = block_of(staging, fetch_lines(g.gate_up + at + g.n, rows, columns, width));
+  differentiate(gate, up, acc, block);
+  AmaxAccumulator most{g.amax};
+  store_block(staging, gate, c, rows, columns, width, most);
+  store_block(staging, up, c + g.n, rows, columns, width, most);
+  most.raise_of_warp<bf16>();
+}
+
 }  // namespace assay::gpu

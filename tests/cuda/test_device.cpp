@@ -117,19 +117,34 @@ TEST_CASE("the kind of a GPU has its limits, and products that the environment m
   REQUIRE(gpu_kind(90).products == Products::kWgmma);
   REQUIRE(gpu_kind(90).shared_bytes == 232448);
   REQUIRE(gpu_kind(86).shared_bytes == 101376);
-  for (const int capability : {80, 86, 89, 100, 120, 130}) {
+  for (const int capability : {80, 86, 87, 89, 100, 103, 120, 121, 130}) {
     REQUIRE(gpu_kind(capability).products == Products::kMmaSync);
     REQUIRE(gpu_kind(capability).capability == capability);
-    REQUIRE(slow_parts(gpu_kind(capability)).empty() == (capability < 90));
   }
-  REQUIRE(slow_parts(gpu_kind(90)).empty());
+  for (const int capability : {80, 86, 87, 89, 90, 100, 103, 120, 121, 130}) {
+    REQUIRE(gpu_kind(capability).image == std::atoi(image_to_build(capability).c_str()));
+    REQUIRE(slow_parts(gpu_kind(capability)).size() == (capability / 10 == 10 ? 1 : 0));
+  }
+  GpuKind old_image = gpu_kind(89);
+  old_image.image = 80;
+  const std::vector<SlowPart> slow = slow_parts(old_image);
+  REQUIRE(slow.size() == 1);
+  REQUIRE(has(slow[0].what, "image sm_80 lacks the 8-bit instructions"));
+  REQUIRE(slow[0].todo == "build with -DASSAY_GPUS=89");
   REQUIRE(kind_text(gpu_kind(89)) == "mma.sync, 99 KB of shared memory a block, fp8 conversions");
 
   unsetenv("ASSAY_GPU_PATH");
   REQUIRE(gpu_kind_by_environment(90).products == Products::kWgmma);
+  // An image that this program has replaces the one that was proposed.
+  for (const int capability : {80, 86, 89, 90, 103, 121}) {
+    const std::string image = image_for(capability, built_images());
+    REQUIRE(gpu_kind_by_environment(capability).image ==
+            (image.empty() ? gpu_kind(capability).image : std::atoi(image.c_str())));
+  }
   setenv("ASSAY_GPU_PATH", "mma", 1);
   REQUIRE(gpu_kind_by_environment(90).products == Products::kMmaSync);
   REQUIRE(gpu_kind_by_environment(90).capability == 90);
+  REQUIRE(slow_parts(gpu_kind_by_environment(90)).size() == 1);
   setenv("ASSAY_GPU_PATH", "wgmma", 1);
   std::string why;
   try {

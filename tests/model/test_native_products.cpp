@@ -2,6 +2,7 @@
 // against the same recipe with simulated products. In the emulator both sum in the same order, so
 // any difference is a wrong copy, scale, layout or draw. (Experts' products add partial sums of 128
 // along k, but float rounds hardly any sum of so few 8-bit codes, and none here.)
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -19,7 +20,7 @@ namespace assay {
 
 namespace {
 
-constexpr int64_t kBatch = 2, kSequence = 48;
+constexpr int64_t kBatch = 3, kSequence = 32;
 
 enum class Kind { kDense, kMoe };
 
@@ -42,11 +43,13 @@ struct Case {
   const char* recipe;
   int capability;
 };
-constexpr Case kCases[] = {{"fp8_tensor", 90}, {"fp8_block", 90}, {"mxfp8", 100}, {"nvfp4", 100}};
+constexpr Case kCases[] = {
+    {"fp8_tensor", 89}, {"fp8_tensor", 90}, {"fp8_block", 90}, {"mxfp8", 100}, {"nvfp4", 120}};
 
 // All results of steps with and without sampling, a change of phase and evaluations.
+// The kernels are those of a GPU of 9.0, or of 8.9; cuBLASLt's products are the same on all.
 std::vector<std::byte> after_steps(const Config& config, int capability) {
-  gpu::Context context = simt::make_context();
+  gpu::Context context = simt::make_context(std::min(capability, 90));
   ModelFixture f(config, Recipe::kBf16, kBatch, kSequence, 1, -1, &context, 0, capability);
   std::vector<std::byte> known;
   const auto add = [&](const void* from, size_t bytes) {
@@ -110,6 +113,11 @@ TEST_CASE("native products have the bits of simulated ones on the emulator") {
       REQUIRE((native == decoded));
     }
   }
+  // The experts' products by mma.sync.
+  const auto on_89 = [](const char* products) {
+    return after_steps(native_config(Kind::kMoe, "fp8_tensor", products), 89);
+  };
+  REQUIRE((on_89("native") == on_89("decoded")));
 }
 
 // 24 calls: two blocks of qkv, out, gate_up and down with three products each. The second block of
@@ -124,12 +132,12 @@ TEST_CASE("each product of a native recipe that has a kernel is native") {
     REQUIRE(calls(Kind::kMoe, "native", "scaled_linear", c.capability) == 24);
     REQUIRE(calls(Kind::kDense, "native", "fake_quantise", c.capability) == 0);
     REQUIRE(calls(Kind::kDense, "decoded", "scaled_linear", c.capability) == 0);
-    const bool hopper = c.capability == 90;
-    REQUIRE(calls(Kind::kDense, "native", "scaled_linear", 90) == (hopper ? 24 : 0));
+    const bool fp8 = std::string(c.recipe).starts_with("fp8");
+    REQUIRE(calls(Kind::kDense, "native", "scaled_linear", 90) == (fp8 ? 24 : 0));
     // The experts' fprop and dgrad are native.
-    REQUIRE(calls(Kind::kMoe, "native", "grouped_scaled_swiglu_forward", c.capability) == hopper);
-    REQUIRE(calls(Kind::kMoe, "native", "grouped_scaled_swiglu_dgrad", c.capability) == hopper);
-    REQUIRE(calls(Kind::kMoe, "native", "grouped_scaled_linear", c.capability) == 2 * hopper);
+    REQUIRE(calls(Kind::kMoe, "native", "grouped_scaled_swiglu_forward", c.capability) == fp8);
+    REQUIRE(calls(Kind::kMoe, "native", "grouped_scaled_swiglu_dgrad", c.capability) == fp8);
+    REQUIRE(calls(Kind::kMoe, "native", "grouped_scaled_linear", c.capability) == 2 * fp8);
     REQUIRE(calls(Kind::kMoe, "decoded", "grouped_scaled_linear", c.capability) == 0);
   }
 }
@@ -179,12 +187,27 @@ TEST_CASE("with a width that is not a multiple of 16 all products are simulated"
   c.model.ffn = 136;
   // If quantised, these products would need multiples of 16 too.
   c.precision.override_ = {"dense_ffn.fprop=bf16", "dense_ffn.dgrad=bf16"};
-  REQUIRE(native_problem(c.model, kSequence) == "width 136 is not a multiple of 16");
-  REQUIRE(native_problem(c.model, 7) == "sequence length 7 is not a multiple of 16");
+  const PrecisionTable table = precision_table(c.precision, c.model);
+  REQUIRE(native_problem(table, c.model, kSequence) == "width 136 is not a multiple of 16");
+  REQUIRE(native_problem(table, c.model, 7) == "sequence length 7 is not a multiple of 16");
   REQUIRE(calls_of("scaled_linear", c, 90) == 0);
   c.model.ffn = 144;
-  REQUIRE(native_problem(c.model, kSequence) == "");
+  REQUIRE(native_problem(table, c.model, kSequence) == "");
   REQUIRE(calls_of("scaled_linear", c, 90) > 0);
+}
+
+TEST_CASE("operands of 4 bits need multiples of 32, which are 16 bytes") {
+  Config c = native_config(Kind::kDense, "nvfp4", "native");
+  const auto problem = [&](int64_t sequence) {
+    return native_problem(precision_table(c.precision, c.model), c.model, sequence);
+  };
+  REQUIRE(problem(kSequence) == "");
+  REQUIRE(problem(48) == "sequence length 48 is not a multiple of 32");
+  c.model.ffn = 144;
+  REQUIRE(problem(kSequence) == "width 144 is not a multiple of 32");
+  REQUIRE(calls_of("scaled_linear", c, 100) == 0);
+  c.precision.recipe = "mxfp8";
+  REQUIRE(problem(48) == "");
 }
 
 // The amax of a rotated operand is unknown, so it takes a pass. In nvfp4 both operands of wgrad are
@@ -275,10 +298,43 @@ TEST_CASE("the report lists which products are native and why the others are not
       told("nvfp4", {}, 90)[0] ==
       "attention      simulated in bf16: E2M1 1x16 by E2M1 1x16 needs compute capability 10.0 or "
       "newer");
+  REQUIRE(told("nvfp4", {}, 120) == of_nvfp4);
+  for (const int capability : {89, 90, 100, 120})
+    REQUIRE(told("fp8_tensor", {}, capability) == all);
+  REQUIRE(
+      told("fp8_tensor", {}, 86) ==
+      std::vector<std::string>{
+          "attention      simulated in bf16: E4M3 tensor by E4M3 tensor needs compute "
+          "capability 8.9 or newer",
+          "dense_ffn      simulated in bf16: E4M3 tensor by E4M3 tensor needs compute "
+          "capability 8.9 or newer",
+          "experts        simulated in bf16: grouped products in 8 bits need compute capability "
+          "8.9 or newer",
+          "shared_experts simulated in bf16: E4M3 tensor by E4M3 tensor needs compute "
+          "capability 8.9 or newer"});
+  // Blocks of 128 are cuBLASLt's on 9.0 alone; the experts' kernel has them everywhere.
+  REQUIRE(
+      told("fp8_block", {}, 100)[0] ==
+      "attention      simulated in bf16: E4M3 1x128 by E4M3 128x128 needs compute capability 9.0 "
+      "exactly");
+  REQUIRE(told("fp8_block", {}, 100)[2] == all[2]);
   REQUIRE(told("fp8_tensor", {"attention.wgrad.input=bf16"}, 90)[0] ==
           "attention      fprop, dgrad native, the others simulated: one operand is in bf16");
   REQUIRE(told("mxfp4_nmoe", {}, 90).size() == 1);
   REQUIRE(told("bf16", {}, 90).empty());
+}
+
+TEST_CASE("the recipes that a GPU multiplies in their own format") {
+  using Recipes = std::vector<std::string>;
+  const std::string tensor = "fp8_tensor (dense layers and experts)";
+  REQUIRE(native_recipes(80).empty());
+  REQUIRE(native_recipes(86).empty());
+  REQUIRE(native_recipes(89) == Recipes{tensor, "fp8_block (experts)"});
+  REQUIRE(native_recipes(90) == Recipes{tensor, "fp8_block (dense layers and experts)"});
+  for (const int capability : {100, 103, 120, 121}) {
+    REQUIRE(native_recipes(capability) ==
+            Recipes{tensor, "fp8_block (experts)", "mxfp8 (dense layers)", "nvfp4 (dense layers)"});
+  }
 }
 
 TEST_CASE("two square-block, two E5M2 or mixed-block operands have no native product") {
@@ -292,7 +348,8 @@ TEST_CASE("two square-block, two E5M2 or mixed-block operands have no native pro
   REQUIRE(!scaled_linear_problem(tensor, line, 90).empty());
   REQUIRE(!scaled_linear_problem(mxfp4, mxfp4, 100).empty());
   REQUIRE(!scaled_linear_problem(line, square, 100).empty());
-  REQUIRE(!scaled_linear_problem(tensor, tensor, 80).empty());
+  REQUIRE(!scaled_linear_problem(tensor, tensor, 86).empty());
+  REQUIRE(scaled_linear_problem(tensor, tensor, 89).empty());
   REQUIRE(scaled_linear_problem(line, square, 90).empty());
   REQUIRE(scaled_linear_problem(gradient, tensor, 90).empty());
 }

@@ -175,7 +175,7 @@ using Make = OpInstance (*)(const CodedShape&);
 void add_case(std::vector<OpCase>& cases, const char* op, Make make, const CodedShape& s,
               CaseSize size = CaseSize::kUsual) {
   cases.push_back({op, op + text(s), [s, make] { return make(s); }, OpBody::kGpu, size,
-                   /*capability=*/90, /*last_capability=*/90});
+                   /*capability=*/89});
 }
 
 constexpr const char* kLinear = "grouped_scaled_linear";

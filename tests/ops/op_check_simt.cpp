@@ -1,8 +1,9 @@
-// op_check_simt [--gpu CAPABILITY] [--op NAME] [--filter TEXT] [--list]: runs every case with the
-// source of the CUDA kernels on the SIMT emulator (cuda/simt): against the scalar reference with
-// threads in forward order, then to the same bits in reverse and random orders. --gpu: as on a GPU
-// of that compute capability (80: 8.0), with its kernels and its limits. Exits 1 if a case
-// fails. op_check_race is the same program with the race detector, on smaller cases.
+// op_check_simt [--gpu CAPABILITY [--image CAPABILITY]] [--op NAME] [--filter TEXT] [--list]: runs
+// every case with the source of the CUDA kernels on the SIMT emulator (cuda/simt): against the
+// scalar reference with threads in forward order, then to the same bits in reverse and random
+// orders. --gpu: as on a GPU of that compute capability (80: 8.0), with its kernels and its limits;
+// --image: in an image that an older one runs too. Exits 1 if a case fails. op_check_race is the
+// same program with the race detector, on smaller cases.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -32,13 +33,16 @@ int main(int argc, char** argv) {
   set_case_memory({[](size_t bytes) { return simt::device_malloc(bytes); }, simt::device_free});
   std::string program = simt::race_detector_present() ? "op_check_race" : "op_check_simt";
   int capability = 0;
-  if (argc > 2 && std::strcmp(argv[1], "--gpu") == 0) {
-    capability = std::atoi(argv[2]);
-    program += std::string(" --gpu ") + argv[2];
+  int image = 0;
+  for (const auto& [option, number] : {std::pair{"--gpu", &capability}, {"--image", &image}}) {
+    if (argc < 3 || std::strcmp(argv[1], option) != 0) continue;
+    *number = std::atoi(argv[2]);
+    program += std::string(" ") + option + " " + argv[2];
     argc -= 2;
     argv += 2;
   }
   static gpu::Context context = simt::make_context(capability > 0 ? capability : 90);
+  if (image > 0) context.kind.image = image;
   try {
     context.predecessors = gpu::predecessors_by_environment();
   } catch (const UserError& error) {

@@ -191,6 +191,18 @@ __global__ __launch_bounds__(32) void mma_kernel(float* d, const uint32_t* a, co
   for (int i = 0; i < 4; ++i) d[lane() * 4 + i] = product[i];
 }
 
+template <Fp8 A>
+__global__ __launch_bounds__(32) void mma_codes_kernel(float* d, const uint32_t* a,
+                                                       const uint32_t* b) {
+  float product[4];
+  uint32_t left[4], right[2];
+  for (int i = 0; i < 4; ++i) product[i] = d[lane() * 4 + i];
+  for (int i = 0; i < 4; ++i) left[i] = a[lane() * 4 + i];
+  for (int i = 0; i < 2; ++i) right[i] = b[lane() * 2 + i];
+  mma_m16n8k32<A>(product, left, right);
+  for (int i = 0; i < 4; ++i) d[lane() * 4 + i] = product[i];
+}
+
 __global__ void reduce_add_kernel(float* sums, const float* v, int count) {
   for (int i = 0; i < count; i += 4) gpu::reduce_add(sums + i, load_vec<4>(v + i));
 }
@@ -298,6 +310,11 @@ void reduce_add(Exec on, float* sums, const float* v, int count) {
 }
 void mma(Exec on, float* d, const uint32_t* a, const uint32_t* b) {
   run(on, mma_kernel, kWarp, 0, d, a, b);
+}
+void mma_codes(Exec on, Codes a_format, float* d, const uint32_t* a, const uint32_t* b) {
+  const auto kernel =
+      a_format == Codes::kE4M3 ? mma_codes_kernel<Fp8::kE4M3> : mma_codes_kernel<Fp8::kE5M2>;
+  run(on, kernel, kWarp, 0, d, a, b);
 }
 void mma_matrices(Exec on, uint16_t* c, const uint16_t* a, const uint16_t* b) {
   run(on, mma_matrices_kernel, kWarp, 0, c, a, b);

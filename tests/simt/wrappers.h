@@ -73,6 +73,8 @@ void reduce_add(Exec on, float* sums, const float* v, int count);
 
 // One warp with raw registers per lane: a (32, 4), b (32, 2), d (32, 4).
 void mma(Exec on, float* d, const uint32_t* a, const uint32_t* b);
+// The same of 8-bit codes, a (16, 32), b (32, 8) in E4M3.
+void mma_codes(Exec on, Codes a_format, float* d, const uint32_t* a, const uint32_t* b);
 // c (16, 16) = a (16, 16) b (16, 16), rounded: by ldmatrix, ldmatrix_trans, two products and
 // stmatrix.
 void mma_matrices(Exec on, uint16_t* c, const uint16_t* a, const uint16_t* b);

@@ -15,6 +15,7 @@
 #include "cuda/gpu_kind.h"
 #include "machine/limits.h"
 #include "models/decoder/decoder.h"
+#include "models/linear/native_products.h"
 #include "ops/cpu_gemm/amx.h"
 #include "session/build_info.h"
 #if ASSAY_HAS_CUDA
@@ -158,12 +159,6 @@ ordered_json image_names() {
   return names;
 }
 
-std::string slow_todo(const gpu::GpuKind& kind) {
-  return gpu::gpu_kind(kind.capability).products == kind.products
-             ? "nothing to do: this program has no faster kernels for it"
-             : "unset ASSAY_GPU_PATH for the kernels that were written for this GPU";
-}
-
 ordered_json gpu_facts(Measure measure, std::vector<Advice>& advice) {
   ordered_json j;
   j["usable"] = false;
@@ -186,9 +181,13 @@ ordered_json gpu_facts(Measure measure, std::vector<Advice>& advice) {
     j["image"] = "sm_" + gpu::image_for(facts.capability, gpu::built_images());
     const gpu::GpuKind kind = gpu::gpu_kind_by_environment(facts.capability);
     j["kind"] = gpu::kind_text(kind);
-    if (const std::string slow = gpu::slow_parts(kind); !slow.empty()) {
-      advice.push_back({"slower than this GPU could be: " + slow, slow_todo(kind)});
-    }
+    std::string native;
+    for (const std::string& recipe : native_recipes(facts.capability))
+      native += (native.empty() ? "" : ", ") + recipe;
+    // The other recipes, and the experts' weight gradients, are simulated in bf16.
+    j["native_products"] = native.empty() ? "none, recipes are simulated in bf16" : native;
+    for (const gpu::SlowPart& slow : gpu::slow_parts(kind))
+      advice.push_back({"slower than this GPU could be: " + slow.what, slow.todo});
 #if ASSAY_HAS_CUDA
     if (measure == Measure::kLimits) {
       const auto device = gpu::open_device();

@@ -48,7 +48,7 @@ void announce_precision(Log& log, const Config& config, const SessionDevice& dev
     log.info(strprintf("  bf16 in all blocks from step %ld on", long(recipe_steps(config) + 1)));
   }
   const bool native = config.precision.products == ProductsMode::kNative;
-  const std::string problem = native_problem(config.model, config.run.sequence);
+  const std::string problem = native_problem(table, config.model, config.run.sequence);
   if (native && device.gpu && problem.empty()) {
     const int capability = device.gpu->facts().capability;
     for (const std::string& row : native_rows(table, config.model, capability)) {
