@@ -1,5 +1,5 @@
-// mma_m16n8k32: on the emulator in an image that has the instruction and in one that multiplies codes
-// as bf16, on a GPU in its own.
+// mma_m16n8k32: on the emulator in an image that has the instruction and in one that multiplies
+// codes as bf16, on a GPU in its own.
 #include <cmath>
 #include <vector>
 
