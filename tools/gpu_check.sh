@@ -186,7 +186,12 @@ begin_section "what no GPU has executed"
 check op_check_scaled_linear 10 60 env CUBLASLT_LOG_LEVEL=5 CUBLASLT_LOG_FILE="$logs/cublaslt_%i.log" "$build/op_check_cuda" --op scaled_linear
 last_lines+=" op_check_scaled_linear"
 ops 10 grouped_scaled swiglu_codes quantise fake_quantise attention
-ops 6 muon newton_schulz adamw_bf16 carry_sum tree_sum global_norm checksum amax varlen_attention router dispatch
+# The kernels of other GPUs.
+for op in attention grouped_linear grouped_swiglu grouped_scaled; do
+  check "op_check_mma_$op" 8 60 env ASSAY_GPU_PATH=mma "$build/op_check_cuda" --op "$op"
+  last_lines+=" op_check_mma_$op"
+done
+ops 6 muon newton_schulz adamw_bf16 carry_sum tree_sum global_norm checksum amax varlen_attention router dispatch sparse_linear rmsnorm
 without=$no_assay
 # The second bound is about three times what the CPU's own losses move by if the learning rate is changed by a millionth.
 parities "fp32=fp32 0.001 0.005" "bf16=bf16 0.01 0.05" "muon=bf16 0.01 0.3 --set optimizer.kind=muon" \

@@ -295,13 +295,13 @@ std::vector<std::string> native_recipes(int capability) {
     precision.recipe = recipe;
     const PrecisionTable table = precision_table(precision, model);
     std::string native;
-    for (const auto& [role, name] :
-         {std::pair{ProductRole::kAttention, "dense layers"}, {ProductRole::kExperts, "experts"}}) {
+    for (const auto& [role, name] : {std::pair{ProductRole::kAttention, "dense layers"},
+                                     {ProductRole::kExperts, "experts' fprop and dgrad"}}) {
       const ProductFormats f = laid_out(table.of(role));
       if (product_problem(f.fprop_input, f.fprop_weight, Sum::kOverFeatures,
                           expert_widths(role, model), capability)
               .empty()) {
-        native += (native.empty() ? "" : " and ") + std::string(name);
+        native += (native.empty() ? "" : ", ") + std::string(name);
       }
     }
     if (!native.empty()) recipes.push_back(std::string(recipe) + " (" + native + ")");

@@ -112,8 +112,8 @@ class NativeProducts {
 std::vector<std::string> native_rows(const PrecisionTable& table, const ModelConfig& model,
                                      int capability);
 
-// What such a GPU multiplies in its own format: "fp8_tensor (dense layers and experts)", a recipe
-// each. Of the experts fprop and dgrad.
+// What such a GPU multiplies in its own format, of each recipe that has any: "mxfp8 (dense
+// layers)".
 std::vector<std::string> native_recipes(int capability);
 
 }  // namespace assay

@@ -326,14 +326,15 @@ TEST_CASE("the report lists which products are native and why the others are not
 
 TEST_CASE("the recipes that a GPU multiplies in their own format") {
   using Recipes = std::vector<std::string>;
-  const std::string tensor = "fp8_tensor (dense layers and experts)";
+  const std::string tensor = "fp8_tensor (dense layers, experts' fprop and dgrad)";
   REQUIRE(native_recipes(80).empty());
   REQUIRE(native_recipes(86).empty());
-  REQUIRE(native_recipes(89) == Recipes{tensor, "fp8_block (experts)"});
-  REQUIRE(native_recipes(90) == Recipes{tensor, "fp8_block (dense layers and experts)"});
+  REQUIRE(native_recipes(89) == Recipes{tensor, "fp8_block (experts' fprop and dgrad)"});
+  REQUIRE(native_recipes(90) ==
+          Recipes{tensor, "fp8_block (dense layers, experts' fprop and dgrad)"});
   for (const int capability : {100, 103, 120, 121}) {
-    REQUIRE(native_recipes(capability) ==
-            Recipes{tensor, "fp8_block (experts)", "mxfp8 (dense layers)", "nvfp4 (dense layers)"});
+    REQUIRE(native_recipes(capability) == Recipes{tensor, "fp8_block (experts' fprop and dgrad)",
+                                                  "mxfp8 (dense layers)", "nvfp4 (dense layers)"});
   }
 }
 

@@ -105,8 +105,8 @@ code, text, calls = run("--minutes", "9000", "--out", str(work / "all"))
 r = results("all")
 order = [row["name"] for row in r["steps"]]
 check(code == 0 and set(statuses("all").values()) == {"0"} and r["left"] == [], "all is ok", text)
-wanted = ["device", "limits", "op_check_grouped_scaled", "op_check_attention", "parity_fp32", "parity_muon", "losses", "op_check",
-          "ab_before_dense", "ab_sequences_32_64_dense", "step_dense", "profile_moe-256", "ranks", "bench_attention", "racecheck"]
+wanted = ["device", "limits", "op_check_grouped_scaled", "op_check_attention", "op_check_mma_grouped_scaled", "parity_fp32", "parity_muon", "losses",
+          "op_check", "ab_before_dense", "ab_sequences_32_64_dense", "step_dense", "profile_moe-256", "ranks", "bench_attention", "racecheck"]
 check([n for n in order if n in wanted] == wanted, "the order of the steps", str(order))
 check(all(n.startswith("torch") or n in ("ranks_2", "ranks_4") for n in r["not_here"]) and "torch" in r["not_here"], "not here",
       str(r["not_here"]))

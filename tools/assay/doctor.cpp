@@ -183,9 +183,8 @@ ordered_json gpu_facts(Measure measure, std::vector<Advice>& advice) {
     j["kind"] = gpu::kind_text(kind);
     std::string native;
     for (const std::string& recipe : native_recipes(facts.capability))
-      native += (native.empty() ? "" : ", ") + recipe;
-    // The other recipes, and the experts' weight gradients, are simulated in bf16.
-    j["native_products"] = native.empty() ? "none, recipes are simulated in bf16" : native;
+      native += (native.empty() ? "" : "; ") + recipe;
+    j["native_products"] = native.empty() ? "none: recipes are simulated in bf16" : native;
     for (const gpu::SlowPart& slow : gpu::slow_parts(kind))
       advice.push_back({"slower than this GPU could be: " + slow.what, slow.todo});
 #if ASSAY_HAS_CUDA
