@@ -15,8 +15,8 @@ namespace {
 // of codes, copied by cp.async of all threads; its sums are added to those of the tile in float
 // (ops/grouped/gpu_fp8.h).
 //
-// Bound by mma.sync: a warp reads 4.5 KB of shared memory for 16 products of a step, 36 clocks of
-// an SM, while the products take at least 64. Registers allow one block per SM.
+// Bound by mma.sync: a warp reads 5 KB of shared memory for 16 products of a step, 40 clocks of an
+// SM, while the products take at least 64. Registers and stages allow one block per SM.
 constexpr int kCodeTileK = 64;  // pairs
 constexpr int kCodeStages = 3;
 constexpr int kCodePart = kMmaSide * kCodeTileK;  // pairs of an operand in a stage
@@ -59,52 +59,61 @@ struct GroupedCodeCopies {
   static constexpr int kCount = kMmaSide * 8 / kMmaThreads;
   const GroupedCodeArgs& g;
   const GroupedAt& at;
-  const bf16* expert;                 // its weight
-  int a_row[kCount], b_line[kCount];  // -1: outside
+  int a_row[kCount];  // -1: outside
 
   GPU_DEVICE static int row_of(int i) { return int(threadIdx.x) / 8 + i * (kMmaThreads / 8); }
 
   GPU_DEVICE void begin() {
-    expert = g.b + at.part.expert * g.b_expert;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const int r = row_of(i), assignment = at.part.begin + r;
       a_row[i] = r >= at.part.rows ? -1 : Tile::gathered ? g.row[assignment] : assignment;
-      // With SwiGLU the second half of the rows are lines of up, which follow those of the gate.
-      const int column = at.n + r % Tile::columns;
-      b_line[i] = column < g.n ? column + r / Tile::columns * g.n : -1;
     }
   }
 
   GPU_DEVICE void copy_stage(bf16* stage, int k_tile) const {
     const int chunk = int(threadIdx.x) % 8, k = k_tile * kCodeTileK + chunk * 8;
+    const bf16* const expert = g.b + at.part.expert * g.b_expert;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      const bool a_inside = a_row[i] >= 0 && k < g.k, b_inside = b_line[i] >= 0 && k < g.k;
       bf16* const to = chunk_of<kCodeTileK>(stage, 0, uint32_t(row_of(i)), uint32_t(chunk));
+      const bool a_inside = a_row[i] >= 0 && k < g.k;
       cp_async16(to, g.a + (a_inside ? int64_t{a_row[i]} * g.k + k : 0), a_inside ? 16 : 0);
-      cp_async16(to + kCodePart, expert + (b_inside ? b_line[i] * g.b_line + k : 0),
-                 b_inside ? 16 : 0);
+      // With SwiGLU the second half of the rows are lines of up, which follow those of the gate.
+      const int column = at.n + row_of(i) % Tile::columns;
+      const int64_t line = column + row_of(i) / Tile::columns * g.n;
+      const bool b_inside = column < g.n && k < g.k;
+      cp_async16(to + kCodePart, expert + (b_inside ? line * g.b_line + k : 0), b_inside ? 16 : 0);
     }
   }
 };
 
-// part = a b of one stage, of the warp's rows from `row` on.
+// acc += a b of one stage, of the warp's rows from `row` on and one half of the tile's columns. The
+// halves come one after the other: the sums of both at once leave too few registers.
 template <typename Tile>
-GPU_DEVICE void multiply_stage(float (&part)[kMmaSide / 8][4], const bf16* stage, int row) {
-#pragma unroll
-  for (int n = 0; n < kMmaSide / 8; ++n) part[n][0] = part[n][1] = part[n][2] = part[n][3] = 0;
-#pragma unroll 1  // unrolled it spills on 8.0 and 10.0
+GPU_DEVICE void add_stage(float (&acc)[kMmaSide / 2], int half, const bf16* stage, int row,
+                          const GroupedStageScales& scales) {
+  constexpr int kTiles = kMmaSide / 8 / 2;  // of 8 columns
+  float part[kTiles][4] = {};
+#pragma unroll 2  // by 4 it spills on 8.0, 9.0 and 10.0
   for (int step = 0; step < kCodeTileK / 16; ++step) {
     uint32_t a[4];
     load_a<kCodeTileK>(a, stage, row, uint32_t(step));
 #pragma unroll
-    for (int n = 0; n < kMmaSide / 8; n += 2) {
+    for (int n = 0; n < kTiles; n += 2) {
       uint32_t b[4];
-      load_b_rows<kCodeTileK>(b, stage + kCodePart, 8 * n, uint32_t(step));
+      load_b_rows<kCodeTileK>(b, stage + kCodePart, 8 * (half * kTiles + n), uint32_t(step));
       const uint32_t low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
       mma_m16n8k32<Tile::A>(part[n], a, low);
       mma_m16n8k32<Tile::A>(part[n + 1], a, high);
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float& sum = acc[4 * (half * kTiles + n) + i];
+      sum = fmaf(part[n][i], scales.a[accum_half(i)] * scales.b[half], sum);
     }
   }
 }
@@ -114,7 +123,7 @@ GPU_DEVICE void multiply_stage(float (&part)[kMmaSide / 8][4], const bf16* stage
 template <typename Tile>
 GPU_DEVICE void multiply_tile(float (&acc)[kMmaSide / 2], const GroupedCodeArgs& g,
                               const GroupedAt& at, bf16* shared, int of_warp) {
-  GroupedCodeCopies<Tile> copies{g, at, nullptr, {}, {}};
+  GroupedCodeCopies<Tile> copies{g, at, {}};
   const auto copy = [&](int k) {
     if (k < at.k_tiles) copies.copy_stage(shared + k % kCodeStages * kCodeStage, k);
     cp_async_commit();
@@ -136,10 +145,9 @@ GPU_DEVICE void multiply_tile(float (&acc)[kMmaSide / 2], const GroupedCodeArgs&
     sync_block();  // this stage has landed, and the one before it is free
     copy(k + kCodeStages - 1);
     if (of_warp >= at.part.rows) continue;
-    float part[kMmaSide / 8][4], flat[kMmaSide / 2];
-    multiply_stage<Tile>(part, shared + k % kCodeStages * kCodeStage, of_warp);
-    flatten(flat, part);
-    add_scaled<kMmaSide>(acc, flat, scales);
+    const bf16* const stage = shared + k % kCodeStages * kCodeStage;
+    add_stage<Tile>(acc, 0, stage, of_warp, scales);
+    add_stage<Tile>(acc, 1, stage, of_warp, scales);
   }
   cp_async_wait<0>();
 }
