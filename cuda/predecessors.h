@@ -15,6 +15,7 @@ enum class Predecessor {
   kRouterProducts,  // the router's gradient with many experts: two dense products
   kWorkLists,       // the experts' lists: cut by one block, ordered from memory
   kRouterShared,    // the router has a token's keys in shared memory for any number of experts
+  kNormReads,       // RMSNorm's backward reads dresid after the sum over a row
 };
 struct PredecessorName {
   Predecessor which;
@@ -27,6 +28,7 @@ inline constexpr PredecessorName kPredecessorNames[] = {
     {Predecessor::kWorkLists, "work_lists"},
     {Predecessor::kRouterShared, "router_shared"},
     {Predecessor::kRouterProducts, "router_products"},
+    {Predecessor::kNormReads, "norm_reads"},
 };
 
 struct Predecessors {

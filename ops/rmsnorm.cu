@@ -44,6 +44,24 @@ struct Row {
   }
 };
 
+// The same as it is in memory: half the registers in bf16.
+template <int kPieces, typename T>
+struct StoredRow {
+  static constexpr int kAccess = 16 / int(sizeof(T));
+  Vec<T, kAccess> x[kPieces][kVector / kAccess] = {};
+
+  GPU_DEVICE void load(const T* row, int width) {
+    for (int p = 0; p < kPieces; ++p) {
+      const int c = p * kPiece + lane() * kVector;
+      if (c >= width) continue;
+      for (int k = 0; k < kVector / kAccess; ++k) {
+        x[p][k] = load_vec<kAccess>(row + c + k * kAccess);
+      }
+    }
+  }
+  GPU_DEVICE float at(int p, int e) const { return float(x[p][e / kAccess][e % kAccess]); }
+};
+
 template <typename T>
 GPU_DEVICE float rounded(float x) {
   T y;
@@ -135,10 +153,20 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel_any_width(
   most.raise<T>(scratch);
 }
 
+// When RMSNorm's backward reads dresid: together with dy and r, which the sum over a row waits for,
+// or after the sum, where it waits for memory once more.
+enum class DresidRead { kFirst, kAfterSum };
+// With four pieces, a row that is read first would take the registers of half of the warps; in
+// float it takes twice as many, and one kernel spilled.
+template <typename T, int kPieces>
+constexpr DresidRead read_where_it_pays(DresidRead read) {
+  return sizeof(T) == 2 && kPieces < kMostPieces ? read : DresidRead::kAfterSum;
+}
+
 // Each block owns `rows_per_block` rows and one row of partial weight gradients. A warp takes every
 // eighth row and keeps its share of the gradients in registers; the shares are added through shared
 // memory in warp order. Bound by memory: dy, r and dresid read, dresid (and dbranch) written.
-template <typename T, int kPieces>
+template <typename T, int kPieces, DresidRead kRead>
 __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
     const __grid_constant__ RmsNormBackward<T> a, int rows_per_block) {
   GPU_SHARED(float, sums, [kWarps][kPieces * kPiece]);
@@ -155,6 +183,8 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
     Row<kPieces> dy, rhat;
     dy.load(a.dy.row(i), width);
     rhat.load(a.resid.row(i), width);
+    StoredRow<kPieces, T> before;
+    if constexpr (kRead == DresidRead::kFirst) before.load(a.dresid.row(i), width);
     const float rstd = a.rstd[i];
     float dot = 0;
     for (int p = 0; p < kPieces; ++p) {
@@ -173,7 +203,11 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
       const int c = p * kPiece + lane() * kVector;
       if (c >= width) continue;
       float dresid[kVector];
-      load_floats(dresid, a.dresid.row(i) + c);
+      if constexpr (kRead == DresidRead::kFirst) {
+        for (int e = 0; e < kVector; ++e) dresid[e] = before.at(p, e);
+      } else {
+        load_floats(dresid, a.dresid.row(i) + c);
+      }
       for (int e = 0; e < kVector; ++e) {
         dresid[e] = rounded<T>(dresid[e] + rstd * (dy.x[p][e] - rhat.x[p][e] * mean));
       }
@@ -291,8 +325,8 @@ void launch_forward(Exec on, const RmsNormForward<T>& a) {
   });
 }
 
-template <typename T>
-void launch_backward(Exec on, const RmsNormBackward<T>& a) {
+template <DresidRead kRead, typename T>
+void launch_backward_as(Exec on, const RmsNormBackward<T>& a) {
   const int64_t rows = a.dy.dim[0], width = a.dy.dim[1], blocks = rmsnorm_backward_blocks(rows);
   if (blocks == 0) return;
   const int rows_per_block = int(ceil_div(rows, blocks));
@@ -302,7 +336,8 @@ void launch_backward(Exec on, const RmsNormBackward<T>& a) {
                        in_vectors(a.dbranch.data, width);
   with_pieces(vectors, width, [&]<int kPieces>() {
     if constexpr (kPieces > 0) {
-      launch(on, how, rmsnorm_backward_kernel<T, kPieces>, a, rows_per_block);
+      launch(on, how, rmsnorm_backward_kernel<T, kPieces, read_where_it_pays<T, kPieces>(kRead)>, a,
+             rows_per_block);
     } else {
       launch(on, how, rmsnorm_backward_kernel_any_width<T>, a, rows_per_block);
     }
@@ -312,6 +347,13 @@ void launch_backward(Exec on, const RmsNormBackward<T>& a) {
           .grid = {uint32_t(ceil_div(width, kWarp))},
           .block = {kRuns * kWarp}},
          rmsnorm_add_partials_kernel, a.dweight, a.partial, int(blocks));
+}
+template <typename T>
+void launch_backward(Exec on, const RmsNormBackward<T>& a) {
+  if (on.gpu->predecessors.has(Predecessor::kNormReads)) {
+    return launch_backward_as<DresidRead::kAfterSum>(on, a);
+  }
+  launch_backward_as<DresidRead::kFirst>(on, a);
 }
 
 }  // namespace

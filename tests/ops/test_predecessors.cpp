@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "cuda/simt/context.h"
 #include "ops/grouped_linear.h"
+#include "ops/rmsnorm.h"
 #include "tests/catch.h"
 #include "tests/simt/run.h"
 
@@ -99,6 +100,47 @@ TEST_CASE("tiles whose place in the list was fetched early have the bits of the 
       REQUIRE(same_bits(weight_gradient(ways.now, s, 1, begin),
                         weight_gradient(ways.before, s, 1, begin)));
     }
+  }
+}
+
+// dresid, dbranch and dweight after RMSNorm's backward, in one list.
+template <typename T>
+std::vector<float> norm_gradients(gpu::Context& gpu, int64_t rows, int64_t width) {
+  const auto random = [&](const char* name) {
+    std::vector<T> x;
+    for (const float v : random_floats(rows * width, 1, name)) x.push_back(T(v));
+    return x;
+  };
+  const int64_t blocks = rmsnorm_backward_blocks(rows);
+  const DeviceArray<T> dresid(random("dresid")), dy(random("dy")), resid(random("resid"));
+  const DeviceArray<T> dbranch(std::vector<T>(size_t(rows * width)));
+  const DeviceArray<float> dweight(random_floats(width, 1, "dweight")),
+      weight(random_floats(width, 1, "weight")), rstd(random_floats(rows, 1, "rstd")),
+      partial(std::vector<float>(size_t(blocks * width)));
+  rmsnorm_backward<T>({.gpu = &gpu}, {.dresid = {dresid.data(), {rows, width}},
+                                      .dbranch = {dbranch.data(), {rows, width}},
+                                      .dweight = {dweight.data(), {width}},
+                                      .partial = {partial.data(), {blocks, width}},
+                                      .dy = {dy.data(), {rows, width}},
+                                      .resid = {resid.data(), {rows, width}},
+                                      .weight = {weight.data(), {width}},
+                                      .rstd = {rstd.data(), {rows}},
+                                      .gain = 0.3f});
+  std::vector<float> all = dweight.host();
+  for (const DeviceArray<T>* part : {&dresid, &dbranch}) {
+    for (const T v : part->host()) all.push_back(float(v));
+  }
+  return all;
+}
+
+TEST_CASE("RMSNorm's backward has the same bits whenever it reads dresid") {
+  Ways ways(gpu::Predecessor::kNormReads);
+  for (const int64_t width : {8, 256, 504, 768, 1024, 1032, 100}) {
+    INFO("width " << width);
+    REQUIRE(same_bits(norm_gradients<float>(ways.now, 67, width),
+                      norm_gradients<float>(ways.before, 67, width)));
+    REQUIRE(same_bits(norm_gradients<bf16>(ways.now, 67, width),
+                      norm_gradients<bf16>(ways.before, 67, width)));
   }
 }
 
