@@ -86,6 +86,8 @@ void rmsnorm_backward(Exec on, const RmsNormBackward<T>& a) {
           store(dbranch + c, a.gain * load(dresid + c, count), count);
         });
         update_amax(a.amax, dbranch, width);
+      } else {
+        update_amax(a.amax, dresid, width);
       }
     }
   });

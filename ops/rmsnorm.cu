@@ -212,9 +212,10 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
         dresid[e] = rounded<T>(dresid[e] + rstd * (dy.x[p][e] - rhat.x[p][e] * mean));
       }
       store_floats(a.dresid.row(i) + c, dresid);
-      if (a.dbranch.empty()) continue;
-      for (int e = 0; e < kVector; ++e) dresid[e] *= a.gain;
-      store_floats(a.dbranch.row(i) + c, dresid);
+      if (!a.dbranch.empty()) {
+        for (int e = 0; e < kVector; ++e) dresid[e] *= a.gain;
+        store_floats(a.dbranch.row(i) + c, dresid);
+      }
       most.take(dresid);
     }
   }
@@ -251,11 +252,12 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel_any_width(
       const float rhat = float(a.resid.at(i, c)) * rstd;
       const float dr = rstd * (a.weight[c] * float(a.dy.at(i, c)) - rhat * mean);
       round_to(a.dresid.at(i, c), float(a.dresid.at(i, c)) + dr);
+      float stored[] = {float(a.dresid.at(i, c))};
       if (!a.dbranch.empty()) {
-        const float dbranch[] = {a.gain * float(a.dresid.at(i, c))};
-        round_to(a.dbranch.at(i, c), dbranch[0]);
-        most.take(dbranch);
+        stored[0] *= a.gain;
+        round_to(a.dbranch.at(i, c), stored[0]);
       }
+      most.take(stored);
     }
   }
   most.raise<T>(scratch);

@@ -35,7 +35,8 @@ template <typename T>
 struct RmsNormBackward {
   View<T, 2> dresid;            // acc (N, C)   gradient of r; on return also that of x
   View<T, 2> dbranch = {};      // out (N, C)   gain * dresid, optional
-  View<float, 1> amax = {};     // acc (1)      amax slot: raised to max |dbranch|; optional
+  View<float, 1> amax = {};     // acc (1)      amax slot: raised to max |dbranch|, without dbranch
+                                //              to max |dresid|; optional
   View<float, 1> dweight;       // acc (C)
   View<float, 2> partial;       // tmp (rmsnorm_backward_blocks(N), C)
   View<const T, 2> dy;          // in  (N, C)

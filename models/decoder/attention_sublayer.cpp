@@ -85,18 +85,23 @@ class AttentionSublayer final : public Sublayer<T> {
     if (!all) return kept_branch(on, q, shape.kept);
     out_weight_.forward(on, q, att_.rows(0, n), s_.branch.rows(0, n),
                         shape.segment.empty() ? att_amax(q) : View<float, 1>{});
-    return {norm_.resid, s_.branch, gain_, dbranch_amax(q)};
+    return {.resid = norm_.resid,
+            .branch = s_.branch,
+            .gain = gain_,
+            .gradient = branch_gradient(),
+            .gradient_amax = dbranch_amax(q)};
   }
 
   void backward(Exec on, const PrecisionState& precision, const ResidualStream<T>& in,
                 const BatchShape& shape, const MicroScale&) override {
     const int64_t n = shape.tokens();
     const QuantPass q{s_.quant, precision};
-    const View<T, 2> dbranch = s_.dbranch.rows(0, n), datt = s_.datt.rows(0, n);
+    const View<T, 2> datt = s_.datt.rows(0, n);
     const View<T, 2> dqkv = s_.dqkv.rows(0, n);
+    const bool apart = branch_gradient() == BranchGradient::kDbranch;
     out_weight_.backward(on, q,
                          {.dx = datt,
-                          .dy = dbranch,
+                          .dy = apart ? s_.dbranch.rows(0, n) : s_.dresid.rows(0, n),
                           .x = att_.rows(0, n),
                           .dy_amax = dbranch_amax(q),
                           .x_amax = att_amax(q)});
@@ -146,6 +151,9 @@ class AttentionSublayer final : public Sublayer<T> {
  private:
   using Sublayer<T>::norm_;
 
+  BranchGradient branch_gradient() const {
+    return gain_ == 1.0f ? BranchGradient::kDresid : BranchGradient::kDbranch;
+  }
   View<float, 1> amax_slot(SublayerTensor tensor) const {
     return s_.quant.amax_slot(2 * layer_, tensor);
   }
@@ -171,7 +179,7 @@ class AttentionSublayer final : public Sublayer<T> {
     embedding_forward<T>(on, {.y = resid, .weight = norm_.resid, .token = kept});
     embedding_forward<T>(on, {.y = att, .weight = att_, .token = kept});
     out_weight_.forward(on, q, att, branch, {});
-    return {norm_.y, s_.branch, gain_};
+    return {.resid = norm_.y, .branch = s_.branch, .gain = gain_};
   }
 
   void attend(Exec on, const QuantPass& q, const BatchShape& shape,

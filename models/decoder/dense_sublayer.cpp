@@ -37,7 +37,7 @@ class DenseSublayer final : public Sublayer<T> {
     const FfnAmax amax = amax_slots(q);
     norm_.forward(on, in, n, amax.x);
     ffn_.forward(on, q, norm_.y.rows(0, n), s_.branch.rows(0, n), amax);
-    return {norm_.resid, s_.branch, 1.0f, amax.dy};
+    return {.resid = norm_.resid, .branch = s_.branch, .gradient_amax = amax.dy};
   }
   void backward(Exec on, const PrecisionState& precision, const ResidualStream<T>& in,
                 const BatchShape& shape, const MicroScale&) override {
@@ -48,7 +48,7 @@ class DenseSublayer final : public Sublayer<T> {
                    .dh = s_.dh,
                    .dgate_up = s_.dgate_up,
                    .x = norm_.y.rows(0, n),
-                   .dy = s_.dbranch.rows(0, n),
+                   .dy = s_.dresid.rows(0, n),
                    .amax = amax_slots(q)});
     norm_.backward(on, s_, in, n);
   }

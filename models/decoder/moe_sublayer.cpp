@@ -139,7 +139,7 @@ ResidualStream<T> MoeSublayer<T>::forward(Exec on, const PrecisionState& precisi
                           .slot = slot_.rows(0, n),
                           .gate = gate_.rows(0, n),
                           .add = shared_out});
-  return {norm_.resid, s_.branch, 1.0f, amax.shared.dy};
+  return {.resid = norm_.resid, .branch = s_.branch, .gradient_amax = amax.shared.dy};
 }
 
 template <typename T>
@@ -161,14 +161,14 @@ void MoeSublayer<T>::backward(Exec on, const PrecisionState& precision, const Re
   const int64_t n = shape.tokens(), assignments = n * moe_.top_k;
   const View<const T, 2> x = norm_.y.rows(0, n);
   const View<T, 2> dexpert_in = s_.dexpert_in.rows(0, assignments);
-  const View<T, 2> dbranch = s_.dbranch.rows(0, n), dnorm = s_.dnorm.rows(0, n);
+  const View<T, 2> dresid = s_.dresid.rows(0, n), dnorm = s_.dnorm.rows(0, n);
 
   const QuantPass q{s_.quant, precision};
   const AmaxSlots amax = amax_slots(q);
   combine_backward<T>(on, {.dexpert_out = s_.dexpert_out.rows(0, assignments),
                            .dgate = s_.dgate.rows(0, n),
                            .amax = amax.experts.dy,
-                           .dy = dbranch,
+                           .dy = dresid,
                            .expert_out = expert_out_.rows(0, assignments),
                            .slot = slot_.rows(0, n),
                            .gate = gate_.rows(0, n)});
@@ -180,7 +180,7 @@ void MoeSublayer<T>::backward(Exec on, const PrecisionState& precision, const Re
                        .dh = s_.dh,
                        .dgate_up = s_.dgate_up,
                        .x = x,
-                       .dy = dbranch,
+                       .dy = dresid,
                        .amax = amax.shared,
                        .add = dnorm});
   }

@@ -47,9 +47,10 @@ void ResidualNorm<T>::forward(Exec on, const ResidualStream<T>& in, int64_t toke
 template <typename T>
 void ResidualNorm<T>::backward(Exec on, const Scratch<T>& s, const ResidualStream<T>& in,
                                int64_t tokens) const {
+  const bool apart = in.gradient == BranchGradient::kDbranch;
   rmsnorm_backward<T>(on, {.dresid = s.dresid.rows(0, tokens),
-                           .dbranch = in.branch.empty() ? View<T, 2>{} : s.dbranch.rows(0, tokens),
-                           .amax = in.dbranch_amax,
+                           .dbranch = apart ? s.dbranch.rows(0, tokens) : View<T, 2>{},
+                           .amax = in.gradient_amax,
                            .dweight = dweight,
                            .partial = s.norm_partial,
                            .dy = s.dnorm.rows(0, tokens),

@@ -22,7 +22,7 @@ struct ResidualNorm {
   // amax: amax slot of y; empty if no product needs it.
   void forward(Exec on, const ResidualStream<T>& in, int64_t tokens,
                View<float, 1> amax = {}) const;
-  // `in` as in forward. If it has a branch, s.dbranch becomes the branch's gradient.
+  // `in` as in forward. s.dresid or s.dbranch becomes the gradient of its branch.
   void backward(Exec on, const Scratch<T>& s, const ResidualStream<T>& in, int64_t tokens) const;
 };
 

@@ -25,13 +25,18 @@ struct BatchShape {
   }
 };
 
+// Where backward leaves the gradient of a branch, gain * dresid (models/decoder/scratch.h): in
+// dresid itself if the gain is 1, else in dbranch.
+enum class BranchGradient { kDresid, kDbranch };
+
 template <typename T>
 struct ResidualStream {
   View<T, 2> resid;        // (N, C)
   View<T, 2> branch = {};  // (N, C)   empty before the first sublayer
   float gain = 1.0f;
+  BranchGradient gradient = BranchGradient::kDresid;
   // Amax slot of the branch's gradient, updated in backward by the op that writes it; or empty.
-  View<float, 1> dbranch_amax = {};
+  View<float, 1> gradient_amax = {};
 };
 
 }  // namespace assay

@@ -45,7 +45,7 @@ void Scratch<T>::plan_backward(MemoryPlan& plan, const ModelConfig& c, const Bat
   const int64_t q_width = c.resolved_head_dim() * c.heads;
   const int64_t qkv_width = q_width + 2 * c.resolved_head_dim() * c.resolved_kv_heads();
   add2("dresid", dresid, tokens, c.hidden);
-  add2("dbranch", dbranch, tokens, c.hidden);
+  if (c.attention_gain != AttentionGain::kOne) add2("dbranch", dbranch, tokens, c.hidden);
   plan.add(Section::kScratch, "norm_partial", norm_partial,
            {rmsnorm_backward_blocks(tokens), c.hidden});
   add2("dqkv", dqkv, tokens, qkv_width);

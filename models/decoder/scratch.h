@@ -14,7 +14,7 @@ template <typename T>
 struct Scratch {
   View<T, 2> branch;                 // (N, C)
   View<T, 2> dresid;                 // (N, C)   passed between sublayers in backward
-  View<T, 2> dbranch;                // (N, C)   passed between sublayers in backward
+  View<T, 2> dbranch;                // (N, C)   the same; planned if a branch's gain is not 1
   View<T, 2> dnorm;                  // (N, C)
   View<float, 2> norm_partial;       // (rmsnorm_backward_blocks(N), C)
   View<T, 2> dqkv;                   // (N, (Hq + 2 Hkv) D)
