@@ -308,7 +308,7 @@ ReadyAlgorithm rebuild(const ProductDescription& product, const ProductKey& key,
 
 void start_product(Exec on, const ProductDescription& product, const ReadyAlgorithm& by,
                    const ProductKey& key, const ProductOperands& p) {
-  const float host_factors[] = {1, p.c ? 1.0f : 0.0f};
+  const float host_factors[] = {p.gain, p.c ? 1.0f : 0.0f};
   const float* const factors = p.factors ? p.factors : host_factors;
   if (scaled(key)) point_to_scales(product.desc, p);
   remember_kernel("matmul (cuBLASLt)");

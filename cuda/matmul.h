@@ -29,8 +29,9 @@ struct Matmul {
   enum class Form { kPlain, kTransposed } a_form = Form::kPlain, b_form = Form::kPlain;
   Element operands;  // of a and b
   Element result;    // of c and d
-  // f, two floats in device memory; f[1] must be 0 if c is null. Null: f = (1, 1).
+  // f, two floats in device memory; f[1] must be 0 if c is null. Null: f = (gain, 1).
   const float* factors = nullptr;
+  float gain = 1.0f;
 };
 
 void matmul(Exec on, const Matmul& p);

@@ -47,7 +47,8 @@ void matmul(Exec on, const Matmul& p) {
   CHECK(on.gpu != nullptr, "matmul (%ld, %ld, %ld): no GPU", long(p.m), long(p.n), long(p.k));
   if (p.m == 0 || p.n == 0) return;
   if (p.k == 0) return empty_product(on, p);
-  run_product(on, key_of(p), {.a = p.a, .b = p.b, .c = p.c, .d = p.d, .factors = p.factors});
+  run_product(on, key_of(p),
+              {.a = p.a, .b = p.b, .c = p.c, .d = p.d, .factors = p.factors, .gain = p.gain});
 }
 
 }  // namespace assay::gpu

@@ -16,6 +16,7 @@ enum class Predecessor {
   kWorkLists,       // the experts' lists: cut by one block, ordered from memory
   kRouterShared,    // the router has a token's keys in shared memory for any number of experts
   kNormReads,       // RMSNorm's backward reads dresid after the sum over a row
+  kDbranch,         // the gradient of a branch with a gain is written before its products read it
 };
 struct PredecessorName {
   Predecessor which;
@@ -29,6 +30,7 @@ inline constexpr PredecessorName kPredecessorNames[] = {
     {Predecessor::kRouterShared, "router_shared"},
     {Predecessor::kRouterProducts, "router_products"},
     {Predecessor::kNormReads, "norm_reads"},
+    {Predecessor::kDbranch, "dbranch"},
 };
 
 struct Predecessors {

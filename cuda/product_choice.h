@@ -78,7 +78,8 @@ struct ProductOperands {
   const void *a, *b;
   const void* c;  // null: nothing is added
   void* d;
-  const float* factors;  // null: 1, 1
+  const float* factors;  // null: gain, 1
+  float gain = 1.0f;
   const void *a_scales = nullptr, *b_scales = nullptr;
   View<std::byte, 1> workspace = {};  // of the call, in what note_call() remembers
 };

@@ -4,7 +4,7 @@
 
 // On a GPU the linear layer is a library call: cuBLASLt is hard to beat for dense bf16 (bound by
 // the tensor cores and, for shapes 768 wide, also by the bytes). The only kernel of our own
-// computes the scale factor.
+// computes a factor that is known on the device only.
 
 namespace assay::gpu {
 
@@ -13,7 +13,9 @@ namespace {
 using Form = Matmul::Form;
 
 void scaled_matmul(Exec on, const ProductScale& scale, Matmul p) {
-  if (!scale.empty()) {
+  if (!scale.of_operands()) {
+    p.gain = scale.gain;
+  } else {
     p.factors = place_product_factors(on, scale, p.c ? Adds::kMatrix : Adds::kNothing);
   }
   matmul(on, p);

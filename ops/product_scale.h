@@ -1,7 +1,7 @@
-// The tensor scales that quantisation left out of the operands of a matrix product, in the memory
-// of the device that multiplies. The sum is multiplied by left[1] right[1] (in float, in this
-// order) before anything is added to it and before it is rounded. Without a scale the sum starts
-// from what is added.
+// The factor of a matrix product: the tensor scales that quantisation left out of its operands, in
+// the memory of the device that multiplies, and a gain that the host knows. The sum is multiplied
+// by left[1] right[1] gain (in float, in this order) before anything is added to it and before it
+// is rounded. Without a factor the sum starts from what is added.
 #pragma once
 
 #include "base/check.h"
@@ -13,11 +13,13 @@ namespace assay {
 struct ProductScale {
   View<const float, 1> left = {};   // in (2)
   View<const float, 1> right = {};  // in (2)
+  float gain = 1.0f;
 
-  constexpr bool empty() const { return left.empty() && right.empty(); }
+  constexpr bool of_operands() const { return !left.empty() || !right.empty(); }
+  constexpr bool empty() const { return !of_operands() && gain == 1.0f; }
   // Reads device memory: call it where the product runs.
   constexpr float factor() const {
-    return (left.empty() ? 1.0f : left[1]) * (right.empty() ? 1.0f : right[1]);
+    return (left.empty() ? 1.0f : left[1]) * (right.empty() ? 1.0f : right[1]) * gain;
   }
 };
 

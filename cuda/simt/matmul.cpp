@@ -36,7 +36,8 @@ void multiply(const Matmul& p) {
   const std::vector<float> a = plain(p.a, p.operands, p.a_form, p.m, p.k);
   const std::vector<float> b = plain(p.b, p.operands, p.b_form, p.k, p.n);
   std::vector<float> sum(static_cast<size_t>(p.n));
-  const float factor = p.factors ? p.factors[0] : 1, factor_of_c = p.factors ? p.factors[1] : 1;
+  const float factor = p.factors ? p.factors[0] : p.gain,
+              factor_of_c = p.factors ? p.factors[1] : 1;
   for (int64_t i = 0; i < p.m; ++i) {
     for (float& s : sum) s = 0;
     for (int64_t k = 0; k < p.k; ++k) {

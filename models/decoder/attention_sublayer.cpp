@@ -88,7 +88,7 @@ class AttentionSublayer final : public Sublayer<T> {
     return {.resid = norm_.resid,
             .branch = s_.branch,
             .gain = gain_,
-            .gradient = branch_gradient(),
+            .gradient = branch_gradient(on),
             .gradient_amax = dbranch_amax(q)};
   }
 
@@ -98,13 +98,14 @@ class AttentionSublayer final : public Sublayer<T> {
     const QuantPass q{s_.quant, precision};
     const View<T, 2> datt = s_.datt.rows(0, n);
     const View<T, 2> dqkv = s_.dqkv.rows(0, n);
-    const bool apart = branch_gradient() == BranchGradient::kDbranch;
+    const bool apart = branch_gradient(on) == BranchGradient::kDbranch;
     out_weight_.backward(on, q,
                          {.dx = datt,
                           .dy = apart ? s_.dbranch.rows(0, n) : s_.dresid.rows(0, n),
                           .x = att_.rows(0, n),
                           .dy_amax = dbranch_amax(q),
-                          .x_amax = att_amax(q)});
+                          .x_amax = att_amax(q),
+                          .dy_gain = apart ? 1.0f : gain_});
     // dqkv's slot: attention_backward accounts for dv, the last op that writes dq and dk for them.
     const View<float, 1> rotated_amax = config_.qk_norm ? View<float, 1>{} : dqkv_amax(q);
     attention_backward<T>(on, {.dqkv = dqkv,
@@ -151,8 +152,9 @@ class AttentionSublayer final : public Sublayer<T> {
  private:
   using Sublayer<T>::norm_;
 
-  BranchGradient branch_gradient() const {
-    return gain_ == 1.0f ? BranchGradient::kDresid : BranchGradient::kDbranch;
+  BranchGradient branch_gradient(Exec on) const {
+    return gain_ == 1.0f || out_weight_.takes_gain(on) ? BranchGradient::kDresid
+                                                       : BranchGradient::kDbranch;
   }
   View<float, 1> amax_slot(SublayerTensor tensor) const {
     return s_.quant.amax_slot(2 * layer_, tensor);

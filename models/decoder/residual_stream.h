@@ -25,8 +25,8 @@ struct BatchShape {
   }
 };
 
-// Where backward leaves the gradient of a branch, gain * dresid (models/decoder/scratch.h): in
-// dresid itself if the gain is 1, else in dbranch.
+// Where a branch finds its gradient, gain * dresid (models/decoder/scratch.h): in dresid, if the
+// gain is 1 or its products multiply by the gain, or in dbranch.
 enum class BranchGradient { kDresid, kDbranch };
 
 template <typename T>

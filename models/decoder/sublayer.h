@@ -6,8 +6,8 @@
 //     out.resid = in.resid + in.gain * in.branch,  out.branch = f(rmsnorm(out.resid))
 //   backward(on, in, shape, scale):
 //     scratch.dresid    in: gradient of the stream after the sublayer; out: before it
-//     scratch.dbranch   the same for the gradient of a branch, gain * dresid, where the gain is
-//                       not 1
+//     scratch.dbranch   the same for the gradient of a branch, gain * dresid, where the branch
+//                       asks for it (BranchGradient)
 //
 // Buffers are planned for the largest micro-batch; each call uses their first rows. A sublayer
 // reads only the stream of the previous one and, in backward, what its own forward stored.

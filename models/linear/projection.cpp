@@ -3,6 +3,8 @@
 #include <type_traits>
 
 #include "base/bf16.h"
+#include "base/check.h"
+#include "cuda/context.h"
 #include "ops/grouped_linear.h"
 #include "ops/grouped_scaled.h"
 #include "ops/grouped_swiglu.h"
@@ -116,7 +118,15 @@ void Projection<T>::forward(Exec on, const QuantPass& q, View<const T, 2> x, Vie
 }
 
 template <typename T>
+bool Projection<T>::takes_gain(Exec on) const {
+  return on.gpu != nullptr && products_.quantised() == nullptr &&
+         !on.gpu->predecessors.has(gpu::Predecessor::kDbranch);
+}
+
+template <typename T>
 void Projection<T>::backward(Exec on, const QuantPass& q, const Backward& a) const {
+  CHECK(a.dy_gain == 1.0f || takes_gain(on), "%s: gain %g of the gradient",
+        products_.name().c_str(), double(a.dy_gain));
   if constexpr (std::is_same_v<T, bf16>) {
     const NativeProducts* const native = products_.native();
     if (native != nullptr && (native->dgrad(q) || native->wgrad(q))) {
@@ -161,17 +171,19 @@ void Projection<T>::decoded_wgrad(Exec on, const QuantPass& q, const GradientOpe
   linear_wgrad<T>(on, {.dweight = dweight_,
                        .dy = dy.column.values,
                        .x = x.values,
-                       .scale = {dy.column.scale, x.scale}});
+                       .scale = {dy.column.scale, x.scale, a.dy_gain}});
 }
 
 template <typename T>
 void Projection<T>::decoded_dgrad(Exec on, const QuantPass& q, const GradientOperands<T>& dy,
                                   const Backward& a) const {
+  ProductScale scale = products_.dgrad_scale(q, dy.row);
+  scale.gain = a.dy_gain;
   linear_dgrad<T>(on, {.dx = a.dx,
                        .dy = dy.row.values,
                        .weight = products_.dgrad_weight(),
                        .add = a.add,
-                       .scale = products_.dgrad_scale(q, dy.row)});
+                       .scale = scale});
 }
 
 template <typename T>

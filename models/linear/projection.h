@@ -68,9 +68,10 @@ class Projection {
     View<T, 2> dx;
     View<const T, 2> dy, x;
     View<const float, 1> dy_amax, x_amax;  // empty if unknown
-    View<const T, 2> add = {};             // dx = dy W + add; may be dx
+    View<const T, 2> add = {};             // dx = dy_gain dy W + add; may be dx
+    float dy_gain = 1.0f;                  // other than 1 only where takes_gain()
   };
-  // dW += dy^T x, then dx.
+  // dW += dy_gain dy^T x, then dx.
   void backward(Exec on, const QuantPass& q, const Backward& a) const;
   // The same if x is swiglu(gate_up): dx goes on to dgate_up, in one kernel where that pays.
   struct SwigluBackward {
@@ -80,6 +81,10 @@ class Projection {
     View<float, 1> dgate_up_amax;          // raised; may be empty
   };
   void backward_to_gate_up(Exec on, const QuantPass& q, const SwigluBackward& a) const;
+
+  // Whether backward's products multiply by the gain of dy themselves. A quantised dy has its gain
+  // before it is rounded; on a CPU products with a factor are slower.
+  bool takes_gain(Exec on) const;
 
   QuantisedProducts* quantised() const { return products_.quantised(); }
   // Null if no product is native.

@@ -30,6 +30,8 @@ Config step_config(const char* kind) {
   c.optimizer.eps = kEps;
   if (std::string(kind) == "dense") {
     c.model.qk_norm = true;
+    c.model.layers = 3;  // a gain that is no power of two
+    c.model.attention_gain = AttentionGain::kDepth;
     return c;
   }
   c.model.moe = six_experts();
@@ -251,6 +253,35 @@ TEST_CASE("a router of many experts has its gradient from the chosen ones, or by
     const int64_t layers = c.model.layers - c.model.moe->first_dense_layers;
     REQUIRE(calls_of(profile, "sparse_linear_backward") == (old ? 0 : layers));
   }
+}
+
+// The bytes of an op in a micro-batch.
+double bytes_of(const Config& config, const std::string& op, gpu::Predecessors old) {
+  gpu::Context context = simt::make_context();
+  context.predecessors = old;
+  Profile profile;
+  ModelFixture f(config, Recipe::kBf16, kBatch, kSequence, 1, -1, &context);
+  f.on.profile = &profile;
+  f.gradients(1);
+  double sum = 0;
+  for (const Profile::Entry& e : profile.entries()) sum += e.name == op ? e.cost.bytes : 0;
+  return sum;
+}
+gpu::Predecessors only(gpu::Predecessor which) {
+  gpu::Predecessors one;
+  one.add(which);
+  return one;
+}
+
+TEST_CASE("only the predecessor writes the gradient of attention's branch with its gain") {
+  const Config c = step_config("dense");
+  const double wide = double(kBatch * kSequence * c.model.hidden * 2);  // bytes of (N, C)
+  const auto tensors = [&](gpu::Predecessors old) {
+    return bytes_of(c, "rmsnorm_backward", old) / wide;
+  };
+  const double norms = double(2 * c.model.layers + 1);
+  REQUIRE(tensors({}) == Approx(4 * norms));
+  REQUIRE(tensors(only(gpu::Predecessor::kDbranch)) == Approx(4 * norms + double(c.model.layers)));
 }
 
 // Widths are multiples of the block of 32. Both backends round the same way, but an operand that

@@ -183,7 +183,7 @@ void add_cases(std::vector<OpCase>& cases) {
            Shape{"odd", Loads{3, 0, 17, 1, 6}, 33, 67, Rows::kGathered, Scaled::kLeft},
            Shape{"odd", Loads{3, 0, 17, 1, 6}, 33, 67, Rows::kInOrder, Scaled::kBoth},
            Shape{"edges", Loads{0, 1, 63, 129}, 136, 72, Rows::kGathered, Scaled::kBoth},
-           Shape{"edges", Loads{0, 1, 63, 129}, 136, 72, Rows::kInOrder, Scaled::kRight},
+           Shape{"edges", Loads{0, 1, 63, 129}, 136, 72, Rows::kInOrder, Scaled::kAll},
        }) {
     add(s);
   }

@@ -134,7 +134,7 @@ void add_cases(std::vector<OpCase>& cases) {
   }
   for (const GroupedShape& s : {
            GroupedShape{"odd", Loads{3, 0, 17}, 67, 15, RowOrder::kInOrder, Scaled::kLeft},
-           GroupedShape{"edges", Loads{0, 1, 63, 65}, 136, 152, RowOrder::kInOrder, Scaled::kBoth},
+           GroupedShape{"edges", Loads{0, 1, 63, 65}, 136, 152, RowOrder::kInOrder, Scaled::kAll},
        }) {
     add("dgrad", s, dgrad_instance<T>);
   }

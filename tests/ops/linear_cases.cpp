@@ -239,6 +239,10 @@ void add_cases(std::vector<OpCase>& cases) {
            Shape{67, 100, 259, Add::kOther, Scaled::kBoth},
            Shape{33, 48, 1100, Add::kInPlace, Scaled::kRight},
            Shape{2048, 768, 256, Add::kNone, Scaled::kBoth},
+           Shape{13, 130, 31, Add::kNone, Scaled::kGain},
+           Shape{67, 100, 259, Add::kOther, Scaled::kGain},
+           Shape{64, 72, 96, Add::kInPlace, Scaled::kGain},
+           Shape{1100, 33, 40, Add::kNone, Scaled::kAll},
        }) {
     add(s);
   }

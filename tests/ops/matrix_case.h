@@ -32,23 +32,26 @@ WeightStack<T> packed_stack(Workbench& bench, int64_t experts, int64_t out, int6
   return {plain, packed};
 }
 
-enum class Scaled { kNo, kLeft, kRight, kBoth };
+enum class Scaled { kNo, kLeft, kRight, kBoth, kGain, kAll };
 inline const char* scaled_name(Scaled s) {
-  const char* names[] = {"", " scale left", " scale right", " scale"};
+  const char* names[] = {"", " scale left", " scale right", " scale", " gain", " scale and gain"};
   return names[int(s)];
 }
 inline ProductScale product_scale(Workbench& bench, Scaled s) {
   ProductScale scale;
-  if (s == Scaled::kLeft || s == Scaled::kBoth) {
+  const bool both = s == Scaled::kBoth || s == Scaled::kAll;
+  if (s == Scaled::kLeft || both) {
     scale.left = bench.in<float, 1>("left", {2}, normal(0.4, 1.5));
   }
-  if (s == Scaled::kRight || s == Scaled::kBoth) {
+  if (s == Scaled::kRight || both) {
     scale.right = bench.in<float, 1>("right", {2}, normal(0.1, 0.3));
   }
+  if (s == Scaled::kGain || s == Scaled::kAll) scale.gain = 0.204f;
   return scale;
 }
 inline double reference_scale(const ProductScale& s) {
-  return (s.left.empty() ? 1.0 : double(s.left[1])) * (s.right.empty() ? 1.0 : double(s.right[1]));
+  return (s.left.empty() ? 1.0 : double(s.left[1])) * (s.right.empty() ? 1.0 : double(s.right[1])) *
+         double(s.gain);
 }
 
 // Indices in [0, n), where checking one costs `cost` operations: all while n * cost is small, else
