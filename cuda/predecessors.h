@@ -17,6 +17,7 @@ enum class Predecessor {
   kRouterShared,    // the router has a token's keys in shared memory for any number of experts
   kNormReads,       // RMSNorm's backward reads dresid after the sum over a row
   kDbranch,         // the gradient of a branch with a gain is written before its products read it
+  kNormAdds,        // RMSNorm adds a branch to the stream, not the branch's last op
 };
 struct PredecessorName {
   Predecessor which;
@@ -31,6 +32,7 @@ inline constexpr PredecessorName kPredecessorNames[] = {
     {Predecessor::kRouterProducts, "router_products"},
     {Predecessor::kNormReads, "norm_reads"},
     {Predecessor::kDbranch, "dbranch"},
+    {Predecessor::kNormAdds, "norm_adds"},
 };
 
 struct Predecessors {

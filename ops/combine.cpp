@@ -14,10 +14,10 @@ namespace {
 constexpr int64_t kPieceTokens = 32;
 constexpr int64_t kChunk = 256;  // columns whose float sums stay in cache
 
-// y[t] = add[t] + sum_k weight(t, k) * rows[slot(t, k)]; the sum is rounded to T once.
+// y[t] = add[t] + more[t] + sum_k weight(t, k) * rows[slot(t, k)]; the sum is rounded to T once.
 template <typename T, typename Weight>
 void sum_rows(Exec on, View<T, 2> y, View<const T, 2> rows, View<const int32_t, 2> slot,
-              View<const T, 2> add, Weight&& weight) {
+              View<const T, 2> add, View<const T, 2> more, Weight&& weight) {
   const int64_t width = y.dim[1], k = slot.dim[1];
   parallel_ranges(on, y.dim[0], kPieceTokens, [&](int64_t begin, int64_t end) {
     alignas(64) float sum[kChunk];
@@ -30,6 +30,11 @@ void sum_rows(Exec on, View<T, 2> y, View<const T, 2> rows, View<const int32_t, 
           const T* from = add.row(t) + c;
 #pragma omp simd
           for (int64_t j = 0; j < n; ++j) sum[j] = float(from[j]);
+        }
+        if (!more.empty()) {
+          const T* from = more.row(t) + c;
+#pragma omp simd
+          for (int64_t j = 0; j < n; ++j) sum[j] += float(from[j]);
         }
         for (int64_t i = 0; i < k; ++i) {
           const float w = weight(t, i);
@@ -51,13 +56,13 @@ namespace cpu {
 
 template <typename T>
 void combine_forward(Exec on, const CombineForward<T>& a) {
-  sum_rows(on, a.y, a.expert_out, a.slot, a.add,
+  sum_rows(on, a.y, a.expert_out, a.slot, a.add, a.resid,
            [&](int64_t t, int64_t i) { return a.gate.at(t, i); });
 }
 
 template <typename T>
 void reduce_by_token(Exec on, const ReduceByToken<T>& a) {
-  sum_rows(on, a.dx, a.dexpert_in, a.slot, a.add, [](int64_t, int64_t) { return 1.0f; });
+  sum_rows(on, a.dx, a.dexpert_in, a.slot, a.add, {}, [](int64_t, int64_t) { return 1.0f; });
 }
 
 template <typename T>
@@ -91,9 +96,11 @@ void combine_forward(Exec on, const CombineForward<T>& a) {
   const ProfileScope timed(on, "combine_forward", combine_forward_cost(a));
   CHECK(a.y.dim[0] == a.slot.dim[0] && a.y.dim[1] == a.expert_out.dim[1] &&
             a.gate.dim[0] == a.slot.dim[0] && a.gate.dim[1] == a.slot.dim[1] &&
-            a.expert_out.dim[0] == a.slot.size() && (a.add.empty() || a.add.size() == a.y.size()),
+            a.expert_out.dim[0] == a.slot.size() && (a.add.empty() || a.add.size() == a.y.size()) &&
+            (a.resid.empty() || a.resid.size() == a.y.size()),
         "combine_forward: %s",
-        shapes("y", a.y, "expert_out", a.expert_out, "slot", a.slot, "gate", a.gate, "add", a.add)
+        shapes("y", a.y, "expert_out", a.expert_out, "slot", a.slot, "gate", a.gate, "add", a.add,
+               "resid", a.resid)
             .c_str());
   if (on.gpu) return gpu::combine_forward(on, a);
   cpu::combine_forward(on, a);

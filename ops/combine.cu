@@ -11,16 +11,22 @@ namespace {
 
 constexpr int kWarps = 8;  // per block
 
-// y[t] = add[t] + sum_k weight(t, k) rows[slot(t, k)], one token per warp. A lane owns V adjacent
-// columns at a time; loads of several k are in flight at once, and the sum runs in order of k.
+// y[t] = add[t] + more[t] + sum_k weight(t, k) rows[slot(t, k)], one token per warp. A lane owns V
+// adjacent columns at a time; loads of several k are in flight at once, and the sum runs in order
+// of k.
 template <int V, typename T, typename Weight>
 GPU_DEVICE void sum_rows(View<T, 2> y, View<const T, 2> rows, View<const int32_t, 2> slot,
-                         View<const T, 2> add, int64_t t, Weight&& weight) {
+                         View<const T, 2> add, View<const T, 2> more, int64_t t, Weight&& weight) {
   const int width = int(y.dim[1]), k = int(slot.dim[1]);
   const int32_t* from = slot.row(t);
   for (int c = lane() * V; c < width; c += kWarp * V) {
     float sum[V] = {};
     if (!add.empty()) load_floats(sum, add.row(t) + c);
+    if (!more.empty()) {
+      float x[V];
+      load_floats(x, more.row(t) + c);
+      for (int j = 0; j < V; ++j) sum[j] += x[j];
+    }
 #pragma unroll 4
     for (int i = 0; i < k; ++i) {
       float x[V];
@@ -40,7 +46,7 @@ __global__ __launch_bounds__(kWarps* kWarp) void combine_forward_kernel(
   const int64_t t = int64_t{blockIdx.x} * kWarps + threadIdx.y;
   if (t >= a.y.dim[0]) return;
   const float* gate = a.gate.row(t);
-  sum_rows<V>(a.y, a.expert_out, a.slot, a.add, t, [&](int i) { return gate[i]; });
+  sum_rows<V>(a.y, a.expert_out, a.slot, a.add, a.resid, t, [&](int i) { return gate[i]; });
 }
 
 // Same structure and bound as combine_forward_kernel.
@@ -49,7 +55,7 @@ __global__ __launch_bounds__(kWarps* kWarp) void reduce_by_token_kernel(
     const __grid_constant__ ReduceByToken<T> a) {
   const int64_t t = int64_t{blockIdx.x} * kWarps + threadIdx.y;
   if (t >= a.dx.dim[0]) return;
-  sum_rows<V>(a.dx, a.dexpert_in, a.slot, a.add, t, [](int) { return 1.0f; });
+  sum_rows<V>(a.dx, a.dexpert_in, a.slot, a.add, {}, t, [](int) { return 1.0f; });
 }
 
 template <int V, typename T>
@@ -99,7 +105,8 @@ Launch warps_shape(const char* name, int64_t warps) {
 
 template <typename T>
 void launch_combine_forward(Exec on, const CombineForward<T>& a) {
-  const bool fit = all_in_vectors(a.y.dim[1], a.y.data, a.expert_out.data, a.add.data);
+  const bool fit =
+      all_in_vectors(a.y.dim[1], a.y.data, a.expert_out.data, a.add.data, a.resid.data);
   launch(on, warps_shape("combine_forward", a.y.dim[0]),
          fit ? combine_forward_kernel<T, kVector> : combine_forward_kernel<T, 1>, a);
 }

@@ -1,7 +1,7 @@
 // Sums expert outputs by token, through the inverse permutation of ops/dispatch.h. The A = N K
 // slots are sorted by expert.
 //
-//   combine    y[t] = add[t] + sum_k gate[t,k] * expert_out[slot(t,k)]
+//   combine    y[t] = add[t] + resid[t] + sum_k gate[t,k] * expert_out[slot(t,k)]
 //   backward   dexpert_out[slot(t,k)] = gate[t,k] * dy[t]
 //              dgate[t,k] = <dy[t], expert_out[slot(t,k)]>
 //   reduce     dx[t] = add[t] + sum_k dexpert_in[slot(t,k)]     backward of gathering expert inputs
@@ -24,6 +24,7 @@ struct CombineForward {
   View<const int32_t, 2> slot;  // in  (N, K)
   View<const float, 2> gate;    // in  (N, K)
   View<const T, 2> add = {};    // in  (N, C)   output of the shared experts; optional; may be y
+  View<const T, 2> resid = {};  // in  (N, C)   residual stream before the experts; optional
 };
 
 template <typename T>
@@ -54,8 +55,8 @@ void reduce_by_token(Exec on, const ReduceByToken<T>& a);
 
 template <typename T>
 Cost combine_forward_cost(const CombineForward<T>& a) {
-  return {.bytes = double(a.y.bytes() + a.expert_out.bytes() + a.add.bytes() + a.slot.bytes() +
-                          a.gate.bytes()),
+  return {.bytes = double(a.y.bytes() + a.expert_out.bytes() + a.add.bytes() + a.resid.bytes() +
+                          a.slot.bytes() + a.gate.bytes()),
           .flops = 2.0 * double(a.expert_out.size())};
 }
 template <typename T>

@@ -65,7 +65,7 @@ class AttentionSublayer final : public Sublayer<T> {
   }
 
   ResidualStream<T> forward(Exec on, const PrecisionState& precision, const ResidualStream<T>& in,
-                            const BatchShape& shape, Pass) override {
+                            View<T, 2> after, const BatchShape& shape, Pass) override {
     const int64_t n = shape.tokens();
     const QuantPass q{s_.quant, precision};
     norm_.forward(on, in, n, y_amax(q));
@@ -82,14 +82,12 @@ class AttentionSublayer final : public Sublayer<T> {
                          .position = shape.position});
     const bool all = shape.kept.dim[0] == 0 || layer_ + 1 < config_.layers;
     attend(on, q, shape, all ? shape.segment : shape.last_segment, qkv);
-    if (!all) return kept_branch(on, q, shape.kept);
-    out_weight_.forward(on, q, att_.rows(0, n), s_.branch.rows(0, n),
-                        shape.segment.empty() ? att_amax(q) : View<float, 1>{});
-    return {.resid = norm_.resid,
-            .branch = s_.branch,
-            .gain = gain_,
-            .gradient = branch_gradient(on),
-            .gradient_amax = dbranch_amax(q)};
+    if (!all) return kept_stream(on, q, shape.kept, after);
+    return stream(on, q,
+                  {.att = att_.rows(0, n),
+                   .amax = shape.segment.empty() ? att_amax(q) : View<float, 1>{},
+                   .resid = norm_.resid,
+                   .after = after});
   }
 
   void backward(Exec on, const PrecisionState& precision, const ResidualStream<T>& in,
@@ -172,16 +170,39 @@ class AttentionSublayer final : public Sublayer<T> {
     return gradient_amax_slot(qkv_weight_.quantised(), q, amax_slot(SublayerTensor::kDinner));
   }
 
-  // The stream of the kept rows only. Their resid and attention output overwrite norm_.y and qkv_,
+  // The stream after the output product.
+  struct Output {
+    View<const T, 2> att;
+    View<float, 1> amax;      // of att; empty if unknown
+    View<T, 2> resid, after;  // more rows than att
+  };
+  ResidualStream<T> stream(Exec on, const QuantPass& q, const Output& a) const {
+    const int64_t n = a.att.dim[0];
+    ResidualStream<T> out{.resid = a.resid,
+                          .branch = s_.branch,
+                          .gain = gain_,
+                          .gradient = branch_gradient(on),
+                          .gradient_amax = dbranch_amax(q)};
+    if (last_op_adds(on) && out_weight_.quantised() == nullptr) {
+      out_weight_.forward_onto(on, a.att, a.resid.rows(0, n), gain_, a.after.rows(0, n));
+      out.resid = a.after;
+      out.branch = {};
+    } else {
+      out_weight_.forward(on, q, a.att, s_.branch.rows(0, n), a.amax);
+    }
+    return out;
+  }
+
+  // The same of the kept rows only. Their resid and attention output overwrite norm_.y and qkv_,
   // which are no longer needed.
-  ResidualStream<T> kept_branch(Exec on, const QuantPass& q, View<const int32_t, 1> kept) const {
+  ResidualStream<T> kept_stream(Exec on, const QuantPass& q, View<const int32_t, 1> kept,
+                                View<T, 2> after) const {
     const int64_t n = kept.dim[0];
-    const View<T, 2> resid = norm_.y.rows(0, n), branch = s_.branch.rows(0, n);
+    const View<T, 2> resid = norm_.y.rows(0, n);
     const View<T, 2> att{qkv_.data, {n, att_.dim[1]}};
     embedding_forward<T>(on, {.y = resid, .weight = norm_.resid, .token = kept});
     embedding_forward<T>(on, {.y = att, .weight = att_, .token = kept});
-    out_weight_.forward(on, q, att, branch, {});
-    return {.resid = norm_.y, .branch = s_.branch, .gain = gain_};
+    return stream(on, q, {.att = att, .amax = {}, .resid = norm_.y, .after = after});
   }
 
   void attend(Exec on, const QuantPass& q, const BatchShape& shape,

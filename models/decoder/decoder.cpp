@@ -345,7 +345,9 @@ void Decoder<T>::forward(Exec on, View<const int32_t, 1> token, BatchShape shape
                             .gain = static_cast<float>(config_.embed_gain)});
   streams_[0] = {.resid = embedded};
   for (size_t i = 0; i < sublayers_.size(); ++i) {
-    streams_[i + 1] = sublayers_[i]->forward(on, state_, streams_[i], shape, pass);
+    const bool last = i + 1 == sublayers_.size();
+    const View<T, 2> after = last ? final_norm_.resid : sublayers_[i + 1]->norm().resid;
+    streams_[i + 1] = sublayers_[i]->forward(on, state_, streams_[i], after, shape, pass);
     if (i + 2 == sublayers_.size()) shape = shape.after_attention();
   }
   final_norm_.forward(on, streams_.back(), shape.tokens());

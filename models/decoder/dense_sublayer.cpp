@@ -31,12 +31,17 @@ class DenseSublayer final : public Sublayer<T> {
     ffn_.bind(store);
   }
   ResidualStream<T> forward(Exec on, const PrecisionState& precision, const ResidualStream<T>& in,
-                            const BatchShape& shape, Pass) override {
+                            View<T, 2> after, const BatchShape& shape, Pass) override {
     const int64_t n = shape.tokens();
     const QuantPass q{s_.quant, precision};
     const FfnAmax amax = amax_slots(q);
     norm_.forward(on, in, n, amax.x);
-    ffn_.forward(on, q, norm_.y.rows(0, n), s_.branch.rows(0, n), amax);
+    const View<const T, 2> y = norm_.y.rows(0, n);
+    if (last_op_adds(on) && ffn_.down_weight.quantised() == nullptr) {
+      ffn_.forward(on, q, y, after.rows(0, n), amax, norm_.resid.rows(0, n));
+      return {.resid = after};
+    }
+    ffn_.forward(on, q, y, s_.branch.rows(0, n), amax);
     return {.resid = norm_.resid, .branch = s_.branch, .gradient_amax = amax.dy};
   }
   void backward(Exec on, const PrecisionState& precision, const ResidualStream<T>& in,

@@ -111,8 +111,8 @@ void MoeSublayer<T>::bind(const ParameterStore<T>& store) {
 
 template <typename T>
 ResidualStream<T> MoeSublayer<T>::forward(Exec on, const PrecisionState& precision,
-                                          const ResidualStream<T>& in, const BatchShape& shape,
-                                          Pass pass) {
+                                          const ResidualStream<T>& in, View<T, 2> after,
+                                          const BatchShape& shape, Pass pass) {
   const int64_t n = shape.tokens(), assignments = n * moe_.top_k;
   const View<const T, 2> x = norm_.y.rows(0, n);
   const QuantPass q{s_.quant, precision};
@@ -134,11 +134,18 @@ ResidualStream<T> MoeSublayer<T>::forward(Exec on, const PrecisionState& precisi
     shared_out = s_.shared_out.rows(0, n);
     shared_->forward(on, q, x, shared_out, amax.shared);
   }
-  combine_forward<T>(on, {.y = s_.branch.rows(0, n),
-                          .expert_out = expert_out_.rows(0, assignments),
-                          .slot = slot_.rows(0, n),
-                          .gate = gate_.rows(0, n),
-                          .add = shared_out});
+  CombineForward<T> combine{.y = s_.branch.rows(0, n),
+                            .expert_out = expert_out_.rows(0, assignments),
+                            .slot = slot_.rows(0, n),
+                            .gate = gate_.rows(0, n),
+                            .add = shared_out};
+  if (last_op_adds(on)) {
+    combine.y = after.rows(0, n);
+    combine.resid = norm_.resid.rows(0, n);
+    combine_forward(on, combine);
+    return {.resid = after, .gradient_amax = amax.shared.dy};
+  }
+  combine_forward(on, combine);
   return {.resid = norm_.resid, .branch = s_.branch, .gradient_amax = amax.shared.dy};
 }
 

@@ -22,7 +22,7 @@ class MoeSublayer final : public Sublayer<T> {
   void plan(MemoryPlan& plan, int64_t tokens) override;
   void bind(const ParameterStore<T>& store) override;
   ResidualStream<T> forward(Exec on, const PrecisionState& precision, const ResidualStream<T>& in,
-                            const BatchShape& shape, Pass pass) override;
+                            View<T, 2> after, const BatchShape& shape, Pass pass) override;
   void backward(Exec on, const PrecisionState& precision, const ResidualStream<T>& in,
                 const BatchShape& shape, const MicroScale& scale) override;
   int64_t workspace_bytes(Backend backend, int64_t tokens) const override;

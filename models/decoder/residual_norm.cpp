@@ -1,6 +1,7 @@
 #include "models/decoder/residual_norm.h"
 
 #include "base/bf16.h"
+#include "base/check.h"
 #include "ops/rmsnorm.h"
 
 namespace assay {
@@ -25,6 +26,7 @@ void ResidualNorm<T>::forward(Exec on, const ResidualStream<T>& in, int64_t toke
                               View<float, 1> amax) const {
   const View<T, 2> x = in.resid.rows(0, tokens);
   if (in.branch.empty()) {
+    CHECK(in.resid.data == resid.data, "residual norm: %ld tokens of another stream", long(tokens));
     rmsnorm_forward<T>(on, {.y = y.rows(0, tokens),
                             .rstd = rstd.rows(0, tokens),
                             .amax = amax,

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "base/view.h"
+#include "cuda/context.h"
+#include "cuda/exec.h"
 #include "ops/varlen_attention.h"
 
 namespace assay {
@@ -29,10 +31,16 @@ struct BatchShape {
 // gain is 1 or its products multiply by the gain, or in dbranch.
 enum class BranchGradient { kDresid, kDbranch };
 
+// Whether the last op of a branch adds it to the stream, rounded once, if that op can: a combine,
+// or a product that is not quantised. Else the norm of the next sublayer does.
+inline bool last_op_adds(Exec on) {
+  return on.gpu != nullptr && !on.gpu->predecessors.has(gpu::Predecessor::kNormAdds);
+}
+
 template <typename T>
 struct ResidualStream {
   View<T, 2> resid;        // (N, C)
-  View<T, 2> branch = {};  // (N, C)   empty before the first sublayer
+  View<T, 2> branch = {};  // (N, C)   empty: resid is the whole stream
   float gain = 1.0f;
   BranchGradient gradient = BranchGradient::kDresid;
   // Amax slot of the branch's gradient, updated in backward by the op that writes it; or empty.

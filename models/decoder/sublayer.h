@@ -1,9 +1,11 @@
 // The two sublayers of a decoder block. Both are x + gain * branch(rmsnorm(x)); the addition is
-// done by the next sublayer's norm, so that the stream is read once for both.
+// done by the last op of the branch on a GPU (last_op_adds()), else by the next sublayer's norm, so
+// that the stream is read once for both.
 //
 //   ResidualStream: the residual stream between two sublayers is resid + gain * branch.
-//   out = forward(on, in, shape, pass):
-//     out.resid = in.resid + in.gain * in.branch,  out.branch = f(rmsnorm(out.resid))
+//   out = forward(on, in, after, shape, pass):
+//     x = in.resid + in.gain * in.branch, stored as norm().resid
+//     out: x and f(rmsnorm(x)), or `after`, which has become x + gain * f(rmsnorm(x))
 //   backward(on, in, shape, scale):
 //     scratch.dresid    in: gradient of the stream after the sublayer; out: before it
 //     scratch.dbranch   the same for the gradient of a branch, gain * dresid, where the branch
@@ -59,9 +61,10 @@ class Sublayer {
   virtual SublayerKind kind() const = 0;
   virtual void plan(MemoryPlan& plan, int64_t tokens) = 0;
   virtual void bind(const ParameterStore<T>& store) = 0;
+  // after: the next norm's resid.
   virtual ResidualStream<T> forward(Exec on, const PrecisionState& precision,
-                                    const ResidualStream<T>& in, const BatchShape& shape,
-                                    Pass pass) = 0;
+                                    const ResidualStream<T>& in, View<T, 2> after,
+                                    const BatchShape& shape, Pass pass) = 0;
   // `in` as in forward.
   virtual void backward(Exec on, const PrecisionState& precision, const ResidualStream<T>& in,
                         const BatchShape& shape, const MicroScale& scale) = 0;

@@ -21,7 +21,7 @@ void SwigluFfn<T>::bind(const ParameterStore<T>& store) {
 
 template <typename T>
 void SwigluFfn<T>::forward(Exec on, const QuantPass& q, View<const T, 2> x, View<T, 2> y,
-                           const FfnAmax& amax) const {
+                           const FfnAmax& amax, View<const T, 2> resid) const {
   const int64_t n = x.dim[0];
   gate_up_weight.forward(on, q, x, gate_up.rows(0, n), amax.x);
   if constexpr (std::is_same_v<T, bf16>) {
@@ -29,6 +29,7 @@ void SwigluFfn<T>::forward(Exec on, const QuantPass& q, View<const T, 2> x, View
     if (native.in_force(q, h.dim[1])) return native.forward(on, q, gate_up.rows(0, n), y);
   }
   swiglu_forward<T>(on, {.h = h.rows(0, n), .amax = amax.h, .gate_up = gate_up.rows(0, n)});
+  if (!resid.empty()) return down_weight.forward_onto(on, h.rows(0, n), resid, 1.0f, y);
   down_weight.forward(on, q, h.rows(0, n), y, amax.h);
 }
 

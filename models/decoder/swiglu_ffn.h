@@ -25,9 +25,10 @@ struct SwigluFfn {
 
   void plan(MemoryPlan& plan, int64_t ffn, int64_t tokens);
   void bind(const ParameterStore<T>& store);
-  // x, y: (N, C); amax: the result of amax_slots().
-  void forward(Exec on, const QuantPass& q, View<const T, 2> x, View<T, 2> y,
-               const FfnAmax& amax) const;
+  // x, y: (N, C); amax: the result of amax_slots(). With resid (N, C), which takes products that
+  // are not quantised, y = resid + FFN(x).
+  void forward(Exec on, const QuantPass& q, View<const T, 2> x, View<T, 2> y, const FfnAmax& amax,
+               View<const T, 2> resid = {}) const;
   struct Backward {
     View<T, 2> dx;
     View<T, 1> dh, dgate_up;  // scratch, at least N F and 2 N F elements

@@ -118,6 +118,16 @@ void Projection<T>::forward(Exec on, const QuantPass& q, View<const T, 2> x, Vie
 }
 
 template <typename T>
+void Projection<T>::forward_onto(Exec on, View<const T, 2> x, View<const T, 2> resid, float gain,
+                                 View<T, 2> y) const {
+  CHECK(products_.quantised() == nullptr && y.data != resid.data, "%s: onto a stream",
+        products_.name().c_str());
+  linear_forward<T>(
+      on,
+      {.y = y, .x = x, .weight = products_.fprop_weight(), .add = resid, .scale = {.gain = gain}});
+}
+
+template <typename T>
 bool Projection<T>::takes_gain(Exec on) const {
   return on.gpu != nullptr && products_.quantised() == nullptr &&
          !on.gpu->predecessors.has(gpu::Predecessor::kDbranch);

@@ -64,6 +64,9 @@ class Projection {
   // y = x W^T; x (N, in), y (N, out). x_amax: amax of x; empty if unknown.
   void forward(Exec on, const QuantPass& q, View<const T, 2> x, View<T, 2> y,
                View<const float, 1> x_amax) const;
+  // y = resid + gain x W^T, rounded once; not with a quantised weight. y is not resid.
+  void forward_onto(Exec on, View<const T, 2> x, View<const T, 2> resid, float gain,
+                    View<T, 2> y) const;
   struct Backward {
     View<T, 2> dx;
     View<const T, 2> dy, x;

@@ -72,19 +72,27 @@ std::pair<View<T, 2>, View<const T, 2>> sum_buffers(Workbench& bench, const Shap
   return {y, bench.in<T, 2>("add", {s.tokens, s.width})};
 }
 
-// Checks y against the sum of the rows weighted with these gates, for the checked tokens.
+// Checks y against the sum of the rows weighted with these gates and of what is added, for the
+// checked tokens.
 template <typename T>
 std::function<void(Report&)> check_sum(const Shape& s, View<T, 2> y, View<const T, 2> rows,
-                                       const std::vector<double>& gate, View<const T, 2> add) {
+                                       const std::vector<double>& gate, View<const T, 2> add,
+                                       View<const T, 2> resid = {}) {
   const Looked looked = looked_at(s);
   const auto terms = chosen_doubles(rows, looked.slots);
-  const auto start = add.empty() ? std::vector<double>{} : chosen_doubles(add, looked.tokens);
+  std::vector<double> start(looked.tokens.size() * size_t(s.width), 0.0), start_size = start;
+  for (const View<const T, 2>& more : {add, resid}) {
+    if (more.empty()) continue;
+    const auto values = chosen_doubles(more, looked.tokens);
+    start = added(start, values);
+    start_size = added(start_size, absolute(values));
+  }
   return [=](Report& report) {
     const auto want = looked.combine.forward(terms, gate, start);
-    const auto size = looked.combine.forward(absolute(terms), absolute(gate), absolute(start));
+    const auto size = looked.combine.forward(absolute(terms), absolute(gate), start_size);
     auto got = chosen_rows(y.data, s.width, looked.tokens);
     report.near("y", got.view(), want, [&](int64_t i) {
-      return tol::rounding<T>(want[size_t(i)]) + tol::sum(double(s.k) + 1, size[size_t(i)]);
+      return tol::rounding<T>(want[size_t(i)]) + tol::sum(double(s.k) + 2, size[size_t(i)]);
     });
   };
 }
@@ -93,13 +101,14 @@ template <typename T>
 OpInstance forward_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
   const auto [y, add] = sum_buffers<T>(*bench, s);
-  const CombineForward<T> a{.y = y,
-                            .expert_out = bench->in<T, 2>("expert_out", {s.tokens * s.k, s.width}),
-                            .slot = slots(*bench, s),
-                            .gate = bench->in<float, 2>("gate", {s.tokens, s.k}),
-                            .add = add};
-  const auto check =
-      check_sum<T>(s, a.y, a.expert_out, chosen_doubles(a.gate, looked_at(s).tokens), a.add);
+  CombineForward<T> a{.y = y,
+                      .expert_out = bench->in<T, 2>("expert_out", {s.tokens * s.k, s.width}),
+                      .slot = slots(*bench, s),
+                      .gate = bench->in<float, 2>("gate", {s.tokens, s.k}),
+                      .add = add};
+  if (s.tokens % 2 == 1) a.resid = bench->in<T, 2>("resid", {s.tokens, s.width});
+  const auto check = check_sum<T>(s, a.y, a.expert_out, chosen_doubles(a.gate, looked_at(s).tokens),
+                                  a.add, a.resid);
   return {bench, [a, bench](Exec on) { combine_forward<T>(on, bench->located(a)); }, check,
           combine_forward_cost(a)};
 }
