@@ -18,6 +18,7 @@ enum class Predecessor {
   kNormReads,       // RMSNorm's backward reads dresid after the sum over a row
   kDbranch,         // the gradient of a branch with a gain is written before its products read it
   kNormAdds,        // RMSNorm adds a branch to the stream, not the branch's last op
+  kRopeBackward,    // attention's dq and dk are turned back by a kernel of their own
 };
 struct PredecessorName {
   Predecessor which;
@@ -33,6 +34,7 @@ inline constexpr PredecessorName kPredecessorNames[] = {
     {Predecessor::kNormReads, "norm_reads"},
     {Predecessor::kDbranch, "dbranch"},
     {Predecessor::kNormAdds, "norm_adds"},
+    {Predecessor::kRopeBackward, "rope_backward"},
 };
 
 struct Predecessors {

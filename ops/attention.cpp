@@ -13,10 +13,12 @@
 #include "ops/attention/cpu_sequence.h"
 #include "ops/attention/cpu_softmax.h"
 #include "ops/attention/cpu_tile.h"
+#include "ops/attention/cpu_turn.h"
 #include "ops/attention/gpu_backward_wgmma.h"
 #include "ops/attention/gpu_forward_wgmma.h"
 #include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_amax.h"
+#include "ops/rope.h"
 
 namespace assay {
 
@@ -305,17 +307,16 @@ void backward_head(const AttentionBackward<T>& a, int64_t b, int64_t kv) {
       }
       for (int r = 0; r < geometry.valid(q0); ++r) {
         T* dq = a.dqkv.row(b * a.sequence + q0 + r) + geometry.q_column(h);
-        for (int d = 0; d < D; d += kVector) store(dq + d, load(block.dq[r] + d) * scale);
+        attention::store_turned<D>(dq, block.dq[r], scale, a, q0 + r);
       }
     }
   }
   for (int64_t t = 0; t < a.sequence; ++t) {
     T* row = a.dqkv.row(b * a.sequence + t);
-    for (int d = 0; d < D; d += kVector) {
-      store(row + geometry.k_column(kv) + d, load(dk[t] + d) * scale);
-      store(row + geometry.v_column(kv) + d, load(dv[t] + d));
-    }
-    update_amax(a.dv_amax, row + geometry.v_column(kv), D);
+    attention::store_turned<D>(row + geometry.k_column(kv), dk[t], scale, a, t);
+    T* to = row + geometry.v_column(kv);
+    for (int d = 0; d < D; d += kVector) store(to + d, load(dv[t] + d));
+    update_amax(a.dv_amax, to, D);
   }
 }
 
@@ -354,6 +355,27 @@ int64_t attention_backward_scratch(const AttentionShape& s) {
   return std::max(dk_dv, terms);
 }
 
+namespace {
+
+// The predecessor of a kernel that turns dq and dk itself.
+template <typename T>
+void backward_then_turn(Exec on, AttentionBackward<T> a) {
+  const RopeBackward<T> turn{.dqkv = a.dqkv,
+                             .amax = a.dqk_amax,
+                             .cos = a.cos,
+                             .sin = a.sin,
+                             .heads = a.heads,
+                             .kv_heads = a.kv_heads,
+                             .head_dim = a.head_dim,
+                             .sequence = a.sequence};
+  a.cos = a.sin = {};
+  a.dqk_amax = {};
+  attention_backward(on, a);
+  rope_backward(on, turn);
+}
+
+}  // namespace
+
 template <typename T>
 void attention_forward(Exec on, const AttentionForward<T>& a) {
   const ProfileScope timed(on, "attention_forward", attention_forward_cost(a));
@@ -386,6 +408,10 @@ void attention_forward(Exec on, const AttentionForward<T>& a) {
 
 template <typename T>
 void attention_backward(Exec on, const AttentionBackward<T>& a) {
+  if (!a.cos.empty() && on.gpu != nullptr &&
+      on.gpu->predecessors.has(gpu::Predecessor::kRopeBackward)) {
+    return backward_then_turn(on, a);
+  }
   const ProfileScope timed(on, "attention_backward", attention_backward_cost(a));
   const AttentionShape shape{a.batch, a.sequence, a.heads, a.kv_heads, a.head_dim};
   check_shape("attention_backward", shape, a.qkv.dim[0], a.qkv.dim[1]);
@@ -394,6 +420,11 @@ void attention_backward(Exec on, const AttentionBackward<T>& a) {
             a.lse.size() == a.batch * a.heads * a.sequence,
         "attention_backward: %s",
         shapes("dqkv", a.dqkv, "out", a.out, "dout", a.dout, "lse", a.lse).c_str());
+  CHECK(a.cos.empty() ? a.sin.empty()
+                      : a.cos.dim[0] >= a.sequence && a.sin.dim[0] >= a.sequence &&
+                            a.cos.dim[1] == a.head_dim / 2 && a.sin.dim[1] == a.head_dim / 2,
+        "attention_backward: %s for %ld positions of width %ld",
+        shapes("cos", a.cos, "sin", a.sin).c_str(), long(a.sequence), long(a.head_dim));
   CHECK(a.scratch.size() >= attention_backward_scratch(shape),
         "attention_backward: scratch of %ld floats, %ld needed", long(a.scratch.size()),
         long(attention_backward_scratch(shape)));

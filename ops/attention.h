@@ -6,6 +6,9 @@
 //   delta[t] = dout[t] . out[t]      ds[t,j] = p[t,j] (dout[t] . v[j] - delta[t]) / sqrt(D)
 //   dq[t] = sum_j ds[t,j] k[j]     dk[j] = sum_t ds[t,j] q[t]     dv[j] = sum_t p[t,j] dout[t]
 //
+// With a table of RoPE (ops/rope.h) q and k of qkv are rotated, and dq and dk are turned back, by
+// the angles of their positions in the sequence, before they are rounded to T and stored.
+//
 // Query head h reads key-value head h / (Hq / Hkv); dk and dv are summed over the group in order of
 // h. A row of qkv holds the q heads, then the k heads, then the v heads; sequence b is rows
 // [b T, (b + 1) T). In bf16, p and ds are rounded to bf16 before their products.
@@ -34,13 +37,17 @@ struct AttentionForward {
 
 template <typename T>
 struct AttentionBackward {
-  View<T, 2> dqkv;              // out (N, (Hq + 2 Hkv) D)
-  View<float, 1> dv_amax = {};  // acc (1)   amax slot: raised to max |dv| as stored; optional
+  View<T, 2> dqkv;  // out (N, (Hq + 2 Hkv) D)
+  View<float, 1> dqk_amax =
+      {};                       // acc (1)   amax slot: raised to max |dq|, |dk| as stored; optional
+  View<float, 1> dv_amax = {};  // acc (1)   the same of |dv|, and may be the same slot; optional
   View<float, 1> scratch;       // tmp (attention_backward_scratch(shape))
   View<const T, 2> dout;        // in  (N, Hq D)
   View<const T, 2> out;         // in  (N, Hq D)
   View<const float, 3> lse;     // in  (B, Hq, T)
   View<const T, 2> qkv;         // in  (N, (Hq + 2 Hkv) D)
+  View<const float, 2> cos = {};  // in (>= T, D / 2)   rope_table; optional
+  View<const float, 2> sin = {};  // in (>= T, D / 2)
   int64_t batch;
   int64_t sequence;
   int64_t heads;

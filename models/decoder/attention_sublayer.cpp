@@ -104,28 +104,23 @@ class AttentionSublayer final : public Sublayer<T> {
                           .dy_amax = dbranch_amax(q),
                           .x_amax = att_amax(q),
                           .dy_gain = apart ? 1.0f : gain_});
-    // dqkv's slot: attention_backward accounts for dv, the last op that writes dq and dk for them.
-    const View<float, 1> rotated_amax = config_.qk_norm ? View<float, 1>{} : dqkv_amax(q);
+    // dqkv's slot has dv, and dq and dk from the last op that writes them.
+    const View<float, 1> dqk_amax = config_.qk_norm ? View<float, 1>{} : dqkv_amax(q);
     attention_backward<T>(on, {.dqkv = dqkv,
+                               .dqk_amax = dqk_amax,
                                .dv_amax = dqkv_amax(q),
                                .scratch = s_.attention_partial,
                                .dout = datt,
                                .out = att_.rows(0, n),
                                .lse = lse(shape),
                                .qkv = qkv_.rows(0, n),
+                               .cos = cos_,
+                               .sin = sin_,
                                .batch = shape.batch,
                                .sequence = shape.sequence,
                                .heads = config_.heads,
                                .kv_heads = config_.resolved_kv_heads(),
                                .head_dim = config_.resolved_head_dim()});
-    rope_backward<T>(on, {.dqkv = dqkv,
-                          .amax = rotated_amax,
-                          .cos = cos_,
-                          .sin = sin_,
-                          .heads = config_.heads,
-                          .kv_heads = config_.resolved_kv_heads(),
-                          .head_dim = config_.resolved_head_dim(),
-                          .sequence = shape.sequence});
     if (config_.qk_norm) qk_norm_gradient(on, q, n);
     qkv_weight_.backward(on, q,
                          {.dx = s_.dnorm.rows(0, n),

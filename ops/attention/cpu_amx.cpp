@@ -12,6 +12,7 @@
 #include "cuda/exec.h"
 #include "ops/attention/cpu_geometry.h"
 #include "ops/attention/cpu_softmax.h"
+#include "ops/attention/cpu_turn.h"
 #include "ops/cpu_gemm/transpose.h"
 #include "ops/quantise/cpu_amax.h"
 
@@ -381,29 +382,27 @@ void backward_head(const AttentionBackward<bf16>& a, int64_t b, int64_t kv) {
         keys.load_block(a, geometry, b, kv, k0);
         backward_tile<D>(queries, keys, k0 == q0, dk + k0, dv + k0);
       }
-      alignas(64) uint32_t across[amx::kTile][amx::kTile];
+      alignas(64) float rows[amx::kTile][D];
       for (int q = 0; q < geometry.valid(q0); q += amx::kTile) {
         const int count = std::min<int>(amx::kTile, geometry.valid(q0) - q);
         for (int d = 0; d < D; d += amx::kTile) {
-          panel::transpose_16(across[0], amx::kTile,
+          panel::transpose_16(reinterpret_cast<uint32_t*>(rows[0] + d), D,
                               reinterpret_cast<const std::byte*>(&queries.dq[d][q]), 4 * kTile);
-          for (int r = 0; r < count; ++r) {
-            f32x16 x;
-            std::memcpy(&x, across[r], sizeof x);
-            bf16* dq = a.dqkv.row(b * a.sequence + q0 + q + r) + geometry.q_column(h);
-            store(dq + d, x * scale);
-          }
+        }
+        for (int r = 0; r < count; ++r) {
+          const int64_t t = q0 + q + r;
+          bf16* dq = a.dqkv.row(b * a.sequence + t) + geometry.q_column(h);
+          store_turned<D>(dq, rows[r], scale, a, t);
         }
       }
     }
   }
   for (int64_t t = 0; t < a.sequence; ++t) {
     bf16* row = a.dqkv.row(b * a.sequence + t);
-    for (int d = 0; d < D; d += kVector) {
-      store(row + geometry.k_column(kv) + d, load(dk[t] + d) * scale);
-      store(row + geometry.v_column(kv) + d, load(dv[t] + d));
-    }
-    update_amax(a.dv_amax, row + geometry.v_column(kv), D);
+    store_turned<D>(row + geometry.k_column(kv), dk[t], scale, a, t);
+    bf16* to = row + geometry.v_column(kv);
+    for (int d = 0; d < D; d += kVector) store(to + d, load(dv[t] + d));
+    update_amax(a.dv_amax, to, D);
   }
 }
 

@@ -163,8 +163,9 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
   // Epilogue.
   const int first = k0 + warp_row;
   bf16* const to = a.dqkv.row(b * a.sequence + first);
+  turn_back<D>(dk[0], a, first);
   store_rows<D>(to + k_column, stride, sequence - first, k_tile + warp_row * D, dk[0],
-                inverse_root<D>(), inverse_root<D>());
+                inverse_root<D>(), inverse_root<D>(), a.dqk_amax.data);
   store_rows<D>(to + v_column, stride, sequence - first, v_tile + warp_row * D, dv[0], 1, 1,
                 a.dv_amax.data);
 }
@@ -257,8 +258,10 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
   }
 
   // Epilogue.
+  turn_back<D>(dq[0], a, first);
   store_rows<D>(a.dqkv.row(b * a.sequence + first) + h * D, stride, sequence - first,
-                q_tile + warp_row * D, dq[0], inverse_root<D>(), inverse_root<D>());
+                q_tile + warp_row * D, dq[0], inverse_root<D>(), inverse_root<D>(),
+                a.dqk_amax.data);
 }
 
 template <int D>

@@ -169,7 +169,7 @@ GPU_DEVICE void clear(float (&x)[kSums]) {
   for (float& e : x) e = 0;
 }
 GPU_DEVICE void store_sums(bf16* first, int stride, int valid, bf16* tile, const float (&x)[kSums],
-                           float factor, float* amax = nullptr) {
+                           float factor, float* amax) {
   float rows[kD / 8][4];
 #pragma unroll
   for (int i = 0; i < kSums; ++i) rows[i / 4][i % 4] = x[i];
@@ -298,7 +298,8 @@ GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& 
   // Epilogue.
   const int first = at.k0 + row, stride = int(a.qkv.dim[1]), valid = int(a.sequence) - first;
   bf16* const to = a.dqkv.row(at.b * a.sequence + first) + (int(a.heads) + at.kv) * kD;
-  store_sums(to, stride, valid, tiles.owned(0, group), dk, inverse_root<kD>());
+  turn_back<kD>(dk, a, first);
+  store_sums(to, stride, valid, tiles.owned(0, group), dk, inverse_root<kD>(), a.dqk_amax.data);
   store_sums(to + a.kv_heads * kD, stride, valid, tiles.owned(1, group), dv, 1, a.dv_amax.data);
 }
 
@@ -431,8 +432,10 @@ GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, cons
   wgmma_wait<0>();
 
   // Epilogue.
+  turn_back<kD>(dq, a, first);
   store_sums(a.dqkv.row(at.b * a.sequence + first) + at.h * kD, int(a.qkv.dim[1]),
-             int(a.sequence) - first, tiles.owned(0, group), dq, inverse_root<kD>());
+             int(a.sequence) - first, tiles.owned(0, group), dq, inverse_root<kD>(),
+             a.dqk_amax.data);
 }
 
 // Same bound as the keys kernel, with three products instead of four: the exponentials take two

@@ -45,11 +45,10 @@ GPU_DEVICE void load_part(float (&x)[kWidth], const float* row) {
     for (int e = 0; e < 4; ++e) x[i + e] = v[e];
   }
 }
-GPU_DEVICE void store_part(float* row, const float (&x)[kWidth], float factor) {
+GPU_DEVICE void store_part(float* row, const float (&x)[kWidth]) {
 #pragma unroll
   for (int i = 0; i < kWidth; i += 4) {
-    store_vec<4>(row + i, Vec<float, 4>{{x[i] * factor, x[i + 1] * factor, x[i + 2] * factor,
-                                         x[i + 3] * factor}});
+    store_vec<4>(row + i, Vec<float, 4>{{x[i], x[i + 1], x[i + 2], x[i + 3]}});
   }
 }
 // Four partial sums, so that the additions are independent.
@@ -70,6 +69,32 @@ GPU_DEVICE void add_scaled(float (&sum)[kWidth], float factor, const float* row)
     const auto v = load_vec<4>(row + i);
 #pragma unroll
     for (int e = 0; e < 4; ++e) sum[i + e] = fmaf(factor, v[e], sum[i + e]);
+  }
+}
+
+// Turns the sums of a row back by RoPE, if there is a table. Called by all lanes of the warp: for D
+// above 32 the other element of a pair is in the lane that is D / 64 away.
+template <int D>
+GPU_DEVICE void turn_back(float (&x)[kWidth], const AttentionBackward<float>& a,
+                          const Owner<D>& own) {
+  if (a.cos.empty()) return;
+  constexpr int kHalf = D / 2, kApart = Owner<D>::kLanes / 2;
+  const int64_t t = smaller(own.row, a.sequence - 1);
+  const float *cos = a.cos.row(t), *sin = a.sin.row(t);
+  float other[kWidth];
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) {
+    if constexpr (kApart > 0) {
+      other[i] = shuffle_xor(x[i], kApart);
+    } else {
+      other[i] = x[(i + kHalf) % kWidth];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) {
+    const int d = own.part + i;
+    const float s = sin[d % kHalf];
+    x[i] = x[i] * cos[d % kHalf] + other[i] * (d < kHalf ? s : -s);
   }
 }
 
@@ -108,7 +133,7 @@ __global__ __launch_bounds__(kThreads) void attention_forward_float_kernel(
     const float inverse = 1.0f / sum;
 #pragma unroll
     for (float& x : out) x *= inverse;
-    store_part(a.out.row(b * a.sequence + own.row) + h * D + own.part, out, 1.0f);
+    store_part(a.out.row(b * a.sequence + own.row) + h * D + own.part, out);
     most.take(out);
     if (own.part == 0) a.lse.at(b, h, own.row) = (top + log2f(sum)) * kLn2;
   }
@@ -143,14 +168,19 @@ __global__ __launch_bounds__(kThreads) void attention_backward_keys_float_kernel
       add_scaled(dk, p * (dp - a.scratch[at]), q);
     }
   }
-  AmaxAccumulator most{a.dv_amax.data};
+  turn_back<D>(dk, a, own);
+#pragma unroll
+  for (float& x : dk) x *= inverse_root<D>();
+  AmaxAccumulator most_dk{a.dqk_amax.data}, most_dv{a.dv_amax.data};
   if (own.row < a.sequence) {
     float* const to = a.dqkv.row(b * a.sequence + own.row) + own.part;
-    store_part(to + k_column, dk, inverse_root<D>());
-    store_part(to + v_column, dv, 1.0f);
-    most.take(dv);
+    store_part(to + k_column, dk);
+    store_part(to + v_column, dv);
+    most_dk.take(dk);
+    most_dv.take(dv);
   }
-  most.raise_of_warp<float>();
+  most_dk.raise_of_warp<float>();
+  most_dv.raise_of_warp<float>();
 }
 
 // The lanes of a row own dq of a query. Bound by L1.
@@ -177,8 +207,15 @@ __global__ __launch_bounds__(kThreads) void attention_backward_queries_float_ker
     if (j > own.row) continue;
     add_scaled(dq, exp2_approx(fmaf(s, scale, -lse)) * (dp - delta), k);
   }
-  if (own.row >= a.sequence) return;
-  store_part(a.dqkv.row(b * a.sequence + own.row) + h * D + own.part, dq, inverse_root<D>());
+  turn_back<D>(dq, a, own);
+#pragma unroll
+  for (float& x : dq) x *= inverse_root<D>();
+  AmaxAccumulator most{a.dqk_amax.data};
+  if (own.row < a.sequence) {
+    store_part(a.dqkv.row(b * a.sequence + own.row) + h * D + own.part, dq);
+    most.take(dq);
+  }
+  most.raise_of_warp<float>();
 }
 
 template <int D>

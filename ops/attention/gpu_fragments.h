@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/gpu.h"
+#include "ops/attention.h"
 #include "ops/gpu/amax.h"
 #include "ops/gpu/fragments.h"
 
@@ -156,6 +157,32 @@ GPU_DEVICE float soften(Scores& s, int half, float scale, float& top, float& sum
     }
   }
   return factor;
+}
+
+// Turns dq or dk of a warp's 16 rows back by RoPE, if there is a table: columns d and d + D / 2 are
+// in the same lane. `first`: position of the warp's first row. Rows past the sequence, which are
+// not stored, take the angles of its last.
+template <int D, typename Sums>
+GPU_DEVICE void turn_back(Sums& x, const AttentionBackward<bf16>& a, int first) {
+  if (a.cos.empty()) return;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int t = smaller(first + accum_row(2 * half), int(a.sequence) - 1);
+    const float *cos = a.cos.row(t), *sin = a.sin.row(t);
+#pragma unroll
+    for (int n = 0; n < D / 16; ++n) {
+      const auto c = load_vec<2>(cos + accum_column(4 * n));
+      const auto s = load_vec<2>(sin + accum_column(4 * n));
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float& low = element(x, n, 2 * half + e);
+        float& high = element(x, n + D / 16, 2 * half + e);
+        const float turned = low * c[e] + high * s[e];
+        high = high * c[e] - low * s[e];
+        low = turned;
+      }
+    }
+  }
 }
 
 // Scales a warp's 16 rows (separate factors for the upper and the lower eight), rounds them and

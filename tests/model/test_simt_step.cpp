@@ -233,6 +233,21 @@ TEST_CASE("the gradient of a dense FFN passes SwiGLU in the product's kernel, or
   }
 }
 
+TEST_CASE("dq and dk are turned back by attention's kernels, or after them") {
+  for (const bool old : {false, true}) {
+    INFO("old " << old);
+    gpu::Context context = simt::make_context();
+    if (old) context.predecessors.add(gpu::Predecessor::kRopeBackward);
+    Profile profile;
+    ModelFixture f(step_config("dense"), Recipe::kBf16, kBatch, kSequence, 1, -1, &context);
+    f.on.profile = &profile;
+    f.gradients(1);
+    const int64_t layers = step_config("dense").model.layers;
+    REQUIRE(calls_of(profile, "attention_backward") == layers);
+    REQUIRE(calls_of(profile, "rope_backward") == (old ? layers : 0));
+  }
+}
+
 TEST_CASE("a router of many experts has its gradient from the chosen ones, or by dense products") {
   Config c = step_config("sigmoid");
   c.model.moe->experts = 256;

@@ -2,20 +2,25 @@
 
 #include "base/check.h"
 #include "ops/attention.h"
+#include "ops/rope.h"
 #include "tests/ops/amax_case.h"
 #include "tests/ops/op_case.h"
 #include "tests/ref/attention.h"
 #include "tests/ref/complex_step.h"
+#include "tests/ref/rope.h"
 #include "tests/tolerance.h"
 
 namespace assay {
 
 namespace {
 
+constexpr double kTheta = 10000;
+
 struct Shape {
   int64_t batch, sequence, heads, kv_heads, head_dim;
   double std = 1.0;  // of q, k and v; 30 makes scores of thousands
   CaseSize size = CaseSize::kUsual;
+  bool turned = false;  // backward has a table of RoPE
 
   bool asks_amax() const { return size == CaseSize::kUsual && batch < 8; }
   int64_t tokens() const { return batch * sequence; }
@@ -63,7 +68,9 @@ struct Part {
   Shape whole;
   int64_t b, h;
 
-  Shape shape() const { return {1, whole.sequence, 1, 1, whole.head_dim, whole.std, whole.size}; }
+  Shape shape() const {
+    return {1, whole.sequence, 1, 1, whole.head_dim, whole.std, whole.size, whole.turned};
+  }
   // This head's columns in each of `groups` groups of heads: 3 for qkv, 1 for out.
   template <typename T>
   std::vector<std::remove_const_t<T>> of(const View<T, 2>& v, int64_t groups) const {
@@ -187,14 +194,14 @@ OpInstance forward_instance(const Shape& s) {
           attention_forward_cost(a)};
 }
 
-// Tolerance of every element of dqkv, which are sums of products with p and ds. These have the
-// errors of the probabilities, of dp and of delta (which the op computes from `out` rounded to T).
+// Largest error of every element of dqkv before it is rounded to T. The elements are sums of
+// products with p and ds. These have the errors of the probabilities, of dp and of delta (which the
+// op computes from `out` rounded to T).
 template <typename T>
-std::vector<double> backward_tolerance(const Shape& s, const ref::Attention<double>& attention,
-                                       const std::vector<double>& qkv,
-                                       const std::vector<double>& dout,
-                                       const std::vector<double>& want) {
-  std::vector<double> error(want.size(), 0.0), abs_sum = error, squares = error;
+std::vector<double> backward_error(const Shape& s, const ref::Attention<double>& attention,
+                                   const std::vector<double>& qkv,
+                                   const std::vector<double>& dout) {
+  std::vector<double> error(qkv.size(), 0.0), abs_sum = error, squares = error;
   const double scale = 1 / std::sqrt(double(s.head_dim)), width = double(s.head_dim);
   const auto add = [&](size_t i, double term, double term_error) {
     error[i] += term_error;
@@ -240,10 +247,43 @@ std::vector<double> backward_tolerance(const Shape& s, const ref::Attention<doub
   }
   const double terms = double(s.sequence * (s.heads / s.kv_heads));
   for (size_t i = 0; i < error.size(); ++i) {
-    error[i] += tol::rounding<T>(want[i]) + tol::sum(terms, abs_sum[i]) +
-                tol::rounded_factors<T>(std::sqrt(squares[i]));
+    error[i] += tol::sum(terms, abs_sum[i]) + tol::rounded_factors<T>(std::sqrt(squares[i]));
   }
   return error;
+}
+
+// Turns the wanted dq and dk back, and their errors with them.
+void turn_back(const Shape& s, std::vector<double>& want, std::vector<double>& error) {
+  const ref::Rope<double> rope{s.heads, s.kv_heads, s.head_dim, s.sequence, kTheta};
+  const std::vector<double> before = want;
+  rope.rotate(want, -1);
+  for (int64_t i = 0; i < int64_t(want.size()); ++i) {
+    const int64_t column = i % s.stride();
+    if (column >= (s.heads + s.kv_heads) * s.head_dim || column % s.head_dim >= s.head_dim / 2) {
+      continue;
+    }
+    const auto low = size_t(i), high = size_t(i + s.head_dim / 2);
+    const double angle = double(i / s.stride()) *
+                         std::pow(kTheta, -2.0 * double(column % s.head_dim) / double(s.head_dim));
+    const double c = std::abs(std::cos(angle)), sine = std::abs(std::sin(angle));
+    const double x = error[low], y = error[high];
+    const double turn = tol::sum(2, std::abs(before[low]) + std::abs(before[high]));
+    error[low] = c * x + sine * y + turn;
+    error[high] = c * y + sine * x + turn;
+  }
+}
+
+struct Wanted {
+  std::vector<double> dqkv, tolerance;
+};
+template <typename T>
+Wanted wanted_backward(const Shape& s, const ref::Attention<double>& attention,
+                       const std::vector<double>& qkv, const std::vector<double>& dout) {
+  Wanted w{attention.backward(qkv, dout), {}};
+  w.tolerance = backward_error<T>(s, attention, qkv, dout);
+  if (s.turned) turn_back(s, w.dqkv, w.tolerance);
+  for (size_t i = 0; i < w.dqkv.size(); ++i) w.tolerance[i] += tol::rounding<T>(w.dqkv[i]);
+  return w;
 }
 
 template <typename T>
@@ -254,8 +294,7 @@ void check_backward_part(Report& report, const AttentionBackward<T>& a, const Pa
   attention.looked = looked;
   const auto qkv = as_doubles(part.of(a.qkv, 3)), dout = as_doubles(part.of(a.dout, 1));
   attention.forward(qkv);
-  const auto want = attention.backward(qkv, dout);
-  const auto tolerance = backward_tolerance<T>(s, attention, qkv, dout, want);
+  const auto [want, tolerance] = wanted_backward<T>(s, attention, qkv, dout);
   const auto got = as_doubles(part.of(a.dqkv, 3));
   std::vector<double> chosen, chosen_want, chosen_tolerance;
   for (int64_t i = 0; i < int64_t(want.size()); ++i) {
@@ -305,24 +344,35 @@ OpInstance backward_instance(const Shape& s) {
     for (int64_t i = 0; i < out.size(); ++i) out[i] = T(float(attention.out[size_t(i)]));
     for (int64_t i = 0; i < lse.size(); ++i) lse[i] = float(attention.lse[size_t(i)]);
   }
+  if (s.turned) {
+    const auto cos = bench->in<float, 2>("cos", {s.sequence, s.head_dim / 2});
+    const auto sin = bench->in<float, 2>("sin", {s.sequence, s.head_dim / 2});
+    rope_table(cos, sin, kTheta);
+    a.cos = cos;
+    a.sin = sin;
+  }
   bench->commit();
-  if (s.asks_amax()) a.dv_amax = amax_word(*bench);
+  if (s.asks_amax()) {
+    a.dqk_amax = amax_word(*bench);
+    a.dv_amax = amax_word(*bench);
+  }
   const auto check = [=](Report& report) {
-    uint32_t most = 0;
-    const int64_t width = s.kv_heads * s.head_dim;
+    uint32_t dqk = 0, dv = 0;
+    const int64_t width = s.kv_heads * s.head_dim, others = s.stride() - width;
     for (int64_t i = 0; i < s.tokens() && s.asks_amax(); ++i) {
-      most = std::max(most, largest_stored(a.dqkv.row(i) + s.stride() - width, width));
+      dqk = std::max(dqk, largest_stored(a.dqkv.row(i), others));
+      dv = std::max(dv, largest_stored(a.dqkv.row(i) + others, width));
     }
-    check_amax(report, a.dv_amax, most);
+    check_amax(report, a.dqk_amax, dqk);
+    check_amax(report, a.dv_amax, dv);
     if (s.size == CaseSize::kLarge) {
       const auto looked = looked_positions(s.sequence);
       for (const Part& part : parts(s)) check_backward_part(report, a, part, looked);
       return;
     }
     const auto qkv = Workbench::doubles(a.qkv), dout = Workbench::doubles(a.dout);
-    const auto want = attention.backward(qkv, dout);
-    const auto tolerance = backward_tolerance<T>(s, attention, qkv, dout, want);
-    report.near("dqkv", a.dqkv, want, [&](int64_t i) { return tolerance[size_t(i)]; });
+    const Wanted w = wanted_backward<T>(s, attention, qkv, dout);
+    report.near("dqkv", a.dqkv, w.dqkv, [&](int64_t i) { return w.tolerance[size_t(i)]; });
   };
   return {bench, [a, bench](Exec on) { attention_backward<T>(on, bench->located(a)); }, check,
           attention_backward_cost(a)};
@@ -353,18 +403,21 @@ OpInstance reference_instance() {
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
   // Lengths that are not multiples of a tile, lengths with more tiles than a pipeline has stages,
-  // one row, and four query heads per key-value head.
-  for (const Shape& s :
+  // one row, and four query heads per key-value head. Every second backward turns dq and dk.
+  bool turned = false;
+  for (Shape s :
        {Shape{1, 1, 1, 1, 32, 1.0}, Shape{3, 1, 4, 1, 128, 1.0}, Shape{2, 17, 2, 1, 64, 1.0},
         Shape{1, 64, 2, 2, 32, 1.0}, Shape{2, 65, 4, 2, 32, 1.0}, Shape{1, 200, 2, 2, 32, 1.0},
         Shape{1, 130, 6, 2, 128, 1.0}, Shape{1, 100, 4, 1, 64, 30.0}, Shape{2, 200, 4, 1, 64, 1.0},
         Shape{2, 260, 2, 1, 128, 1.0}, Shape{2, 257, 2, 1, 64, 1.0}, Shape{1, 300, 2, 1, 64, 30.0},
         Shape{1, 520, 1, 1, 128, 1.0}, Shape{1, 600, 4, 1, 64, 1.0}, Shape{1, 512, 4, 2, 64, 1.0},
         Shape{8, 256, 8, 8, 32, 1.0}}) {
+    turned = !turned;
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
     cases.push_back({"attention_forward", "attention_forward" + suffix,
                      [s] { return forward_instance<T>(s); }});
-    cases.push_back({"attention_backward", "attention_backward" + suffix,
+    s.turned = turned;
+    cases.push_back({"attention_backward", "attention_backward" + suffix + (turned ? " rope" : ""),
                      [s] { return backward_instance<T>(s); }});
     // The shortest cases of the wgmma kernels whose tiles wrap around their stages, for both widths
     // of a head.
@@ -378,8 +431,8 @@ void add_cases(std::vector<OpCase>& cases) {
 // The speedrun model's heads and micro-batch, and half as many heads of twice the width.
 void add_large_cases(std::vector<OpCase>& cases) {
   for (const Shape& s : {
-           Shape{32, 2048, 12, 12, 64, 1.0, CaseSize::kLarge},
-           Shape{32, 2048, 6, 6, 128, 1.0, CaseSize::kLarge},
+           Shape{32, 2048, 12, 12, 64, 1.0, CaseSize::kLarge, true},
+           Shape{32, 2048, 6, 6, 128, 1.0, CaseSize::kLarge, true},
        }) {
     const std::string suffix = " bf16" + shape_name(s);
     cases.push_back(large("attention_forward", "attention_forward" + suffix,
