@@ -19,6 +19,8 @@ enum class Predecessor {
   kDbranch,         // the gradient of a branch with a gain is written before its products read it
   kNormAdds,        // RMSNorm adds a branch to the stream, not the branch's last op
   kRopeBackward,    // attention's dq and dk are turned back by a kernel of their own
+  kAttentionForwardBlocks,  // attention forward by wgmma has a block for each 128 queries
+  kAttentionForwardOrder,   // its warpgroups issue their products in any order
 };
 struct PredecessorName {
   Predecessor which;
@@ -35,6 +37,8 @@ inline constexpr PredecessorName kPredecessorNames[] = {
     {Predecessor::kDbranch, "dbranch"},
     {Predecessor::kNormAdds, "norm_adds"},
     {Predecessor::kRopeBackward, "rope_backward"},
+    {Predecessor::kAttentionForwardBlocks, "attention_forward_blocks"},
+    {Predecessor::kAttentionForwardOrder, "attention_forward_order"},
 };
 
 struct Predecessors {

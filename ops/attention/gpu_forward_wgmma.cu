@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
@@ -18,45 +20,103 @@ constexpr int kStages = 2;
 constexpr int kSpan = 64;  // elements of a row per 128-byte swizzle span
 constexpr int kBoxRows = 64, kBox = kBoxRows * kSpan;  // box of one TMA load
 constexpr int kReleases = 8;                           // math warps
+static_assert(kQueries == kKeys, "one tile lies on the diagonal");
 
-template <int D>
+// kList: as many blocks as SMs, each with many works of a list. kBlocks: a block for each work, the
+// predecessor, which also rescales after every tile.
+enum class Way { kBlocks, kList };
+
+template <int D, Way kWay>
 struct Block {
+  static constexpr bool kList = kWay == Way::kList;
   static constexpr int kSpans = D / kSpan;
   static constexpr int kQ = kQueries * D, kTile = kKeys * D;
-  static constexpr int kSharedBytes = (kQ + 2 * kStages * kTile) * int(sizeof(bf16));
+  static constexpr int kQStages = kList ? 2 : 1;
+  static constexpr int kSharedBytes = (kQStages * kQ + 2 * kStages * kTile) * int(sizeof(bf16));
 };
 
 // Barriers. full: bytes have landed; empty: all math warps have read them. Each completes one phase
-// per use of a stage.
+// per use of a stage, counted over all works of the block.
 struct Barriers {
-  Mbarrier q, k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
+  Mbarrier q_full[2], q_empty[2];
+  Mbarrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
 };
+GPU_DEVICE uint32_t full_phase(int use, int stages) {
+  return uint32_t(use / stages) & 1;
+}
+GPU_DEVICE uint32_t empty_phase(int use, int stages) {
+  return uint32_t(use / stages + 1) & 1;  // the first use does not wait
+}
 
-// Shared memory: Q as [group][span][64 rows][64], then stages of K, then of V, each [span][128
+// Shared memory: stages of Q as [group][span][64 rows][64], then of K, then of V, each [span][128
 // rows][64].
-template <int D>
+template <int D, Way kWay>
 struct Tiles {
+  using B = Block<D, kWay>;
   bf16* base;
 
-  GPU_DEVICE bf16* q(int group) const { return base + group * kGroupQueries * D; }
-  GPU_DEVICE bf16* k(int stage) const { return base + Block<D>::kQ + stage * Block<D>::kTile; }
+  GPU_DEVICE bf16* q(int stage, int group) const {
+    return base + stage * B::kQ + group * kGroupQueries * D;
+  }
+  GPU_DEVICE bf16* k(int stage) const { return base + B::kQStages * B::kQ + stage * B::kTile; }
   GPU_DEVICE bf16* v(int stage) const { return k(kStages + stage); }
 };
 
-// The work of a block.
-struct Place {
+// The list of works: 128 queries of a head of a sequence each. Heads are counted over all
+// sequences. A section of heads, whose keys and values stay in L2, is followed by the next; within
+// one, the last queries come first, which see the most keys.
+struct WorkList {
+  int works, heads, section, query_blocks;
+  int turns;  // 1: the warpgroups issue their products in turn
+};
+struct Work {
   int b, h, kv, q0, tiles;
 };
+GPU_DEVICE Work work_at(const AttentionForward<bf16>& a, const WorkList& list, int i) {
+  const int first = i / (list.section * list.query_blocks) * list.section;
+  const int of_section = i - first * list.query_blocks;
+  const int heads = smaller(list.section, list.heads - first);
+  const int head = first + of_section % heads, q_heads = int(a.heads), h = head % q_heads;
+  const int q0 = (list.query_blocks - 1 - of_section / heads) * kQueries;
+  return {head / q_heads, h, h / (q_heads / int(a.kv_heads)), q0, q0 / kKeys + 1};
+}
+// A block's places in the list. Every second round goes backwards, so that no block always has the
+// longest work of a round.
+struct Walk {
+  int round = 0;
+  GPU_DEVICE int at() const {
+    const int blocks = int(gridDim.x), block = int(blockIdx.x);
+    return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+  }
+};
+// Calls f(work, round, uses): `uses` counts the tiles of earlier works.
+template <Way kWay, typename F>
+GPU_DEVICE void for_each_work(const AttentionForward<bf16>& a, const WorkList& list, F&& f) {
+  if constexpr (kWay == Way::kBlocks) {
+    f(work_at(a, list, int(blockIdx.x)), 0, 0);
+  } else {
+    int uses = 0;
+    for (Walk walk; walk.at() < list.works; ++walk.round) {
+      const Work at = work_at(a, list, walk.at());
+      f(at, walk.round, uses);
+      uses += at.tiles;
+    }
+  }
+}
 
-// TMA thread: Q once, then K and V of one tile after another as stages become empty.
-template <int D>
-GPU_DEVICE void copy_all(const AttentionForward<bf16>& a, const TensorMap* map, const Place& at,
-                         const Tiles<D>& tiles, Barriers& barriers) {
-  using B = Block<D>;
-  mbarrier_arrive_expect(&barriers.q, B::kQ * int(sizeof(bf16)));
+// TMA thread: Q of a work, then K and V of one tile after another as stages become empty. It runs
+// ahead: Q and the first keys of a work land while the one before it is stored.
+template <int D, Way kWay>
+GPU_DEVICE void copy_work(const AttentionForward<bf16>& a, const TensorMap* map, const Work& at,
+                          int round, int uses, const Tiles<D, kWay>& tiles, Barriers& barriers) {
+  using B = Block<D, kWay>;
+  const int q_stage = round % B::kQStages;
+  Mbarrier* const q_full = &barriers.q_full[q_stage];
+  mbarrier_wait(&barriers.q_empty[q_stage], empty_phase(round, B::kQStages));
+  mbarrier_arrive_expect(q_full, B::kQ * int(sizeof(bf16)));
   for (int group = 0; group < 2; ++group) {
     for (int span = 0; span < B::kSpans; ++span) {
-      tma_load(tiles.q(group) + span * kBox, map, &barriers.q, at.h * D + span * kSpan,
+      tma_load(tiles.q(q_stage, group) + span * kBox, map, q_full, at.h * D + span * kSpan,
                at.q0 + group * kGroupQueries, at.b);
     }
   }
@@ -69,11 +129,11 @@ GPU_DEVICE void copy_all(const AttentionForward<bf16>& a, const TensorMap* map, 
   };
   const int k_column = (int(a.heads) + at.kv) * D, v_column = k_column + int(a.kv_heads) * D;
   for (int tile = 0; tile < at.tiles; ++tile) {
-    const int stage = tile % kStages;
-    const uint32_t free = uint32_t(tile / kStages + 1) & 1;  // the first use does not wait
-    mbarrier_wait(&barriers.k_empty[stage], free);
+    const int use = uses + tile, stage = use % kStages;
+    const uint32_t empty = empty_phase(use, kStages);
+    mbarrier_wait(&barriers.k_empty[stage], empty);
     copy_tile(tiles.k(stage), &barriers.k_full[stage], k_column, tile * kKeys);
-    mbarrier_wait(&barriers.v_empty[stage], free);
+    mbarrier_wait(&barriers.v_empty[stage], empty);
     copy_tile(tiles.v(stage), &barriers.v_full[stage], v_column, tile * kKeys);
   }
 }
@@ -119,13 +179,39 @@ GPU_DEVICE void release(Mbarrier* barrier) {
   if (lane() == 0) mbarrier_arrive(barrier);
 }
 
-// Math warpgroup: 64 queries. Scores of a tile are computed while P V of the previous tile runs;
-// the exponentials overlap with it, and with the products of the other warpgroup.
-template <int D>
-GPU_DEVICE void compute(const AttentionForward<bf16>& a, const Place& at, const Tiles<D>& tiles,
-                        Barriers& barriers, int group) {
+// Named barriers. kRows: the warps of a group; kTurn: passed from group to group.
+constexpr int kRowsBarrier = 1, kTurnBarrier = 3;
+// A warpgroup issues its products in its turn only, so that those of one run under the exponentials
+// of the other. Group 0 begins.
+struct Turns {
+  bool on;
+  int group;
+
+  GPU_DEVICE void begin() const {
+    if (on && group == 1) pass();
+  }
+  GPU_DEVICE void wait() const {
+    if (on) named_barrier_sync(kTurnBarrier + group, 2 * kGroup);
+  }
+  GPU_DEVICE void pass() const {
+    if (on) named_barrier_arrive(kTurnBarrier + 1 - group, 2 * kGroup);
+  }
+  // Takes the turn that group 1 passed last, or a barrier would be left half full.
+  GPU_DEVICE void end() const {
+    if (group == 0) wait();
+  }
+};
+
+// Math warpgroup: 64 queries of a work. Scores of a tile are computed while P V of the previous
+// tile runs; the exponentials overlap with it, and with the products of the other warpgroup.
+template <int D, Way kWay>
+GPU_DEVICE void compute_work(const AttentionForward<bf16>& a, const Work& at, int round, int uses,
+                             const Tiles<D, kWay>& tiles, Barriers& barriers, const Turns& turns) {
+  using B = Block<D, kWay>;
+  const int group = turns.group, q_stage = round % B::kQStages;
+  const bf16* const q = tiles.q(q_stage, group);
   const int row = group * kGroupQueries + warp() % 4 * 16;  // the warp's first row in the block
-  const int sequence = int(a.sequence);
+  const int sequence = int(a.sequence), last = uses + at.tiles - 1;
   const float scale = kLog2E * inverse_root<D>();
   float s[kKeys / 2], out[D / 2], top[2] = {-INFINITY, -INFINITY}, sum[2] = {}, factor[2];
   uint32_t p[kKeys / 16][4];
@@ -133,43 +219,48 @@ GPU_DEVICE void compute(const AttentionForward<bf16>& a, const Place& at, const 
   for (float& x : out) x = 0;
 
   // First tile.
-  mbarrier_wait(&barriers.q, 0);
-  mbarrier_wait(&barriers.k_full[0], 0);
+  mbarrier_wait(&barriers.q_full[q_stage], full_phase(round, B::kQStages));
+  mbarrier_wait(&barriers.k_full[uses % kStages], full_phase(uses, kStages));
   wgmma_fence();
-  issue_scores<D>(s, tiles.q(group), tiles.k(0));
+  issue_scores<D>(s, q, tiles.k(uses % kStages));
   wgmma_wait<0>();
-  release(&barriers.k_empty[0]);
+  release(&barriers.k_empty[uses % kStages]);
   if (at.tiles == 1) hide_later_keys(s, row + accum_row(0));
   soften<kN>(s, 0, scale, top[0], sum[0]);
   soften<kN>(s, 1, scale, top[1], sum[1]);
   round_scores(p, s);
 
   // Main loop.
-  for (int tile = 1; tile < at.tiles; ++tile) {
-    const int stage = tile % kStages, before = (tile - 1) % kStages;
-    mbarrier_wait(&barriers.k_full[stage], uint32_t(tile / kStages) & 1);
-    mbarrier_wait(&barriers.v_full[before], uint32_t((tile - 1) / kStages) & 1);
+  for (int use = uses + 1; use <= last; ++use) {
+    const int stage = use % kStages, before = (use - 1) % kStages;
+    turns.wait();
+    mbarrier_wait(&barriers.k_full[stage], full_phase(use, kStages));
+    mbarrier_wait(&barriers.v_full[before], full_phase(use - 1, kStages));
     wgmma_fence();
-    issue_scores<D>(s, tiles.q(group), tiles.k(stage));
+    issue_scores<D>(s, q, tiles.k(stage));
     issue_output<D>(out, p, tiles.v(before));
+    turns.pass();
     wgmma_wait<1>();
     release(&barriers.k_empty[stage]);
-    if (tile + 1 == at.tiles) hide_later_keys(s, row + accum_row(0));
+    if (use == last) hide_later_keys(s, row + accum_row(0));
     factor[0] = soften<kN>(s, 0, scale, top[0], sum[0]);
     factor[1] = soften<kN>(s, 1, scale, top[1], sum[1]);
     wgmma_wait<0>();
     release(&barriers.v_empty[before]);
+    // Once a query's maximum is found its factors are 1.
+    if (!B::kList || ballot(factor[0] != 1 || factor[1] != 1) != 0) {
 #pragma unroll
-    for (int i = 0; i < D / 2; ++i) out[i] *= factor[accum_half(i)];
+      for (int i = 0; i < D / 2; ++i) out[i] *= factor[accum_half(i)];
+    }
     round_scores(p, s);
   }
 
   // P V of the last tile.
-  const int last = at.tiles - 1;
-  mbarrier_wait(&barriers.v_full[last % kStages], uint32_t(last / kStages) & 1);
+  mbarrier_wait(&barriers.v_full[last % kStages], full_phase(last, kStages));
   wgmma_fence();
   issue_output<D>(out, p, tiles.v(last % kStages));
   wgmma_wait<0>();
+  if (B::kList) release(&barriers.v_empty[last % kStages]);
 
   // Epilogue: lse, then normalise and store.
   const int first = at.q0 + row;
@@ -187,30 +278,37 @@ GPU_DEVICE void compute(const AttentionForward<bf16>& a, const Place& at, const 
   for (int i = 0; i < D / 2; ++i) rows[i / 4][i % 4] = out[i];
   // The rows overwrite the group's Q; at D = 128 a warp overwrites what products of other warps
   // read.
-  named_barrier_sync(1 + group, kGroup);
+  named_barrier_sync(kRowsBarrier + group, kGroup);
   store_rows<D>(a.out.row(at.b * a.sequence + first) + at.h * D, int(a.heads) * D, sequence - first,
-                tiles.q(group) + warp() % 4 * 16 * D, rows, inverse[0], inverse[1], a.amax.data);
+                tiles.q(q_stage, group) + warp() % 4 * 16 * D, rows, inverse[0], inverse[1],
+                a.amax.data);
+  if constexpr (B::kList) {
+    fence_proxy_async();  // the next Q overwrites these rows
+    sync_warp();          // every lane has read them
+    release(&barriers.q_empty[q_stage]);
+  }
 }
 
-// Each block owns 128 queries of a head, 64 per math warpgroup; one thread of the third warpgroup
+// Each work is 128 queries of a head, 64 per math warpgroup; one thread of the third warpgroup
 // issues the TMA loads. Tiles of 128 keys and values pass through two stages each and are read from
-// L2 once per block. Bound by the tensor cores at D = 128; at D = 64 the exponentials (16 per clock
-// and SM) take 5/6 of the time of the products and must overlap with them. Of the diagonal tile,
-// the first warpgroup computes 64 masked (wasted) keys. Blocks with the most keys start first.
-template <int D>
+// L2 once per work. Bound by the tensor cores at D = 128; at D = 64 the exponentials (16 per clock
+// and SM) take 5/6 of the time of the products and must overlap with them: the groups take turns.
+// Of the diagonal tile, the first warpgroup computes 64 masked (wasted) keys.
+template <int D, Way kWay>
 __global__ __launch_bounds__(kThreads, 1) void attention_forward_wgmma_kernel(
-    const __grid_constant__ AttentionForward<bf16> a, const __grid_constant__ TensorMap map) {
+    const __grid_constant__ AttentionForward<bf16> a, const __grid_constant__ TensorMap map,
+    const __grid_constant__ WorkList list) {
+  using B = Block<D, kWay>;
   GPU_DYNAMIC_SHARED(bf16, shared);
   GPU_SHARED(Barriers, barriers, );
-  const Tiles<D> tiles{shared};
-  const int heads = int(a.heads), b = int(blockIdx.x) / heads, h = int(blockIdx.x) % heads;
-  const int q0 = int(gridDim.y - 1 - blockIdx.y) * kQueries;
-  const Place at{b, h, h / (heads / int(a.kv_heads)), q0, q0 / kKeys + 1};
-  static_assert(kQueries == kKeys, "one tile lies on the diagonal");
+  const Tiles<D, kWay> tiles{shared};
 
   // Barriers.
   if (threadIdx.x == 0) {
-    mbarrier_init(&barriers.q, 1);
+    for (int stage = 0; stage < B::kQStages; ++stage) {
+      mbarrier_init(&barriers.q_full[stage], 1);
+      mbarrier_init(&barriers.q_empty[stage], kReleases);
+    }
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&barriers.k_full[stage], 1);
       mbarrier_init(&barriers.v_full[stage], 1);
@@ -225,16 +323,37 @@ __global__ __launch_bounds__(kThreads, 1) void attention_forward_wgmma_kernel(
   if (group == 2) {
     // TMA warpgroup: one thread issues the loads.
     set_registers_down<24>();
-    if (threadIdx.x == 2 * kGroup) copy_all<D>(a, &map, at, tiles, barriers);
-  } else {
-    // Math warpgroups.
-    set_registers_up<240>();
-    compute<D>(a, at, tiles, barriers, group);
+    if (threadIdx.x != 2 * kGroup) return;
+    for_each_work<kWay>(a, list, [&](const Work& at, int round, int uses) {
+      copy_work<D, kWay>(a, &map, at, round, uses, tiles, barriers);
+    });
+    return;
   }
+  // Math warpgroups.
+  set_registers_up<240>();
+  const Turns turns{B::kList && list.turns != 0, group};
+  turns.begin();
+  for_each_work<kWay>(a, list, [&](const Work& at, int round, int uses) {
+    compute_work<D, kWay>(a, at, round, uses, tiles, barriers, turns);
+  });
+  turns.end();
 }
 
-template <int D>
-void launch_forward(Exec on, const AttentionForward<bf16>& a) {
+// Bytes of keys and values that are to stay in L2, half of an H100's.
+constexpr int64_t kKeptBytes = int64_t{24} << 20;
+
+// A quarter of the SMs' number of heads: with sequences of a multiple of 1024 a section is then an
+// even number of rounds, and all blocks have the same share of it.
+int section_of(const AttentionForward<bf16>& a, int multiprocessors) {
+  const int64_t of_head =
+      2 * a.sequence * a.head_dim * int64_t(sizeof(bf16)) * a.kv_heads / a.heads;
+  int section = std::max(multiprocessors / 4, 1);
+  while (section > 1 && section * of_head > kKeptBytes) section /= 2;
+  return section;
+}
+
+template <int D, Way kWay>
+void launch_works(Exec on, const AttentionForward<bf16>& a, const WorkList& list, int blocks) {
   const int64_t columns = a.qkv.dim[1], row_bytes = columns * int64_t(sizeof(bf16));
   // Three dimensions, so that rows past a sequence are zero and not those of the next sequence.
   const TensorMap map = make_tensor_map({.name = "attention_forward qkv",
@@ -246,10 +365,24 @@ void launch_forward(Exec on, const AttentionForward<bf16>& a) {
                                          .swizzle = Swizzle::k128});
   launch(on,
          {.name = "attention_forward_wgmma",
-          .grid = {unsigned(a.batch * a.heads), unsigned(ceil_div(a.sequence, kQueries))},
+          .grid = {unsigned(blocks)},
           .block = {kThreads},
-          .shared_bytes = Block<D>::kSharedBytes},
-         attention_forward_wgmma_kernel<D>, a, map);
+          .shared_bytes = Block<D, kWay>::kSharedBytes},
+         attention_forward_wgmma_kernel<D, kWay>, a, map, list);
+}
+
+template <int D>
+void launch_forward(Exec on, const AttentionForward<bf16>& a) {
+  const Predecessors before = on.gpu->predecessors;
+  const int sms = int(on.gpu->multiprocessors), heads = int(a.batch * a.heads);
+  const int query_blocks = int(ceil_div(a.sequence, kQueries)), works = heads * query_blocks;
+  if (before.has(Predecessor::kAttentionForwardBlocks)) {
+    const WorkList list{works, heads, heads, query_blocks, 0};
+    return launch_works<D, Way::kBlocks>(on, a, list, works);
+  }
+  const int turns = before.has(Predecessor::kAttentionForwardOrder) ? 0 : 1;
+  const WorkList list{works, heads, section_of(a, sms), query_blocks, turns};
+  launch_works<D, Way::kList>(on, a, list, std::min(works, sms));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "cuda/simt/context.h"
+#include "ops/attention.h"
 #include "ops/grouped_linear.h"
 #include "ops/rmsnorm.h"
 #include "tests/catch.h"
@@ -141,6 +142,50 @@ TEST_CASE("RMSNorm's backward has the same bits whenever it reads dresid") {
                       norm_gradients<float>(ways.before, 67, width)));
     REQUIRE(same_bits(norm_gradients<bf16>(ways.now, 67, width),
                       norm_gradients<bf16>(ways.before, 67, width)));
+  }
+}
+
+struct Attended {
+  std::vector<bf16> out;
+  std::vector<float> lse, amax;
+
+  bool same_bits_as(const Attended& other) const {
+    return std::memcmp(out.data(), other.out.data(), out.size() * sizeof(bf16)) == 0 &&
+           same_bits(lse, other.lse) && same_bits(amax, other.amax);
+  }
+};
+Attended attend(gpu::Context& gpu, const AttentionShape& s, float spread) {
+  const int64_t tokens = s.batch * s.sequence, width = (s.heads + 2 * s.kv_heads) * s.head_dim;
+  const DeviceArray<bf16> qkv(random_bf16(tokens * width, spread, "qkv")),
+      out(random_bf16(tokens * s.heads * s.head_dim, 1, "out"));
+  const DeviceArray<float> lse(random_floats(tokens * s.heads, 1, "lse")),
+      amax(std::vector<float>{0});
+  attention_forward<bf16>({.gpu = &gpu}, {.out = {out.data(), {tokens, s.heads * s.head_dim}},
+                                          .lse = {lse.data(), {s.batch, s.heads, s.sequence}},
+                                          .amax = {amax.data(), {1}},
+                                          .qkv = {qkv.data(), {tokens, width}},
+                                          .batch = s.batch,
+                                          .sequence = s.sequence,
+                                          .heads = s.heads,
+                                          .kv_heads = s.kv_heads,
+                                          .head_dim = s.head_dim});
+  return {out.host(), lse.host(), amax.host()};
+}
+
+// Blocks with many works and with one, sections of one head and of two, the last of them shorter.
+TEST_CASE("attention forward from a list of works has the bits of a block for each work") {
+  Ways ways(gpu::Predecessor::kAttentionForwardBlocks),
+      order(gpu::Predecessor::kAttentionForwardOrder);
+  for (const AttentionShape& s :
+       {AttentionShape{1, 300, 3, 1, 64}, AttentionShape{2, 260, 1, 1, 128}}) {
+    const float spread = s.head_dim == 64 ? 1 : 4;
+    const Attended want = attend(ways.before, s, spread);
+    for (const int multiprocessors : {1, 8}) {
+      INFO("D " << s.head_dim << ", multiprocessors " << multiprocessors);
+      ways.now.multiprocessors = order.before.multiprocessors = multiprocessors;
+      REQUIRE(attend(ways.now, s, spread).same_bits_as(want));
+      REQUIRE(attend(order.before, s, spread).same_bits_as(want));
+    }
   }
 }
 
