@@ -11,6 +11,8 @@
 //                   past their ends.
 //   waiting         Wait only in a blocking wrapper (mbarrier_wait, sync_block, ...). The emulator
 //                   switches threads only there: a loop that polls a flag never ends.
+//   clusters        sync_cluster before the first access to another block and before the end; the
+//                   emulator runs the blocks of a cluster together (at most 2048 threads).
 //   sync_block      All threads of the block that have not exited reach the same call, on the same
 //                   source line. Warp-specialised branches synchronise with named_barrier_sync.
 //   warps           Exchanges and votes involve all 32 lanes. Masks for sync_warp come from
@@ -26,6 +28,7 @@
 
 #include "cuda/kernel/accumulators.h"
 #include "cuda/kernel/async.h"
+#include "cuda/kernel/cluster.h"
 #include "cuda/kernel/language.h"
 #include "cuda/kernel/mma.h"
 #include "cuda/kernel/tma.h"

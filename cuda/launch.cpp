@@ -38,12 +38,22 @@ dim3 extent(const Extent& e) {
 void launch_kernel(Exec on, const Launch& how, const void* kernel, void** arguments) {
   CHECK(on.gpu != nullptr && on.gpu->stream != nullptr, "%s: launched without a stream", how.name);
   const auto stream = static_cast<cudaStream_t>(on.gpu->stream);
+  CHECK(how.cluster == 1 || (on.gpu->kind.clusters && how.grid.x % how.cluster == 0),
+        "%s: clusters of %u blocks, of %u along x", how.name, how.cluster, how.grid.x);
   allow_shared_bytes(how, kernel, *on.gpu);
   cudaLaunchConfig_t config = {};
   config.gridDim = extent(how.grid);
   config.blockDim = extent(how.block);
   config.dynamicSmemBytes = size_t(how.shared_bytes);
   config.stream = stream;
+  cudaLaunchAttribute cluster = {};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = how.cluster;
+  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  if (how.cluster > 1) {
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+  }
   remember_kernel(how.name);
   cuda_check(
       cudaLaunchKernelExC(&config, kernel, arguments),

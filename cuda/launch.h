@@ -27,7 +27,7 @@ void launch(Exec on, const Launch& how, void (*kernel)(Parameters...),
   simt::enqueue(simt::stream_of(on), [=, kind = simt::kind_of(on)] {
     simt::run_grid(
         how.name, {how.grid.x, how.grid.y, how.grid.z}, {how.block.x, how.block.y, how.block.z},
-        static_cast<size_t>(how.shared_bytes), [&] { kernel(arguments...); }, kind);
+        static_cast<size_t>(how.shared_bytes), [&] { kernel(arguments...); }, kind, how.cluster);
   });
 #endif
 }

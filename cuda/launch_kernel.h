@@ -17,6 +17,8 @@ struct Launch {
   Extent grid;
   Extent block;
   int64_t shared_bytes = 0;  // dynamic shared memory
+  // Consecutive blocks along x that run together, 1 to 8 (cuda/kernel/cluster.h); divides grid.x.
+  uint32_t cluster = 1;
 };
 
 // Raises the kernel's limit of shared memory if needed and starts it (cuda/launch.cpp). Errors name

@@ -48,15 +48,19 @@ struct BlockRendezvous {
   BlockBarrier barrier;
   NamedBarrier named[kNamedBarriers];
 };
-BlockRendezvous all;
+BlockRendezvous of_rank[kMaxClusterBlocks];
+
+BlockRendezvous& mine() {
+  return of_rank[self().block->rank];
+}
 
 Scheduler& scheduler() {
   return Scheduler::instance();
 }
 
-// All lanes have arrived: computes, and makes them ready.
-void complete(int warp_index, int slot) {
-  Warp& warp = all.warp[warp_index];
+// All lanes of the running thread's warp have arrived: computes, and makes them ready.
+void complete(Warp& warp, int slot) {
+  const Thread& t = self();
   WarpRendezvous& m = warp.meeting[slot];
   const uint32_t present = m.arrived;
   warp.in_use &= ~(1u << slot);
@@ -64,12 +68,9 @@ void complete(int warp_index, int slot) {
   if (m.compute) {
     m.compute(m.args, present);
   } else {
-    race_warp_barrier(warp_index, present);
+    race_warp_barrier(t.slot - t.lane, present);
   }
-  uint32_t wake = present;
-  Thread& t = self();
-  if (t.warp == warp_index) wake &= ~(1u << t.lane);
-  scheduler().make_ready(warp_index, wake);
+  scheduler().make_ready(t.slot / kWarpLanes, present & ~(1u << t.lane));
 }
 
 int find_rendezvous(Warp& warp, uint32_t mask) {
@@ -81,9 +82,9 @@ int find_rendezvous(Warp& warp, uint32_t mask) {
 }
 
 void release_block_barrier() {
-  BlockBarrier& b = all.barrier;
+  BlockBarrier& b = mine().barrier;
   b.arrived = 0;
-  race_block_barrier();
+  race_block_barrier(block());
   scheduler().make_ready(b.waiting);
   b.waiting.clear();
 }
@@ -92,7 +93,7 @@ NamedBarrier& arrive_at_named(const char* what, int id, int threads, SourceLocat
   if (id < 1 || id >= kNamedBarriers) fail(here, "%s: barrier %d, need 1 to 15", what, id);
   if (threads <= 0 || threads % kWarpLanes != 0 || threads > kMaxThreads)
     fail(here, "%s: %d threads, need a multiple of 32 up to 1024", what, threads);
-  NamedBarrier& b = all.named[id];
+  NamedBarrier& b = mine().named[id];
   if (b.arrived > 0 && b.expected != threads)
     fail(here, "%s: barrier %d is for %d threads here and for %d at %s", what, id, threads,
          b.expected, short_place(b.here).c_str());
@@ -103,11 +104,11 @@ NamedBarrier& arrive_at_named(const char* what, int id, int threads, SourceLocat
   return b;
 }
 
-// last: the thread that arrived last, if it waits too, or -1.
+// last: the slot of the thread that arrived last, if it waits too, or -1.
 bool complete_named(NamedBarrier& b, int last) {
   if (b.arrived < b.expected) return false;
   b.arrived = 0;
-  race_named_barrier_completes(int(&b - all.named), b.waiting, last);
+  race_named_barrier_completes(int(&b - mine().named), b.waiting, last);
   scheduler().make_ready(b.waiting);
   b.waiting.clear();
   return true;
@@ -115,7 +116,9 @@ bool complete_named(NamedBarrier& b, int last) {
 
 }  // namespace
 
-void rendezvous_begin(int threads) {
+void rendezvous_begin(const Block& block) {
+  BlockRendezvous& all = of_rank[block.rank];
+  const int threads = block.threads;
   all.threads = threads;
   for (int w = 0; w * kWarpLanes < threads; ++w) {
     const int lanes = std::min(threads - w * kWarpLanes, kWarpLanes);
@@ -135,21 +138,22 @@ void rendezvous_begin(int threads) {
 
 // Barriers no longer wait for a thread that has exited.
 void rendezvous_thread_exits(Thread& t) {
+  BlockRendezvous& all = of_rank[t.block->rank];
   Warp& warp = all.warp[t.warp];
   warp.alive &= ~(1u << t.lane);
   for (uint32_t left = warp.in_use; left != 0; left &= left - 1) {
     const int slot = std::countr_zero(left);
     const WarpRendezvous& m = warp.meeting[slot];
-    if (m.arrived == (m.mask & warp.alive)) complete(t.warp, slot);
+    if (m.arrived == (m.mask & warp.alive)) complete(warp, slot);
   }
-  if (all.barrier.arrived > 0 && all.barrier.arrived == all.threads - block().exited)
+  if (all.barrier.arrived > 0 && all.barrier.arrived == all.threads - t.block->exited)
     release_block_barrier();
 }
 
 void warp_collective(const char* what, SourceLocation here, uint32_t mask, void* arg,
                      Compute compute) {
   Thread& t = self();
-  Warp& warp = all.warp[t.warp];
+  Warp& warp = mine().warp[t.warp];
   const uint32_t bit = 1u << t.lane;
   if (!(mask & bit)) fail(here, "%s: mask %08x lacks the calling lane %d", what, mask, t.lane);
   int slot = warp.in_use == 0 ? -1 : find_rendezvous(warp, mask);
@@ -170,13 +174,14 @@ void warp_collective(const char* what, SourceLocation here, uint32_t mask, void*
   m.arrived |= bit;
   m.args[t.lane] = arg;
   if (m.arrived == (mask & warp.alive)) {
-    complete(t.warp, slot);
+    complete(warp, slot);
   } else {
     scheduler().suspend(what, here, nullptr);
   }
 }
 
 void sync_block(SourceLocation here) {
+  BlockRendezvous& all = mine();
   BlockBarrier& b = all.barrier;
   Thread& t = self();
   if (b.arrived == 0) {
@@ -188,7 +193,7 @@ void sync_block(SourceLocation here) {
   if (++b.arrived == all.threads - block().exited) {
     release_block_barrier();
   } else {
-    b.waiting.insert(t.index);
+    b.waiting.insert(t.slot);
     scheduler().suspend("sync_block", here, nullptr);
   }
 }
@@ -199,8 +204,8 @@ void sync_warp(uint32_t mask, SourceLocation here) {
 
 void named_barrier_sync(int id, int threads, SourceLocation here) {
   NamedBarrier& b = arrive_at_named("named_barrier_sync", id, threads, here);
-  if (complete_named(b, self().index)) return;
-  b.waiting.insert(self().index);
+  if (complete_named(b, self().slot)) return;
+  b.waiting.insert(self().slot);
   scheduler().suspend("named_barrier_sync", here, nullptr);
 }
 

@@ -22,7 +22,9 @@ inline constexpr int kWarpLanes = 32;
 inline constexpr int kMaxThreads = 1024;
 inline constexpr int kMaxWarps = kMaxThreads / kWarpLanes;
 inline constexpr int kWarpgroupThreads = 128;
-inline constexpr size_t kArenaBytes = 256 << 10;
+inline constexpr size_t kArenaBytes = 256 << 10;  // a power of two
+inline constexpr int kMaxClusterBlocks = 8;
+inline constexpr int kMaxClusterThreads = 2048;  // of all blocks of a cluster, which run together
 
 // What a thread waits for, for reports. `object`: an address in shared memory, or null.
 struct Wait {
@@ -31,10 +33,14 @@ struct Wait {
   const void* object = nullptr;
 };
 
+struct Block;
+
 struct Thread {
+  Block* block = nullptr;
   int index = 0;  // in the block; lane and warp follow from it
   int lane = 0;
   int warp = 0;
+  int slot = 0;  // in the cluster: a block's first thread is at a multiple of 32
   uint3 position;
 
   enum class State : uint8_t { kNew, kStarted, kExited };
@@ -52,17 +58,22 @@ struct Extension {
   virtual void block_ends() {}
 };
 
-// The running block.
+// A block that runs: by itself, or together with the others of its cluster.
 struct Block {
   const char* kernel = "";
   gpu::GpuKind kind = gpu::gpu_kind(90);  // of the GPU it runs on
   uint64_t serial = 0;                    // number of the block in the process, from 1
   uint3 index;
+  int rank = 0;            // in its cluster
+  int cluster_blocks = 1;  // of its cluster
+  int first_slot = 0;      // of its threads
   int threads = 0;
   int exited = 0;
   // kArenaBytes, aligned to 4096: dynamic shared memory, then GPU_SHARED arrays.
   std::byte* arena = nullptr;
   size_t dynamic_bytes = 0;
+
+  bool ended() const { return exited == threads; }
 
   template <typename T>
   T& extension() {
@@ -85,8 +96,11 @@ extern constinit Thread* running;
 inline Thread& self() {
   return *detail::running;
 }
-Thread& thread(int index);
+// The block of the running thread, or of the deferred effect that lands.
 Block& block();
+Block& block_of_cluster(int rank);
+// The block whose shared memory p is in.
+Block& owner(const void* shared);
 
 // Ends the kernel: run_grid throws KernelError, whose text names kernel, block, thread, file:line
 // and the message.
@@ -123,9 +137,9 @@ Ticket defer(std::function<void()> landing);
 // Runs a deferred effect now, unless it has run.
 void land(Ticket ticket);
 
-// The hardware's 32-bit shared address: bytes from the start of the block's shared memory.
+// The hardware's 32-bit shared address: bytes from the start of its block's shared memory.
 uint32_t shared_address(const void* p);
-bool is_shared(const void* p);
+bool is_shared(const void* p);  // of any block of the cluster
 // Fail unless p is aligned and [p, p + bytes) is inside one shared array or the dynamic shared
 // memory (check_shared), or inside one device allocation (check_global). `what` names the caller.
 void check_shared(const char* what, SourceLocation here, const void* p, size_t bytes,
@@ -143,6 +157,8 @@ void check_global(const char* what, SourceLocation here, const void* p, size_t b
 //                                needs no such fence before an async read
 //   note_release, note_acquire   what this thread did before note_release(object) happens before
 //                                what follows note_acquire(object)
+//   note_remote                  the thread writes to the shared memory of that block of its
+//                                cluster, or arrives there, which must come before the block's end
 void note_read(const void* p, size_t bytes, SourceLocation here);
 void note_write(const void* p, size_t bytes, SourceLocation here);
 void note_async_read(const void* p, size_t bytes, SourceLocation here);
@@ -150,5 +166,6 @@ void note_async_write(const void* p, size_t bytes, SourceLocation here);
 void note_release(const void* object);
 void note_acquire(const void* object);
 void note_proxy_fence();
+void note_remote(const Block& target);
 
 }  // namespace assay::simt

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/simt/async.h"
+#include "cuda/simt/cluster.h"
 #include "cuda/simt/mma.h"
 #include "cuda/simt/source_location.h"
 #include "cuda/simt/threads.h"

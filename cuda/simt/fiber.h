@@ -17,7 +17,7 @@ struct Stack {
 
 class StackPool {
  public:
-  static constexpr int kStacks = 1024;
+  static constexpr int kStacks = 2048;
   StackPool() = default;
   ~StackPool();
   StackPool(const StackPool&) = delete;

@@ -34,12 +34,13 @@ struct Barriers : Extension {
   struct Use {
     int waiting = 0;
     int copies = 0;
+    SourceLocation last_copy = {};
   };
   std::unordered_map<const uint64_t*, Use> use;
 };
 
 Barriers::Use& use_of(const uint64_t* barrier) {
-  return block().extension<Barriers>().use[barrier];
+  return owner(barrier).extension<Barriers>().use[barrier];
 }
 
 bool valid(const uint64_t* barrier) {
@@ -148,8 +149,17 @@ void mbarrier_wait(uint64_t* barrier, uint32_t parity, SourceLocation here) {
 uint32_t mbarrier_copy_begins(const char* what, uint64_t* barrier, SourceLocation here) {
   const State s = load(what, barrier, here);
   note_release(barrier);
-  ++use_of(barrier).copies;
+  Barriers::Use& use = use_of(barrier);
+  ++use.copies;
+  use.last_copy = here;
   return uint32_t(s.phase);
+}
+
+void require_no_copies(Block& block) {
+  for (const auto& [barrier, use] : block.extension<Barriers>().use)
+    if (use.copies > 0)
+      fail(use.last_copy, "block (%u,%u,%u) ends while this copy to its shared memory is in flight",
+           block.index.x, block.index.y, block.index.z);
 }
 
 void mbarrier_copy_ends(const char* what, uint64_t* barrier, uint32_t phase, int64_t bytes,

@@ -1,6 +1,6 @@
-// The race detector: vector clocks of a block's threads, and the last accesses to each two bytes of
-// shared and device memory. The method is FastTrack (Flanagan, Freund 2009), but remembers two
-// readers.
+// The race detector: vector clocks of the threads that run together, those of a block or a cluster,
+// and the last accesses to each two bytes of shared and device memory. The method is FastTrack
+// (Flanagan, Freund 2009), but remembers two readers.
 #include "cuda/simt/race.h"
 
 #include <sys/mman.h>
@@ -10,6 +10,7 @@
 #include <cstring>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -22,18 +23,19 @@ namespace {
 
 using Clock = uint32_t;
 
-// block serial : 31, atomic : 1, thread : 10, clock : 22
+// Serial number of the cluster's first block : 30, atomic : 1, slot of the thread : 11, clock : 22.
 struct Event {
   uint64_t bits = 0;
 
-  static Event of(uint64_t block, int thread, Clock clock, uint64_t atomic) {
-    return {block << 33 | atomic << 32 | uint64_t(thread) << 22 | clock};
+  static Event of(uint64_t cluster, int slot, Clock clock, uint64_t atomic) {
+    return {cluster << 34 | atomic << 33 | uint64_t(slot) << 22 | clock};
   }
-  uint64_t block() const { return bits >> 33; }
-  int atomic() const { return int(bits >> 32 & 1); }
-  int thread() const { return int(bits >> 22 & 1023); }
+  uint64_t cluster() const { return bits >> 34; }
+  int atomic() const { return int(bits >> 33 & 1); }
+  int slot() const { return int(bits >> 22 & 2047); }
   Clock clock() const { return Clock(bits & ((1u << 22) - 1)); }
 };
+static_assert(kMaxClusterThreads == 2048);
 
 struct Cell {
   Event write;
@@ -55,8 +57,8 @@ constexpr size_t kRegionBytes = size_t{1} << 40;  // as in cuda/simt/memory.cpp
 // A thread's vector clock: the events of the other threads that happen before its next one.
 struct Row {
   uint64_t barrier = 0;  // the clocks are out of date if this is not the latest block barrier
-  std::array<Clock, kMaxThreads> known;
-  std::array<Clock, kMaxThreads> fenced;  // the part of `known` before a fence_proxy_async
+  std::array<Clock, kMaxClusterThreads> known;
+  std::array<Clock, kMaxClusterThreads> fenced;  // the part of `known` before a fence_proxy_async
 };
 
 // The clocks that a release leaves for an acquire.
@@ -64,26 +66,37 @@ struct Released {
   std::vector<Clock> known, fenced;
 };
 
+// What a block has by itself.
+struct OfBlock {
+  uint64_t barriers = 0;  // number of its last block barrier, over all blocks
+  std::array<Clock, kMaxClusterThreads> common{};  // known to its threads since the last of them
+  std::array<Clock, kMaxClusterThreads> common_fenced{};
+  Released named[16];
+  std::unordered_map<int, Clock> remote;  // by slot: its last write or arrival from another block
+};
+
 struct Detector {
-  Cell* shared = reserve_cells(kArenaBytes);
+  Cell* shared = reserve_cells(kArenaBytes * kMaxClusterBlocks);
   Cell* device = reserve_cells(kRegionBytes);
 
-  const std::byte* arena = nullptr;
+  const std::byte* arena = nullptr;  // of the cluster's first block
+  size_t arena_bytes = 0;            // of all of them
   DeviceRegion region{};
-  uint64_t first_block = 0;  // first one of this grid
-  uint64_t block = 0;
-  int threads = 0;
-  uint64_t barriers = 0;                    // block barriers so far, over all blocks
-  std::array<Clock, kMaxThreads> clock{};   // per thread, from 1
-  std::array<Clock, kMaxThreads> common{};  // known to all threads since the last block barrier
-  std::array<Clock, kMaxThreads> common_fenced{};
-  std::vector<Row> row = std::vector<Row>(kMaxThreads);
+  uint64_t first_block = 0;                       // first one of this grid
+  uint64_t cluster = 0;                           // serial number of its first block
+  int blocks = 1;                                 // of the cluster
+  int slots = 0;                                  // of its threads
+  int stride = 0;                                 // slots of a block
+  std::array<Clock, kMaxClusterThreads> clock{};  // per thread, from 1
+  std::vector<Row> row = std::vector<Row>(kMaxClusterThreads);
+  uint64_t last_barrier = 0;  // number of block barriers so far
+  OfBlock of_block[kMaxClusterBlocks];
   std::unordered_map<const void*, Released> released;
-  Released named[16];
-  Released warp;  // scratch of race_warp_barrier
+  Released warp;                                  // scratch of race_warp_barrier
+  Released cluster_barrier, cluster_barrier_was;  // of its phase, and of the last one
 
-  // Order between blocks: an atomic after a fence_device releases, one on its address acquires.
-  std::array<uint8_t, kMaxThreads> fenced{};
+  // Order between clusters: an atomic after a fence_device releases, one on its address acquires.
+  std::array<uint8_t, kMaxClusterThreads> fenced{};
   std::unordered_map<const void*, std::unordered_set<uint64_t>> blocks_released;
   std::unordered_set<uint64_t> blocks_known;
 };
@@ -93,13 +106,18 @@ Detector& detector() {
   return *the_one;
 }
 
+const OfBlock& block_of(const Detector& d, int t) {
+  return d.of_block[d.blocks == 1 ? 0 : t / d.stride];
+}
+
 // Thread t's row, up to date with the last block barrier.
 Row& row_of(Detector& d, int t) {
   Row& row = d.row[size_t(t)];
-  if (row.barrier != d.barriers) {
-    row.barrier = d.barriers;
-    std::copy_n(d.common.begin(), d.threads, row.known.begin());
-    std::copy_n(d.common_fenced.begin(), d.threads, row.fenced.begin());
+  const OfBlock& b = block_of(d, t);
+  if (row.barrier != b.barriers) {
+    row.barrier = b.barriers;
+    std::copy_n(b.common.begin(), d.slots, row.known.begin());
+    std::copy_n(b.common_fenced.begin(), d.slots, row.fenced.begin());
   }
   return row;
 }
@@ -107,18 +125,19 @@ Row& row_of(Detector& d, int t) {
 Clock known(const Detector& d, int t, int other) {
   if (t == other) return d.clock[size_t(t)];
   const Row& row = d.row[size_t(t)];
-  return row.barrier == d.barriers ? row.known[size_t(other)] : d.common[size_t(other)];
+  const OfBlock& b = block_of(d, t);
+  return row.barrier == b.barriers ? row.known[size_t(other)] : b.common[size_t(other)];
 }
 
-void join(std::vector<Clock>& into, const std::array<Clock, kMaxThreads>& from, int threads) {
-  into.resize(size_t(threads));
+void join(std::vector<Clock>& into, const std::array<Clock, kMaxClusterThreads>& from, int slots) {
+  into.resize(size_t(slots));
   for (size_t i = 0; i < into.size(); ++i) into[i] = std::max(into[i], from[i]);
 }
 
 void release(Detector& d, int t, Released& to) {
   const Row& row = row_of(d, t);
-  join(to.known, row.known, d.threads);
-  join(to.fenced, row.fenced, d.threads);
+  join(to.known, row.known, d.slots);
+  join(to.fenced, row.fenced, d.slots);
   Clock& mine = d.clock[size_t(t)];
   to.known[size_t(t)] = std::max(to.known[size_t(t)], mine++);
 }
@@ -138,23 +157,27 @@ void clear(Released& r) {
 
 // True if `event` happens before what thread t does now. Events of blocks before `since` always do.
 int before(const Detector& d, Event event, int t, uint64_t since) {
-  const uint64_t block = event.block();
-  if (block < since) return 1;
-  if (block != d.block) return d.blocks_known.contains(block);
-  return known(d, t, event.thread()) >= event.clock();
+  const uint64_t cluster = event.cluster();
+  if (cluster < since) return 1;
+  if (cluster != d.cluster) return d.blocks_known.contains(cluster);
+  return known(d, t, event.slot()) >= event.clock();
 }
 
 std::string who(Event e) {
-  return strprintf("%sby thread %d of %s", e.atomic() ? "atomically " : "", e.thread(),
-                   e.block() == detector().block ? "the block" : "another block");
+  const Detector& d = detector();
+  const int rank = d.blocks == 1 ? 0 : e.slot() / d.stride;
+  const int same = e.cluster() == d.cluster && rank == block().rank;
+  return strprintf("%sby thread %d of %s", e.atomic() ? "atomically " : "",
+                   e.slot() - rank * d.stride, same ? "the block" : "another block");
 }
 
 [[noreturn]] void report(const char* now, Place here, const char* then, Event event, Place there,
                          const void* p) {
   const Block& b = block();
   const Thread& t = self();
-  const std::string where =
-      is_shared(p) ? strprintf("shared+%u", shared_address(p)) : describe_address(p);
+  const std::string where = !is_shared(p) ? describe_address(p)
+                                          : strprintf("shared+%u%s", shared_address(p),
+                                                      &owner(p) == &b ? "" : " of another block");
   std::string text =
       strprintf("%s: race: block (%u,%u,%u), thread %d (%u,%u,%u) %s %s at %s; ", b.kernel,
                 b.index.x, b.index.y, b.index.z, t.index, t.position.x, t.position.y, t.position.z,
@@ -178,7 +201,7 @@ void check_write(Detector& d, Cell& cell, int t, Where where, Place place, uint6
   for (int i = 0; i < 2; ++i)
     if (!before(d, cell.read[i], t, where.since))
       report(now, place, "read", cell.read[i], cell.read_place[i], where.p);
-  cell.write = Event::of(d.block, t, d.clock[size_t(t)], atomic);
+  cell.write = Event::of(d.cluster, t, d.clock[size_t(t)], atomic);
   cell.write_place = place;
   cell.read[0] = cell.read[1] = {};
 }
@@ -186,14 +209,14 @@ void check_write(Detector& d, Cell& cell, int t, Where where, Place place, uint6
 void check_read(Detector& d, Cell& cell, int t, Where where, Place place) {
   if (!before(d, cell.write, t, where.since))
     report("reads", place, "written", cell.write, cell.write_place, where.p);
-  const Event now = Event::of(d.block, t, d.clock[size_t(t)], 0);
+  const Event now = Event::of(d.cluster, t, d.clock[size_t(t)], 0);
   if (cell.read[1].bits == now.bits) return;
   // Of unordered readers, the first and another one are kept, if possible of another warp.
   if (before(d, cell.read[0], t, where.since)) {
     cell.read[0] = now;
     cell.read_place[0] = place;
   } else if (before(d, cell.read[1], t, where.since) ||
-             cell.read[1].thread() / kWarpLanes == cell.read[0].thread() / kWarpLanes) {
+             cell.read[1].slot() / kWarpLanes == cell.read[0].slot() / kWarpLanes) {
     cell.read[1] = now;
     cell.read_place[1] = place;
   }
@@ -203,8 +226,8 @@ void check_read(Detector& d, Cell& cell, int t, Where where, Place place) {
 // that is ordered after the write.
 void check_fenced(Detector& d, const Cell& cell, int t, Where where, Place place) {
   const Event w = cell.write;
-  if (w.block() != d.block || cell.write_place == kAsyncPlace) return;
-  if (row_of(d, t).fenced[size_t(w.thread())] >= w.clock()) return;
+  if (w.cluster() != d.cluster || cell.write_place == kAsyncPlace) return;
+  if (row_of(d, t).fenced[size_t(w.slot())] >= w.clock()) return;
   report("reads asynchronously, without a fence_proxy_async since it was written,", place,
          "written", w, cell.write_place, where.p);
 }
@@ -212,9 +235,9 @@ void check_fenced(Detector& d, const Cell& cell, int t, Where where, Place place
 void access(const void* p, size_t bytes, Access kind, Place place) {
   if (detail::running == nullptr || bytes < kCellBytes) return;
   Detector& d = detector();
-  Where where = {static_cast<const std::byte*>(p), d.block};
+  Where where = {static_cast<const std::byte*>(p), d.cluster};
   Cell* cells = nullptr;
-  if (const size_t at = size_t(where.p - d.arena); at < kArenaBytes) {
+  if (const size_t at = size_t(where.p - d.arena); at < d.arena_bytes) {
     cells = d.shared + at / kCellBytes;
   } else if (const size_t at = size_t(where.p - d.region.begin); at < d.region.bytes) {
     cells = d.device + at / kCellBytes;
@@ -222,7 +245,7 @@ void access(const void* p, size_t bytes, Access kind, Place place) {
   } else {
     return;  // a local variable, or host memory
   }
-  const int t = self().index;
+  const int t = self().slot;
   for (size_t i = 0; i < bytes / kCellBytes; ++i, where.p += kCellBytes) {
     Cell& cell = cells[i];
     if (kind == Access::kAsyncRead) check_fenced(d, cell, t, where, place);
@@ -253,55 +276,105 @@ void race_grid_begins(uint64_t first_block) {
   d.blocks_released.clear();
 }
 
-void race_block_begins(uint64_t block, int threads) {
+void race_cluster_begins(int blocks) {
   Detector& d = detector();
-  d.block = block;
-  d.threads = threads;
-  d.arena = simt::block().arena;
-  ++d.barriers;
+  const Block& first = block_of_cluster(0);
+  d.cluster = first.serial;
+  d.blocks = blocks;
+  d.stride = blocks == 1 ? first.threads : block_of_cluster(1).first_slot;
+  d.slots = (blocks - 1) * d.stride + first.threads;
+  d.arena = first.arena;
+  d.arena_bytes = size_t(blocks) * kArenaBytes;
   d.clock.fill(1);
-  d.common.fill(0);
   d.fenced.fill(0);
-  d.common_fenced.fill(0);
-  for (Released& named : d.named) clear(named);
+  for (int rank = 0; rank < blocks; ++rank) {
+    OfBlock& b = d.of_block[rank];
+    b.barriers = ++d.last_barrier;
+    b.common.fill(0);
+    b.common_fenced.fill(0);
+    for (Released& named : b.named) clear(named);
+    b.remote.clear();
+  }
+  clear(d.cluster_barrier);
+  clear(d.cluster_barrier_was);
   d.released.clear();
   d.blocks_known.clear();
 }
 
-void race_block_barrier() {
-  Detector& d = detector();
-  const size_t threads = size_t(d.threads);
-  for (size_t t = 0; t < threads; ++t)
-    if (d.row[t].barrier == d.barriers)
-      for (size_t i = 0; i < threads; ++i)
-        d.common_fenced[i] = std::max(d.common_fenced[i], d.row[t].fenced[i]);
-  ++d.barriers;
-  for (size_t t = 0; t < threads; ++t) d.common[t] = d.clock[t]++;
+// The last access from another block must be known to some thread of this one: else the block could
+// have ended before it.
+void race_block_ends(const Block& block) {
+  const Detector& d = detector();
+  for (const auto& [slot, clock] : d.of_block[block.rank].remote) {
+    Clock most = 0;
+    for (int t = 0; t < block.threads; ++t)
+      most = std::max(most, known(d, block.first_slot + t, slot));
+    if (most >= clock) continue;
+    const Block& other = block_of_cluster(slot / d.stride);
+    const std::string text = strprintf(
+        "%s: race: block (%u,%u,%u) ends, and nothing orders this after the last access to its "
+        "shared memory by thread %d of block (%u,%u,%u)",
+        block.kernel, block.index.x, block.index.y, block.index.z, slot - other.first_slot,
+        other.index.x, other.index.y, other.index.z);
+    Scheduler::instance().leave_kernel(std::make_exception_ptr(KernelError(text)));
+  }
 }
 
-void race_warp_barrier(int warp, uint32_t lanes) {
+void race_block_barrier(const Block& block) {
+  Detector& d = detector();
+  OfBlock& b = d.of_block[block.rank];
+  const size_t first = size_t(block.first_slot), end = first + size_t(block.threads);
+  for (size_t t = first; t < end; ++t) {
+    const Row& row = d.row[t];
+    if (row.barrier != b.barriers) continue;
+    for (size_t i = 0; i < size_t(d.slots); ++i)
+      b.common_fenced[i] = std::max(b.common_fenced[i], row.fenced[i]);
+    if (d.blocks == 1) continue;
+    for (size_t i = 0; i < size_t(d.slots); ++i) b.common[i] = std::max(b.common[i], row.known[i]);
+  }
+  b.barriers = ++d.last_barrier;
+  for (size_t t = first; t < end; ++t) b.common[t] = d.clock[t]++;
+}
+
+void race_warp_barrier(int first_lane, uint32_t lanes) {
   Detector& d = detector();
   clear(d.warp);
   for (uint32_t left = lanes; left != 0; left &= left - 1)
-    release(d, warp * kWarpLanes + std::countr_zero(left), d.warp);
+    release(d, first_lane + std::countr_zero(left), d.warp);
   for (uint32_t left = lanes; left != 0; left &= left - 1)
-    acquire(d, warp * kWarpLanes + std::countr_zero(left), d.warp);
+    acquire(d, first_lane + std::countr_zero(left), d.warp);
 }
 
 void race_named_barrier_arrives(int id) {
   Detector& d = detector();
-  release(d, self().index, d.named[id]);
+  release(d, self().slot, d.of_block[self().block->rank].named[id]);
 }
 
 void race_named_barrier_completes(int id, const ThreadSet& waiting, int last) {
   Detector& d = detector();
+  Released& named = d.of_block[self().block->rank].named[id];
   for (ThreadSet left = waiting; !left.empty();) {
     const int t = left.lowest();
     left.remove(t);
-    acquire(d, t, d.named[id]);
+    acquire(d, t, named);
   }
-  if (last >= 0) acquire(d, last, d.named[id]);
-  clear(d.named[id]);
+  if (last >= 0) acquire(d, last, named);
+  clear(named);
+}
+
+void race_cluster_barrier_arrives() {
+  Detector& d = detector();
+  release(d, self().slot, d.cluster_barrier);
+}
+
+void race_cluster_barrier_completes() {
+  Detector& d = detector();
+  d.cluster_barrier_was = std::exchange(d.cluster_barrier, {});
+}
+
+void race_cluster_barrier_leaves() {
+  Detector& d = detector();
+  acquire(d, self().slot, d.cluster_barrier_was);
 }
 
 void race_atomic(const void* p, size_t bytes, SourceLocation here) {
@@ -309,7 +382,7 @@ void race_atomic(const void* p, size_t bytes, SourceLocation here) {
   Detector& d = detector();
   auto& released = d.blocks_released[p];
   d.blocks_known.insert(released.begin(), released.end());
-  if (d.fenced[size_t(self().index)]) released.insert(d.block);
+  if (d.fenced[size_t(self().slot)]) released.insert(d.cluster);
   access(p, bytes, Access::kAtomic, place_of(here));
 }
 
@@ -319,7 +392,7 @@ void race_atomic_load(const void* p, size_t bytes, SourceLocation here) {
 }
 
 void race_fence_device() {
-  detector().fenced[size_t(self().index)] = 1;
+  detector().fenced[size_t(self().slot)] = 1;
 }
 
 void note_read(const void* p, size_t bytes, SourceLocation here) {
@@ -337,21 +410,27 @@ void note_async_write(const void* p, size_t bytes, SourceLocation here) {
 
 void note_release(const void* object) {
   Detector& d = detector();
-  release(d, self().index, d.released[object]);
+  release(d, self().slot, d.released[object]);
 }
 
 void note_acquire(const void* object) {
   Detector& d = detector();
   const auto found = d.released.find(object);
-  if (found != d.released.end()) acquire(d, self().index, found->second);
+  if (found != d.released.end()) acquire(d, self().slot, found->second);
 }
 
 void note_proxy_fence() {
   Detector& d = detector();
-  const size_t t = size_t(self().index);
+  const size_t t = size_t(self().slot);
   Row& row = row_of(d, int(t));
   row.fenced = row.known;
   row.fenced[t] = d.clock[t]++;
+}
+
+void note_remote(const Block& target) {
+  Detector& d = detector();
+  const int t = self().slot;
+  if (target.rank != self().block->rank) d.of_block[target.rank].remote[t] = d.clock[size_t(t)];
 }
 
 }  // namespace assay::simt

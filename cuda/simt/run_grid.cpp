@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/simt/memory.h"
 #include "cuda/simt/memory_internal.h"
 #include "cuda/simt/race.h"
@@ -43,15 +44,26 @@ void check_launch(const char* name, dim3 grid, dim3 block, size_t shared_bytes,
                most_shared_bytes);
 }
 
-uint64_t num_blocks(dim3 grid) {
-  return uint64_t{grid.x} * grid.y * grid.z;
+void check_cluster(const char* name, dim3 grid, dim3 block, unsigned cluster,
+                   const gpu::GpuKind& kind) {
+  if (cluster == 1) return;
+  if (!kind.clusters)
+    bad_launch(name, "clusters need compute capability 9.0, this GPU has %d.%d",
+               kind.capability / 10, kind.capability % 10);
+  if (cluster == 0 || cluster > unsigned(kMaxClusterBlocks) || grid.x % cluster != 0)
+    bad_launch(name, "clusters of %u blocks, need 1 to 8 that divide the grid's %u", cluster,
+               grid.x);
+  const unsigned threads = block.x * block.y * block.z;
+  if (cluster * round_up(threads, unsigned(kWarpLanes)) > unsigned(kMaxClusterThreads))
+    bad_launch(name, "clusters of %u blocks of %u threads, the emulator runs at most %d together",
+               cluster, threads, kMaxClusterThreads);
 }
 
-// A random order of the block numbers.
-std::vector<uint64_t> random_order(Scheduler& scheduler, uint64_t blocks) {
-  std::vector<uint64_t> order(blocks);
+// A random order of the numbers of clusters.
+std::vector<uint64_t> random_order(Scheduler& scheduler, uint64_t clusters) {
+  std::vector<uint64_t> order(clusters);
   std::iota(order.begin(), order.end(), uint64_t{0});
-  for (uint64_t i = blocks; i > 1; --i) std::swap(order[i - 1], order[scheduler.random() % i]);
+  for (uint64_t i = clusters; i > 1; --i) std::swap(order[i - 1], order[scheduler.random() % i]);
   return order;
 }
 
@@ -70,34 +82,36 @@ void set_switch_limit(uint64_t switches) {
 }
 
 void run_grid(const char* name, dim3 grid, dim3 shape, size_t shared_bytes,
-              const std::function<void()>& body, const gpu::GpuKind& kind) {
+              const std::function<void()>& body, const gpu::GpuKind& kind, unsigned cluster) {
   check_launch(name, grid, shape, shared_bytes, size_t(kind.shared_bytes));
+  check_cluster(name, grid, shape, cluster, kind);
   const std::lock_guard lock(one_at_a_time);
   Scheduler& scheduler = Scheduler::instance();
   const Schedule schedule = simt::schedule();
-  Block& block = scheduler.block();
-  block.kernel = name;
-  block.kind = kind;
   blockDim = shape;
   gridDim = grid;
-  scheduler.grid_begins(shape, schedule, body);
-  const uint64_t blocks = num_blocks(grid);
+  scheduler.grid_begins(name, kind, shape, int(cluster), schedule, body);
+  const uint64_t clusters = uint64_t{grid.x} * grid.y * grid.z / cluster;
   std::vector<uint64_t> order;
-  if (schedule.order == Order::kRandom) order = random_order(scheduler, blocks);
+  if (schedule.order == Order::kRandom) order = random_order(scheduler, clusters);
   const KernelRuns runs;
   const FaultGuard faults;
   race_grid_begins(last_serial + 1);
-  for (uint64_t i = 0; i < blocks; ++i) {
-    const uint64_t b = schedule.order == Order::kForward   ? i
-                       : schedule.order == Order::kReverse ? blocks - 1 - i
+  for (uint64_t i = 0; i < clusters; ++i) {
+    const uint64_t c = schedule.order == Order::kForward   ? i
+                       : schedule.order == Order::kReverse ? clusters - 1 - i
                                                            : order[i];
-    blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y), unsigned(b / grid.x / grid.y)};
-    block.index = blockIdx;
-    block.serial = ++last_serial;
-    shared_begins(block, shared_bytes);
-    race_block_begins(block.serial, block.threads);
-    scheduler.run_block();
-    shared_ends(block);
+    for (unsigned rank = 0; rank < cluster; ++rank) {
+      const uint64_t b = c * cluster + rank;
+      Block& block = scheduler.block_of_rank(int(rank));
+      block.index = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y),
+                     unsigned(b / grid.x / grid.y)};
+      block.serial = ++last_serial;
+      shared_begins(block, shared_bytes);
+    }
+    race_cluster_begins(int(cluster));
+    scheduler.run_cluster();
+    for (unsigned rank = 0; rank < cluster; ++rank) shared_ends(scheduler.block_of_rank(int(rank)));
   }
   check_device_memory(name);
 }

@@ -3,8 +3,9 @@
 //   simt::run_grid("rmsnorm_forward", {blocks}, {32, 8}, 0,
 //                  [&] { rmsnorm_forward_kernel<float>(a); });
 //
-// Blocks run one after another, the threads of a block as fibers of the calling thread. The
-// schedule sets the order; a correct kernel gives the same bits under every schedule.
+// Blocks run one after another, those of a cluster together; their threads are fibers of the
+// calling thread. The schedule sets the order; a correct kernel gives the same bits under every
+// schedule.
 #pragma once
 
 #include <cstddef>
@@ -41,9 +42,11 @@ std::string to_string(Schedule schedule);
 // A block that switches between its threads more often than this is reported as a livelock.
 void set_switch_limit(uint64_t switches);
 
-// Calls body() once per thread of each block, on a GPU of that kind. Throws KernelError, or
-// whatever body throws.
+// Calls body() once per thread of each block, on a GPU of that kind. `cluster` consecutive blocks
+// along x form a cluster; they have at most 2048 threads together, which on a GPU need not be so.
+// Throws KernelError, or whatever body throws.
 void run_grid(const char* name, dim3 grid, dim3 block, size_t shared_bytes,
-              const std::function<void()>& body, const gpu::GpuKind& kind = gpu::gpu_kind(90));
+              const std::function<void()>& body, const gpu::GpuKind& kind = gpu::gpu_kind(90),
+              unsigned cluster = 1);
 
 }  // namespace assay::simt

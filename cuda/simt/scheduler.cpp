@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
+#include "cuda/simt/race.h"
 
 constinit thread_local uint3 threadIdx;
 constinit thread_local uint3 blockIdx;
@@ -13,43 +15,75 @@ namespace assay::simt {
 
 Scheduler Scheduler::the_one;
 
-void Scheduler::grid_begins(dim3 shape, Schedule schedule, const std::function<void()>& body) {
+void Scheduler::grid_begins(const char* kernel, const gpu::GpuKind& kind, dim3 shape, int blocks,
+                            Schedule schedule, const std::function<void()>& body) {
   schedule_ = schedule;
   body_ = &body;
   random_state_ = schedule.seed;
-  block_.threads = int(shape.x * shape.y * shape.z);
-  for (int i = 0; i < block_.threads; ++i) {
-    const unsigned u = unsigned(i);
-    Thread& t = threads_[i];
-    t.index = i;
-    t.lane = i % kWarpLanes;
-    t.warp = i / kWarpLanes;
-    t.position = {u % shape.x, u / shape.x % shape.y, u / shape.x / shape.y};
+  num_blocks_ = blocks;
+  current_ = blocks_;
+  const int threads = int(shape.x * shape.y * shape.z);
+  for (int rank = 0; rank < blocks; ++rank) {
+    Block& block = blocks_[rank];
+    block.kernel = kernel;
+    block.kind = kind;
+    block.rank = rank;
+    block.cluster_blocks = blocks;
+    block.threads = threads;
+    block.first_slot = rank * round_up(threads, kWarpLanes);
+    for (int i = 0; i < threads; ++i) {
+      const unsigned u = unsigned(i);
+      Thread& t = threads_[block.first_slot + i];
+      t.block = &block;
+      t.index = i;
+      t.lane = i % kWarpLanes;
+      t.warp = i / kWarpLanes;
+      t.slot = block.first_slot + i;
+      t.position = {u % shape.x, u / shape.x % shape.y, u / shape.x / shape.y};
+    }
   }
 }
 
-void Scheduler::run_block() {
-  for (int i = 0; i < block_.threads; ++i) threads_[i].state = Thread::State::kNew;
-  block_.exited = 0;
-  exited_.clear();
+// One past the last slot in use.
+int Scheduler::slots() const {
+  const Block& last = blocks_[num_blocks_ - 1];
+  return last.first_slot + last.threads;
+}
+
+void Scheduler::run_cluster() {
   parked_.clear();
   ready_.clear();
-  ready_.insert_first(block_.threads);
+  running_ = 0;
+  for (int rank = 0; rank < num_blocks_; ++rank) {
+    Block& block = blocks_[rank];
+    for (int i = 0; i < block.threads; ++i) {
+      threads_[block.first_slot + i].state = Thread::State::kNew;
+      ready_.insert(block.first_slot + i);
+    }
+    block.exited = 0;
+    running_ += block.threads;
+    rendezvous_begin(block);
+  }
+  cluster_begins(num_blocks_, blocks_[0].threads);
+  current_ = blocks_;
+  blockIdx = current_->index;
   changed_ = false;
   switches_ = 0;
   random_deep_ = random() % 2 == 0;
-  random_start_ = int(random() % uint64_t(block_.threads));
-  rendezvous_begin(block_.threads);
+  random_start_ = int(random() % uint64_t(slots()));
   try {
     run_threads();
     while (!completions_.empty()) complete_one();
-    for (auto& extension : block_.extensions)
-      if (extension) extension->block_ends();
+    for (int rank = 0; rank < num_blocks_; ++rank) {
+      current_ = &blocks_[rank];
+      for (auto& extension : current_->extensions)
+        if (extension) extension->block_ends();
+    }
   } catch (...) {
     abandon();
     throw;
   }
-  block_.extensions.clear();
+  for (int rank = 0; rank < num_blocks_; ++rank) blocks_[rank].extensions.clear();
   detail::running = nullptr;
 }
 
@@ -63,10 +97,15 @@ void Scheduler::run_threads() {
 
 // The fibers' frames are dropped, not unwound: the heap memory that they own leaks.
 void Scheduler::abandon() {
-  for (int i = 0; i < block_.threads; ++i)
-    if (threads_[i].state == Thread::State::kStarted) stacks_.give(threads_[i].fiber.stack);
   completions_.clear();
-  block_.extensions.clear();
+  for (int rank = 0; rank < num_blocks_; ++rank) {
+    Block& block = blocks_[rank];
+    for (int i = 0; i < block.threads; ++i) {
+      Thread& t = threads_[block.first_slot + i];
+      if (t.state == Thread::State::kStarted) stacks_.give(t.fiber.stack);
+    }
+    block.extensions.clear();
+  }
   detail::running = nullptr;
 }
 
@@ -79,7 +118,7 @@ void Scheduler::fiber_entry() {
     try {
       (*s.body_)();
       s.exit_current();
-      if (s.block_.exited < s.block_.threads) next = &s.pick();
+      if (s.running_ > 0) next = &s.pick();
     } catch (...) {
       s.leave_kernel(std::current_exception());
     }
@@ -109,10 +148,13 @@ void Scheduler::leave_kernel(std::exception_ptr error) {
 
 void Scheduler::exit_current() {
   Thread& t = self();
+  const bool in_cluster = num_blocks_ > 1;
+  if (in_cluster && t.block->exited + 1 == t.block->threads) cluster_block_ends(*t.block);
   t.state = Thread::State::kExited;
-  exited_.insert(t.index);
-  ++block_.exited;
+  ++t.block->exited;
+  --running_;
   rendezvous_thread_exits(t);
+  if (in_cluster) cluster_thread_exits(t);
 }
 
 void Scheduler::start(Thread& thread) {
@@ -123,6 +165,9 @@ void Scheduler::start(Thread& thread) {
 void Scheduler::activate(Thread& thread) {
   detail::running = &thread;
   threadIdx = thread.position;
+  if (current_ == thread.block) return;
+  current_ = thread.block;
+  blockIdx = current_->index;
 }
 
 void Scheduler::suspend(const char* what, SourceLocation here, const void* object) {
@@ -143,7 +188,7 @@ void Scheduler::park(const char* what, SourceLocation here, const void* object,
   Thread& t = self();
   t.ready = ready;
   t.ready_context = context;
-  parked_.insert(t.index);
+  parked_.insert(t.slot);
   suspend(what, here, object);
 }
 
@@ -169,7 +214,7 @@ bool Scheduler::pick_from_ready(int& index) {
     // Half of the blocks stay near one thread for a while, so that a warp or two run far ahead of
     // the others.
     const uint64_t r = random();
-    if (!random_deep_ || r % 32 == 0) random_start_ = int((r >> 32) % uint64_t(block_.threads));
+    if (!random_deep_ || r % 32 == 0) random_start_ = int((r >> 32) % uint64_t(slots()));
     index = ready_.next(random_start_);
   }
   ready_.remove(index);
@@ -195,9 +240,14 @@ Thread& Scheduler::pick() {
 }
 
 void Scheduler::report_deadlock() {
-  throw KernelError(strprintf("%s: deadlock: no thread can run. block (%u,%u,%u): %s",
-                              block_.kernel, block_.index.x, block_.index.y, block_.index.z,
-                              describe_threads(*this).c_str()));
+  std::string blocks;
+  for (int rank = 0; rank < num_blocks_; ++rank) {
+    const Block& b = blocks_[rank];
+    blocks += strprintf("%sblock (%u,%u,%u): %s", rank == 0 ? "" : "; ", b.index.x, b.index.y,
+                        b.index.z, describe_threads(b).c_str());
+  }
+  throw KernelError(
+      strprintf("%s: deadlock: no thread can run. %s", blocks_[0].kernel, blocks.c_str()));
 }
 
 Ticket Scheduler::defer(std::function<void()> landing) {
@@ -208,16 +258,18 @@ Ticket Scheduler::defer(std::function<void()> landing) {
     changed_ = true;
     return 0;
   }
-  completions_.emplace(++last_ticket_, std::move(landing));
+  completions_.emplace(++last_ticket_, Landing{current_, std::move(landing)});
   return last_ticket_;
 }
 
 void Scheduler::land(Ticket ticket) {
   const auto found = completions_.find(ticket);
   if (found == completions_.end()) return;
-  const std::function<void()> landing = std::move(found->second);
+  const Landing landing = std::move(found->second);
   completions_.erase(found);
-  landing();
+  Block* const before = std::exchange(current_, landing.block);
+  landing.effect();
+  current_ = before;
   changed_ = true;
 }
 

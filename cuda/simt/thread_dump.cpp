@@ -47,14 +47,14 @@ std::string short_place(SourceLocation here) {
 }
 
 // "threads 128: mbarrier_wait at ops/linear.cu:59 shared+16400; threads 0-126 by 2: exited"
-std::string describe_threads(Scheduler& scheduler) {
+std::string describe_threads(const Block& block) {
   struct Group {
     std::string where;
     std::vector<int> threads;
   };
   std::vector<Group> groups;
-  for (int i = 0; i < scheduler.block().threads; ++i) {
-    const std::string text = where(scheduler.thread(i));
+  for (int i = 0; i < block.threads; ++i) {
+    const std::string text = where(Scheduler::instance().thread(block.first_slot + i));
     auto known =
         std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return g.where == text; });
     if (known == groups.end()) known = groups.insert(known, {text, {}});

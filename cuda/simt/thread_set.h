@@ -1,16 +1,14 @@
-// A set of the threads of a block.
+// A set of the threads of a block or a cluster, by slot.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
-#include "base/math.h"
-
 namespace assay::simt {
 
 class ThreadSet {
  public:
-  static constexpr int kWords = 16;
+  static constexpr int kWords = 32;
 
   bool empty() const { return used_ == 0; }
   void clear() { *this = {}; }
@@ -27,11 +25,6 @@ class ThreadSet {
     if (mask == 0) return;
     word_[warp / 2] |= uint64_t{mask} << (warp % 2 * 32);
     used_ |= 1u << (warp / 2);
-  }
-  void insert_first(int n) {
-    for (int i = 0; i < n / 64; ++i) word_[i] = ~uint64_t{0};
-    if (n % 64 != 0) word_[n / 64] |= (uint64_t{1} << (n % 64)) - 1;
-    used_ |= (1u << ceil_div(n, 64)) - 1;
   }
   void insert(const ThreadSet& other) {
     for (uint32_t words = other.used_; words != 0; words &= words - 1) {

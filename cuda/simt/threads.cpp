@@ -11,11 +11,11 @@ namespace assay::simt {
 
 constinit Thread* detail::running = nullptr;
 
-Thread& thread(int index) {
-  return Scheduler::instance().thread(index);
-}
 Block& block() {
   return Scheduler::instance().block();
+}
+Block& block_of_cluster(int rank) {
+  return Scheduler::instance().block_of_rank(rank);
 }
 
 size_t Block::new_extension_id() {

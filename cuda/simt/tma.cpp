@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cuda/simt/block.h"
+#include "cuda/simt/cluster.h"
 #include "cuda/simt/mbarrier.h"
 #include "cuda/simt/tensor_map.h"
 #include "cuda/simt/wgmma_math.h"
@@ -116,6 +117,22 @@ void for_each_global_row(const Tile& tile, F f) {
   });
 }
 
+// `shared` and `barrier` are in the same block.
+void load(const char* what, const gpu::TensorMap& map, void* shared, uint64_t* barrier,
+          const std::array<int, 5>& at, int rank, SourceLocation here) {
+  const Tile tile = make_tile(what, map, shared, at, rank, here);
+  const int64_t bytes = tile.bytes();
+  std::byte* const arena = owner(shared).arena;
+  for_each_global_row(tile, [&](const std::byte* p, size_t n) { note_read(p, n, here); });
+  note_async_write(shared, size_t(bytes), here);
+  const uint32_t phase = mbarrier_copy_begins(what, barrier, here);
+  std::memset(shared, 0xFF, size_t(bytes));
+  defer([=] {
+    load_now(tile, arena);
+    mbarrier_copy_ends(what, barrier, phase, bytes, here);
+  });
+}
+
 // --- Stores
 
 // Read once, then written once; write_now() reads first if needed.
@@ -189,17 +206,20 @@ void tma_fetch_map(SourceLocation here) {
 void tma_load(void* shared, const gpu::TensorMap& map, uint64_t* barrier,
               const std::array<int, 5>& at, int rank, SourceLocation here) {
   needs(90, "tma_load", here);
-  const Tile tile = make_tile("tma_load", map, shared, at, rank, here);
-  const int64_t bytes = tile.bytes();
-  std::byte* const arena = block().arena;
-  for_each_global_row(tile, [&](const std::byte* p, size_t n) { note_read(p, n, here); });
-  note_async_write(shared, size_t(bytes), here);
-  const uint32_t phase = mbarrier_copy_begins("tma_load", barrier, here);
-  std::memset(shared, 0xFF, size_t(bytes));
-  defer([=] {
-    load_now(tile, arena);
-    mbarrier_copy_ends("tma_load", barrier, phase, bytes, here);
-  });
+  load("tma_load", map, shared, barrier, at, rank, here);
+}
+
+void tma_load_multicast(void* shared, const gpu::TensorMap& map, uint64_t* barrier, uint32_t blocks,
+                        const std::array<int, 5>& at, int rank, SourceLocation here) {
+  constexpr const char* kWhat = "tma_load_multicast";
+  needs(90, kWhat, here);
+  if (blocks == 0 || blocks > 0xFFFF)
+    fail(here, "%s: blocks %x, must be a mask of 1 to 16 bits", kWhat, blocks);
+  for (int to = 0; blocks >> to != 0; ++to) {
+    if ((blocks >> to & 1) == 0) continue;
+    load(kWhat, map, in_cluster(kWhat, shared, to, here),
+         static_cast<uint64_t*>(in_cluster(kWhat, barrier, to, here)), at, rank, here);
+  }
 }
 
 void bulk_load(void* shared, const void* global, int bytes, uint64_t* barrier,

@@ -12,6 +12,9 @@ namespace assay::simt {
 void tma_fetch_map(SourceLocation here);  // no effect
 void tma_load(void* shared, const gpu::TensorMap& map, uint64_t* barrier,
               const std::array<int, 5>& at, int rank, SourceLocation here);
+// To the same place in each block of the cluster whose bit is set in `blocks`.
+void tma_load_multicast(void* shared, const gpu::TensorMap& map, uint64_t* barrier, uint32_t blocks,
+                        const std::array<int, 5>& at, int rank, SourceLocation here);
 void tma_store(const gpu::TensorMap& map, const void* shared, const std::array<int, 5>& at,
                int rank, SourceLocation here);
 void bulk_load(void* shared, const void* global, int bytes, uint64_t* barrier, SourceLocation here);

@@ -2,6 +2,7 @@
 // written from the PTX ISA's tables.
 #include <bit>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "base/small_float.h"
@@ -302,6 +303,39 @@ TEST_CASE("tma_load: boxes of rank 2 to 5, swizzles, zeros outside") {
           want[size_t(shared)] = global < 0 ? uint16_t{0} : host[size_t(global)];
         });
         REQUIRE(got == want);
+      }
+    }
+  });
+}
+
+TEST_CASE("tma_load_multicast: the box in the shared memory of each block of the mask") {
+  under_schedules([] {
+    for (const Tensor& tensor : kTensors) {
+      if (tensor.rank > 3) continue;
+      const std::vector<uint16_t> host = counted(tensor.elements());
+      const MachineArray<uint16_t> device(host);
+      const size_t elements = size_t(tensor.box_elements());
+      for (const auto& [blocks, to] :
+           {std::pair{1, 1u}, std::pair{2, 3u}, std::pair{4, 6u}, std::pair{8, 0x81u}}) {
+        const std::vector<int> at = place_in(tensor, kPlaces[size_t(blocks) % 3]);
+        INFO("rank " << tensor.rank << ", " << blocks << " blocks");
+        MachineArray<uint16_t> tiles(size_t(blocks) * elements);
+        tma_load_multicast(machine(), {.tiles = tiles.data(),
+                                       .map = tensor.map(device.data()),
+                                       .rank = tensor.rank,
+                                       .at = {at[0], at[1], at[2]},
+                                       .bytes = tensor.box_elements() * 2,
+                                       .blocks = blocks,
+                                       .to = to});
+        std::vector<uint16_t> want(size_t(blocks) * elements, 7);
+        for (size_t block = 0; block < size_t(blocks); ++block) {
+          if ((to >> block & 1) == 0) continue;
+          tensor.for_each(at, [&](int shared, int64_t global) {
+            want[block * elements + size_t(shared)] =
+                global < 0 ? uint16_t{0} : host[size_t(global)];
+          });
+        }
+        REQUIRE(tiles.host() == want);
       }
     }
   });

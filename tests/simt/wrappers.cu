@@ -138,6 +138,35 @@ __global__ __launch_bounds__(32) void tma_store_kernel(const __grid_constant__ S
   }
 }
 
+__global__ __launch_bounds__(32) void multicast_kernel(const __grid_constant__ MulticastTest t) {
+  GPU_DYNAMIC_SHARED(uint16_t, tile);
+  GPU_SHARED(Mbarrier, full, [1]);
+  GPU_SHARED(Mbarrier, before, [1]);
+  const int rank = cluster_rank();
+  if (threadIdx.x == 0) {
+    mbarrier_init(full, 1);
+    mbarrier_init(before, 1);
+    mbarrier_init_fence();
+  }
+  sync_cluster();
+  if (threadIdx.x == 0) {
+    mbarrier_arrive_expect(full, t.to >> rank & 1 ? t.bytes : 0);
+    if (rank == t.blocks - 1) {
+      const int* const at = t.at;
+      if (t.rank == 2) gpu::tma_load_multicast(tile, &t.map, full, t.to, at[0], at[1]);
+      if (t.rank == 3) gpu::tma_load_multicast(tile, &t.map, full, t.to, at[0], at[1], at[2]);
+    }
+  }
+  mbarrier_wait(full, 0);
+  if (rank > 0) mbarrier_wait(before, 0);
+  uint16_t* const mine = t.tiles + rank * (t.bytes / 2);
+  for (int i = lane(); i < t.bytes / 2; i += kWarp)
+    mine[i] = t.to >> rank & 1 ? tile[i] : uint16_t{7};
+  sync_warp();
+  if (threadIdx.x == 0 && rank + 1 < t.blocks) mbarrier_arrive_cluster(before, rank + 1);
+  sync_cluster();
+}
+
 __global__ __launch_bounds__(32) void bulk_load_kernel(CopyTest t) {
   GPU_DYNAMIC_SHARED(uint16_t, tile);
   GPU_SHARED(Mbarrier, full, [1]);
@@ -295,6 +324,15 @@ void tma_load(Exec on, const LoadTest& test) {
 }
 void tma_store(Exec on, const StoreTest& test) {
   run(on, tma_store_kernel, kWarp, kTileBytes, test);
+}
+void tma_load_multicast(Exec on, const MulticastTest& test) {
+  launch(on,
+         {.name = "wrapper",
+          .grid = {uint32_t(test.blocks)},
+          .block = {kWarp},
+          .shared_bytes = kTileBytes,
+          .cluster = uint32_t(test.blocks)},
+         multicast_kernel, test);
 }
 void bulk_load(Exec on, const CopyTest& test) {
   run(on, bulk_load_kernel, kWarp, kTileBytes, test);

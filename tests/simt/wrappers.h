@@ -1,5 +1,5 @@
-// Functions that run minimal kernels for each wrapper of cuda/kernel: async.h, tma.h, mma.h and
-// wgmma.h. Pointers are to device memory.
+// Functions that run minimal kernels for each wrapper of cuda/kernel: async.h, cluster.h, tma.h,
+// mma.h and wgmma.h. Pointers are to device memory.
 #pragma once
 
 #include <cstdint>
@@ -61,6 +61,18 @@ struct CopyTest {
   const uint16_t* in;  // (elements)
   int elements;        // a multiple of 8
 };
+// In a cluster of `blocks` blocks, the last one loads the box for those of the mask `to`; the
+// others store 7. Each waits until the one before it is done.
+struct MulticastTest {
+  uint16_t* tiles;  // out (blocks, bytes / 2)
+  gpu::TensorMap map;
+  int rank;  // 2 or 3
+  int at[3];
+  int bytes;
+  int blocks;
+  uint32_t to;
+};
+void tma_load_multicast(Exec on, const MulticastTest& test);
 void bulk_load(Exec on, const CopyTest& test);
 // Copies with 32 threads, 8 elements per thread at a time, in groups; every third piece becomes
 // zero.
