@@ -295,6 +295,7 @@ void print_json(const Result& r) {
   if (const gpu::Context* const gpu = r.training.on().gpu) {
     j["predecessors"] = gpu::names_of(gpu->predecessors);
     j["dense_products"] = products_json(r.session, *gpu->products);
+    j["trials"] = gpu::names_of(gpu->trials);
   }
   j["recipe"] = precision.recipe;
   j["products"] = name_of(precision.products);

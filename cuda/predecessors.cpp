@@ -9,40 +9,58 @@ namespace assay::gpu {
 
 namespace {
 
-Predecessors all_predecessors() {
-  Predecessors all;
-  for (const PredecessorName& p : kPredecessorNames) all.add(p.which);
+// Names: kPredecessorNames or kTrialNames.
+template <typename Way, typename Names>
+Ways<Way> all_of(const Names& names) {
+  Ways<Way> all;
+  for (const auto& n : names) all.add(n.which);
   return all;
 }
 
-void add_named(Predecessors& to, const std::string& name) {
-  for (const PredecessorName& p : kPredecessorNames) {
-    if (name == p.name) return to.add(p.which);
+template <typename Way, typename Names>
+std::string text_of(Ways<Way> ways, const Names& names) {
+  std::string text;
+  for (const auto& n : names) {
+    if (!ways.has(n.which)) continue;
+    if (!text.empty()) text += ",";
+    text += n.name;
   }
-  throw UserError(strprintf("ASSAY_GPU_PREDECESSORS names \"%s\"", name.c_str()),
-                  "it takes all, or some of " + names_of(all_predecessors()));
+  return text;
+}
+
+template <typename Way, typename Names>
+void add_named(Ways<Way>& to, const std::string& name, const Names& names, const char* variable) {
+  for (const auto& n : names) {
+    if (name == n.name) return to.add(n.which);
+  }
+  throw UserError(strprintf("%s names \"%s\"", variable, name.c_str()),
+                  "it takes all, or some of " + text_of(all_of<Way>(names), names));
+}
+
+template <typename Way, typename Names>
+Ways<Way> by_environment(const char* variable, const Names& names) {
+  const char* const wanted = std::getenv(variable);
+  Ways<Way> chosen;
+  if (wanted == nullptr || *wanted == '\0') return chosen;
+  if (std::string(wanted) == "all") return all_of<Way>(names);
+  std::istringstream list(wanted);
+  for (std::string name; std::getline(list, name, ',');) add_named(chosen, name, names, variable);
+  return chosen;
 }
 
 }  // namespace
 
 Predecessors predecessors_by_environment() {
-  const char* const names = std::getenv("ASSAY_GPU_PREDECESSORS");
-  Predecessors chosen;
-  if (names == nullptr || *names == '\0') return chosen;
-  if (std::string(names) == "all") return all_predecessors();
-  std::istringstream list(names);
-  for (std::string name; std::getline(list, name, ',');) add_named(chosen, name);
-  return chosen;
+  return by_environment<Predecessor>("ASSAY_GPU_PREDECESSORS", kPredecessorNames);
 }
-
+Trials trials_by_environment() {
+  return by_environment<Trial>("ASSAY_GPU_TRY", kTrialNames);
+}
 std::string names_of(Predecessors predecessors) {
-  std::string text;
-  for (const PredecessorName& p : kPredecessorNames) {
-    if (!predecessors.has(p.which)) continue;
-    if (!text.empty()) text += ",";
-    text += p.name;
-  }
-  return text;
+  return text_of(predecessors, kPredecessorNames);
+}
+std::string names_of(Trials trials) {
+  return text_of(trials, kTrialNames);
 }
 
 }  // namespace assay::gpu

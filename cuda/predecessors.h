@@ -41,15 +41,32 @@ inline constexpr PredecessorName kPredecessorNames[] = {
     {Predecessor::kAttentionForwardOrder, "attention_forward_order"},
 };
 
-struct Predecessors {
-  uint32_t bits = 0;
-  constexpr bool has(Predecessor p) const { return (bits >> int(p) & 1) != 0; }
-  constexpr void add(Predecessor p) { bits |= uint32_t{1} << int(p); }
+// The other way round: ways that should be faster, but that are not taken before a GPU has run
+// them, because a mistake in them could make it hang. ASSAY_GPU_TRY=multicast,... takes some, `all`
+// takes all. One that a GPU has run and timed becomes the way, and what it replaces a predecessor.
+enum class Trial {
+  kMulticast,  // the experts' products by clusters of two blocks that share the loads of weights
 };
+struct TrialName {
+  Trial which;
+  const char* name;
+};
+inline constexpr TrialName kTrialNames[] = {{Trial::kMulticast, "multicast"}};
 
-// Those that ASSAY_GPU_PREDECESSORS names. UserError if a name is not in the list.
+template <typename Way>
+struct Ways {
+  uint32_t bits = 0;
+  constexpr bool has(Way way) const { return (bits >> int(way) & 1) != 0; }
+  constexpr void add(Way way) { bits |= uint32_t{1} << int(way); }
+};
+using Predecessors = Ways<Predecessor>;
+using Trials = Ways<Trial>;
+
+// Those that ASSAY_GPU_PREDECESSORS and ASSAY_GPU_TRY name. UserError if a name is not in the list.
 Predecessors predecessors_by_environment();
+Trials trials_by_environment();
 // "wgrad_add,...", or "" if there are none.
 std::string names_of(Predecessors predecessors);
+std::string names_of(Trials trials);
 
 }  // namespace assay::gpu

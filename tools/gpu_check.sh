@@ -192,6 +192,10 @@ for op in attention grouped_linear grouped_swiglu grouped_scaled; do
   last_lines+=" op_check_mma_$op"
 done
 ops 6 muon newton_schulz adamw_bf16 carry_sum tree_sum global_norm checksum amax varlen_attention router dispatch sparse_linear rmsnorm
+for op in grouped_linear grouped_swiglu; do
+  check "op_check_try_$op" 8 60 env ASSAY_GPU_TRY=all "$build/op_check_cuda" --op $op --filter bf16
+  last_lines+=" op_check_try_$op"
+done
 without=$no_assay
 # The second bound is about three times what the CPU's own losses move by if the learning rate is changed by a millionth.
 parities "fp32=fp32 0.001 0.005" "bf16=bf16 0.01 0.05" "muon=bf16 0.01 0.3 --set optimizer.kind=muon" \
@@ -243,6 +247,12 @@ for row in "all dense 30 32" "all moe-64 40 50" "all moe-256 60 90" "all super-4
   read -r old model about room <<<"$row"
   without=${no_assay:-$(without_memory "$room")}
   ab "${old}_$model" "$about" "env ASSAY_GPU_PREDECESSORS=$old $(step_of "$model" --micro-batches 8)" "$(step_of "$model" --micro-batches 8)"
+done
+# Ways that are only taken when asked for, because no GPU has run them.
+for row in "multicast dense 30 32" "multicast moe-64 40 50" "multicast moe-256 60 90"; do
+  read -r new model about room <<<"$row"
+  without=${no_assay:-$(without_memory "$room")}
+  ab "try_${new}_$model" "$about" "$(step_of "$model" --micro-batches 8)" "env ASSAY_GPU_TRY=$new $(step_of "$model" --micro-batches 8)"
 done
 without=""
 # Sorts of ours and of CUB (docs/decisions/0028-sorts-by-cub-beside-ours.md).

@@ -36,18 +36,25 @@ __global__ __launch_bounds__(kGroupedThreads,
     }
     for (int i = 0; i < Tile::stages; ++i) {
       mbarrier_init(&full[i], Tile::full_arrivals);
-      mbarrier_init(&empty[i], 8);  // warps of warpgroups 1 and 2
+      mbarrier_init(&empty[i], Tile::empty_arrivals);
     }
     mbarrier_init_fence();
   }
-  sync_block();
+  if constexpr (Tile::blocks == 1) {
+    sync_block();
+  } else {
+    sync_cluster();
+  }
   const GroupedBarriers barriers = {full, empty};
 
   // Producer warpgroup: TMA loads and gathered rows.
   if (warp() < 4) {
     set_registers_down<40>();
-    if (!Tile::gathered && threadIdx.x != 0) return;
-    copy_tiles<Tile>(g, shared, barriers);
+    if (Tile::gathered || threadIdx.x == 0) copy_tiles<Tile>(g, shared, barriers);
+    if constexpr (Tile::blocks > 1) {
+      sync_warp();
+      sync_cluster();
+    }
     return;
   }
 
@@ -93,6 +100,8 @@ __global__ __launch_bounds__(kGroupedThreads,
       store_dswiglu<Tile::N>(acc, gate_up, staging, g, row, rows - of_warp, at.n);
     }
   }
+  // The other block's warps release stages here as well.
+  if constexpr (Tile::blocks > 1) sync_cluster();
 }
 
 // --- Launch.
@@ -127,15 +136,21 @@ inline TensorMap weight_map(View<const bf16, 3> w, int box_rows) {
 
 template <typename Tile>
 void launch_tiles(Exec on, const char* name, GroupedTileArgs g, int64_t parts) {
+  if constexpr (Tile::can_pair && Tile::blocks == 1) {
+    if (on.gpu->trials.has(Trial::kMulticast))
+      return launch_tiles<typename Tile::InPairs>(on, name, g, parts);
+  }
   g.ahead = on.gpu->predecessors.has(Predecessor::kTileFetch) ? 0 : 1;
   const int64_t of_part = int64_t{ceil_div(g.n, Tile::columns)} *
                           (Tile::Kind == GroupedKind::kWgrad ? ceil_div(g.m, kGroupedTileM) : 1);
-  const int64_t blocks = std::min<int64_t>(parts * of_part, on.gpu->multiprocessors);
+  const int64_t clusters = std::min<int64_t>(ceil_div<int64_t>(parts, Tile::blocks) * of_part,
+                                             std::max(1, on.gpu->multiprocessors / Tile::blocks));
   launch(on,
          {.name = name,
-          .grid = {uint32_t(blocks)},
+          .grid = {uint32_t(clusters * Tile::blocks)},
           .block = {kGroupedThreads},
-          .shared_bytes = Tile::shared_bytes},
+          .shared_bytes = Tile::shared_bytes,
+          .cluster = Tile::blocks},
          grouped_kernel<Tile>, g);
 }
 // Calls f.template operator()<N>() for the tile width of n columns.

@@ -12,6 +12,12 @@
 // the tensor maps and the rows of a count pairs. A tile at the end of a segment also computes the
 // rows after it (the next expert's) but does not store them; in a sum over tokens (wgrad) these are
 // zero.
+//
+// With two blocks a cluster (Trial::kMulticast, not for wgrad) block r has part 2 i + r of the
+// list. If both parts are of one expert, each block loads half of a B block, and the copies go to
+// both; else each loads all of it for itself. Either way they go through the same number of stages,
+// and a stage is free when the warps of both have released it. At an odd end of the list the second
+// block has the first one's part, without rows.
 #pragma once
 
 #include "base/math.h"
@@ -78,8 +84,9 @@ inline GroupedSum grouped_sum(Exec on) {
 }
 
 template <GroupedKind Kind_, GroupedRows Rows_, int N_, GroupedEnd End_ = GroupedEnd::kPlain,
-          GroupedElement Element_ = GroupedElement::kBf16>
+          GroupedElement Element_ = GroupedElement::kBf16, int Blocks_ = 1>
 struct GroupedTile {
+  using InPairs = GroupedTile<Kind_, Rows_, N_, End_, Element_, 2>;
   static constexpr GroupedKind Kind = Kind_;
   static constexpr GroupedEnd End = End_;
   static constexpr GroupedElement Element = Element_;
@@ -87,6 +94,8 @@ struct GroupedTile {
   static constexpr bool swiglu = End == GroupedEnd::kSwiglu;
   static constexpr bool gathered = Rows_ == GroupedRows::kGathered;
   static constexpr int N = N_;
+  static constexpr int blocks = Blocks_;  // of a cluster
+  static constexpr bool can_pair = Kind != GroupedKind::kWgrad && !quantised;
   static constexpr int tile_k = kGroupedTileK;
   // Columns of c from one tile to the next. Forward with SwiGLU: N/2 columns of the gate and the
   // N/2 matching columns of up.
@@ -103,12 +112,14 @@ struct GroupedTile {
                                    : Kind == GroupedKind::kForward ? b_bytes
                                                                    : a_bytes;
   static constexpr int full_arrivals = gathered ? 1 + 128 : 1;
+  static constexpr int empty_arrivals = 8 * blocks;  // warps of warpgroups 1 and 2
   static_assert(N == 128 || N == 192 || N == 256);
   static_assert(shared_bytes + 1024 <= 232448);
   static_assert(!gathered || Kind != GroupedKind::kDgrad);
   static_assert(!swiglu || Kind == GroupedKind::kForward);
   static_assert(!quantised || (Kind == GroupedKind::kForward && N == 128));
   static_assert(columns % kGroupedSlab == 0);
+  static_assert(blocks == 1 || (blocks == 2 && can_pair));
 };
 
 // Position of a thread in the ring. The barriers of a stage complete one phase per round.
@@ -142,12 +153,23 @@ GPU_DEVICE int grouped_tiles_of_part(const Args& g) {
   if constexpr (Tile::Kind != GroupedKind::kWgrad) return across;
   return across * ceil_div(g.m, kGroupedTileM);
 }
+GPU_DEVICE GroupedPart read_part(const GroupedPart* part) {
+  const auto four = load_vec<4>(reinterpret_cast<const int32_t*>(part));
+  return {four[0], four[1], four[2], four[3]};
+}
 template <typename Tile, typename Args>
 GPU_DEVICE GroupedPart grouped_part(const Args& g, int t) {
-  const int32_t* const part =
-      reinterpret_cast<const int32_t*>(g.work.parts + t / grouped_tiles_of_part<Tile>(g));
-  const auto four = load_vec<4>(part);
-  return {four[0], four[1], four[2], four[3]};
+  return read_part(g.work.parts + t / grouped_tiles_of_part<Tile>(g));
+}
+// This block's part of the pair that tile t is of. slot: 1 if both are of one expert.
+template <typename Tile>
+GPU_DEVICE GroupedPart grouped_part_of_pair(const GroupedTileArgs& g, int t, int parts) {
+  const int first = t / grouped_tiles_of_part<Tile>(g) * 2;
+  const int mine = first + cluster_rank(), other = mine ^ 1;
+  GroupedPart part = read_part(g.work.parts + (mine < parts ? mine : first));
+  if (mine >= parts) part.rows = 0;
+  part.slot = other >= parts || g.work.parts[other].expert == part.expert;
+  return part;
 }
 template <typename Tile, typename Args>
 GPU_DEVICE GroupedAt grouped_at(const Args& g, int t, const GroupedPart& part) {
@@ -166,20 +188,37 @@ template <typename Tile, bool Ahead>
 struct GroupedWalk {
   const GroupedTileArgs& g;
   int t, tiles;
+  int parts = 0;  // of the list; not for single blocks
   GroupedPart next_part;
 
-  GPU_DEVICE explicit GroupedWalk(const GroupedTileArgs& args) : g(args), t(int(blockIdx.x)) {
-    // A block may be past the end of the list; its first part is then read but not used.
-    if (Ahead && g.ahead) next_part = grouped_part<Tile>(g, t);
-    tiles = *g.work.count * grouped_tiles_of_part<Tile>(g);
+  GPU_DEVICE explicit GroupedWalk(const GroupedTileArgs& args)
+      : g(args), t(int(blockIdx.x) / Tile::blocks) {
+    if constexpr (Tile::blocks == 1) {
+      // A block may be past the end of the list; its first part is then read but not used.
+      if (Ahead && g.ahead) next_part = part();
+      tiles = *g.work.count * grouped_tiles_of_part<Tile>(g);
+    } else {
+      parts = *g.work.count;
+      tiles = ceil_div(parts, 2) * grouped_tiles_of_part<Tile>(g);
+      if (Ahead && g.ahead && more()) next_part = part();
+    }
   }
   GPU_DEVICE bool more() const { return t < tiles; }
   GPU_DEVICE GroupedAt next() {
     const bool known = Ahead && g.ahead;
-    const GroupedAt at = grouped_at<Tile>(g, t, known ? next_part : grouped_part<Tile>(g, t));
-    t += int(gridDim.x);
-    if (known && more()) next_part = grouped_part<Tile>(g, t);
+    const GroupedAt at = grouped_at<Tile>(g, t, known ? next_part : part());
+    t += int(gridDim.x) / Tile::blocks;
+    if (known && more()) next_part = part();
     return at;
+  }
+
+ private:
+  GPU_DEVICE GroupedPart part() const {
+    if constexpr (Tile::blocks == 1) {
+      return grouped_part<Tile>(g, t);
+    } else {
+      return grouped_part_of_pair<Tile>(g, t, parts);
+    }
   }
 };
 
@@ -191,6 +230,16 @@ GPU_DEVICE void load_stage(const GroupedTileArgs& g, const GroupedAt& at, int k_
   constexpr GroupedKind Kind = Tile::Kind;
   const int k = k_tile * kGroupedTileK;
   unsigned char* const b = stage + Tile::a_bytes;
+  // A pair shares the loads of one expert's weights: the blocks take every second one, in turn.
+  const int shared = Tile::blocks == 2 && at.part.slot, every = shared ? 2 : 1;
+  const int first = shared ? (cluster_rank() + k_tile) % 2 : 0;
+  const auto load_weights = [&](unsigned char* to, int x, int y, int z) {
+    if (shared) {
+      tma_load_multicast(to, &g.b, full, 3, x, y, z);
+    } else {
+      tma_load(to, &g.b, full, x, y, z);
+    }
+  };
   mbarrier_arrive_expect(full, Tile::tma_bytes);
   if constexpr (Kind == GroupedKind::kWgrad) {
     const int token = at.part.begin + k;
@@ -202,18 +251,18 @@ GPU_DEVICE void load_stage(const GroupedTileArgs& g, const GroupedAt& at, int k_
   } else {
     if constexpr (!Tile::gathered) tma_load(stage, &g.a, full, k, at.part.begin);
     if constexpr (Kind == GroupedKind::kForward) {
-      for (int half = 0; half < 2; ++half) {
+      for (int half = first; half < 2; half += every) {
         unsigned char* const to = b + half * (Tile::b_bytes / 2);
         const int line = at.n + half * (Tile::swiglu ? g.n : Tile::N / 2);
         if (Tile::quantised && g.b_by_expert) {
           tma_load(to, &g.b, full, k, at.part.expert, line);
         } else {
-          tma_load(to, &g.b, full, k, line, at.part.expert);
+          load_weights(to, k, line, at.part.expert);
         }
       }
     } else {
-      for (int i = 0; i < Tile::N / kGroupedSlab; ++i)
-        tma_load(b + i * kGroupedSlabBytes, &g.b, full, at.n + i * kGroupedSlab, k, at.part.expert);
+      for (int i = first; i < Tile::N / kGroupedSlab; i += every)
+        load_weights(b + i * kGroupedSlabBytes, at.n + i * kGroupedSlab, k, at.part.expert);
     }
   }
 }
@@ -301,6 +350,16 @@ GPU_DEVICE void clear_tokens(unsigned char* stage, int tokens) {
   named_barrier_sync(1, 256);
 }
 
+// By a warp whose lanes have all read the stage. Lane r tells block r of the cluster.
+template <typename Tile>
+GPU_DEVICE void release_stage(Mbarrier* empty) {
+  if constexpr (Tile::blocks == 1) {
+    if (lane() == 0) mbarrier_arrive(empty);
+  } else {
+    if (lane() < Tile::blocks) mbarrier_arrive_cluster(empty, lane());
+  }
+}
+
 // acc = 64 rows of the tile, for this warpgroup. One batch of products runs while the next stage is
 // awaited; a warp releases a stage when its batch is done.
 template <typename Tile>
@@ -337,13 +396,13 @@ GPU_DEVICE void multiply_tile(float (&acc)[Tile::N / 2], const GroupedAt& at, in
     }
 
     // Release the previous stage.
-    if (previous >= 0 && lane() == 0) mbarrier_arrive(&barriers.empty[previous]);
+    if (previous >= 0) release_stage<Tile>(&barriers.empty[previous]);
     previous = ring.stage;
   }
 
   // Release the last stage.
   wgmma_wait<0>();
-  if (lane() == 0) mbarrier_arrive(&barriers.empty[previous]);
+  release_stage<Tile>(&barriers.empty[previous]);
 }
 
 }  // namespace assay::gpu

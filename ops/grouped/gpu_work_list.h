@@ -19,7 +19,7 @@ struct alignas(16) GroupedPart {
   int32_t expert;
   int32_t begin;  // first assignment
   int32_t rows;
-  int32_t slot;  // slot of the piece's sums in `partial`, from 1; 0: the part is a whole expert
+  int32_t slot;  // wgrad: slot of the piece's sums in `partial`, from 1; 0: a whole expert
 };
 
 // Parts of Exec::workspace, laid out by grouped_parts().
