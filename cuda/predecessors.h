@@ -46,12 +46,14 @@ inline constexpr PredecessorName kPredecessorNames[] = {
 // takes all. One that a GPU has run and timed becomes the way, and what it replaces a predecessor.
 enum class Trial {
   kMulticast,  // the experts' products by clusters of two blocks that share the loads of weights
+  kTmaStore,   // the experts' products without SwiGLU store whole warps of rows by TMA
 };
 struct TrialName {
   Trial which;
   const char* name;
 };
-inline constexpr TrialName kTrialNames[] = {{Trial::kMulticast, "multicast"}};
+inline constexpr TrialName kTrialNames[] = {{Trial::kMulticast, "multicast"},
+                                            {Trial::kTmaStore, "tma_store"}};
 
 template <typename Way>
 struct Ways {

@@ -192,10 +192,12 @@ for op in attention grouped_linear grouped_swiglu grouped_scaled; do
   last_lines+=" op_check_mma_$op"
 done
 ops 6 muon newton_schulz adamw_bf16 carry_sum tree_sum global_norm checksum amax varlen_attention router dispatch sparse_linear rmsnorm
-for op in grouped_linear grouped_swiglu; do
-  check "op_check_try_$op" 8 60 env ASSAY_GPU_TRY=all "$build/op_check_cuda" --op $op --filter bf16
-  last_lines+=" op_check_try_$op"
+for try in multicast tma_store all; do
+  check "op_check_try_$try" 10 60 env ASSAY_GPU_TRY=$try "$build/op_check_cuda" --op grouped_linear --filter bf16
+  last_lines+=" op_check_try_$try"
 done
+check op_check_try_swiglu 8 60 env ASSAY_GPU_TRY=multicast "$build/op_check_cuda" --op grouped_swiglu --filter bf16
+last_lines+=" op_check_try_swiglu"
 without=$no_assay
 # The second bound is about three times what the CPU's own losses move by if the learning rate is changed by a millionth.
 parities "fp32=fp32 0.001 0.005" "bf16=bf16 0.01 0.05" "muon=bf16 0.01 0.3 --set optimizer.kind=muon" \
@@ -249,7 +251,8 @@ for row in "all dense 30 32" "all moe-64 40 50" "all moe-256 60 90" "all super-4
   ab "${old}_$model" "$about" "env ASSAY_GPU_PREDECESSORS=$old $(step_of "$model" --micro-batches 8)" "$(step_of "$model" --micro-batches 8)"
 done
 # Ways that are only taken when asked for, because no GPU has run them.
-for row in "multicast dense 30 32" "multicast moe-64 40 50" "multicast moe-256 60 90"; do
+for row in "multicast dense 30 32" "multicast moe-64 40 50" "multicast moe-256 60 90" "tma_store moe-64 40 50" \
+  "tma_store moe-256 60 90" "all moe-256 60 90"; do
   read -r new model about room <<<"$row"
   without=${no_assay:-$(without_memory "$room")}
   ab "try_${new}_$model" "$about" "$(step_of "$model" --micro-batches 8)" "env ASSAY_GPU_TRY=$new $(step_of "$model" --micro-batches 8)"

@@ -42,14 +42,17 @@ GPU_DEVICE uint32_t* staged_piece(unsigned char* staging, int i) {
   const int row = lane() / 8 + 4 * i;
   return reinterpret_cast<uint32_t*>(staging + row * 128 + (lane() % 8 ^ row % 8) * 16);
 }
-GPU_DEVICE void store_block(unsigned char* staging, const GroupedBlock& b, bf16* to, int rows,
-                            int columns, int width, AmaxAccumulator& most) {
+GPU_DEVICE void stage_block(unsigned char* staging, const GroupedBlock& b) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const uint32_t four[4] = {b.pair[4 * i], b.pair[4 * i + 1], b.pair[4 * i + 2],
                               b.pair[4 * i + 3]};
     stmatrix_x4(staged_matrix(staging, i), four);
   }
+}
+GPU_DEVICE void store_block(unsigned char* staging, const GroupedBlock& b, bf16* to, int rows,
+                            int columns, int width, AmaxAccumulator& most) {
+  stage_block(staging, b);
   sync_warp();
   const int row = lane() / 8, column = lane() % 8 * 8;
   bf16* line = to + int64_t{row} * width + column;
@@ -107,6 +110,33 @@ GPU_DEVICE void store_rows(const float (&acc)[N / 2], unsigned char* staging, co
   for (int block = 0; block < N / kGroupedSlab; ++block) {
     const int at = block * kGroupedSlab;
     store_block(staging, rounded_block(acc, block), c + at, rows, g.n - column - at, g.n);
+  }
+}
+
+// Plain, by TMA, whose swizzle is the order of pieces above. Lane 0 stores, and nobody waits before
+// a buffer is used again. A warp at the end of a segment stores as above: a box has 16 rows.
+template <typename Tile>
+GPU_DEVICE void send_rows_in_bulk(const float (&acc)[Tile::N / 2], unsigned char* staging,
+                                  const GroupedTileArgs& g, int64_t row, int rows, int column) {
+  if (lane() == 0) bulk_wait_read<0>();  // of the last tile
+  sync_warp();
+  if (rows < 16) return store_rows<Tile::N>(acc, staging, g, row, rows, column);
+#pragma unroll
+  for (int block = 0; block < Tile::N / kGroupedSlab; ++block) {
+    const int at = column + block * kGroupedSlab;
+    if (at >= g.n) continue;
+    unsigned char* const buffer = staging + block % Tile::store_buffers * 2048;
+    if (block >= Tile::store_buffers) {
+      if (lane() == 0) bulk_wait_read<Tile::store_buffers - 1>();
+      sync_warp();
+    }
+    stage_block(buffer, rounded_block(acc, block));
+    fence_proxy_async();
+    sync_warp();
+    if (lane() == 0) {
+      tma_store(&g.c_map, buffer, at, int(row));
+      bulk_commit();
+    }
   }
 }
 

@@ -63,7 +63,7 @@ __global__ __launch_bounds__(kGroupedThreads,
   constexpr bool kSumsTokens = Tile::Kind == GroupedKind::kWgrad;
   const int of_group = (warp() / 4 - 1) * 64, of_warp = of_group + warp() % 4 * 16;
   unsigned char* const staging =
-      shared + Tile::stages * Tile::stage_bytes + (warp() - 4) * (kGroupedStagingBytes / 8);
+      shared + Tile::stages * Tile::stage_bytes + (warp() - 4) * (Tile::staging_bytes / 8);
   GroupedRing<Tile::stages> ring;
   float acc[Tile::N / 2];
   // With SwiGLU there are no registers for the next part; the producer has it in L1 by then.
@@ -92,6 +92,8 @@ __global__ __launch_bounds__(kGroupedThreads,
       float* const to = sum_matrix(g, at.part) + int64_t{at.m + of_warp} * g.n;
       wgmma_arrived(acc);  // without it ptxas serialises the products, because lanes exchange sums
       sum_rows<Tile::N>(acc, sum_way(g, at.part), to, rows - of_warp, at.n, g.n);
+    } else if constexpr (Tile::bulk_stores) {
+      send_rows_in_bulk<Tile>(acc, staging, g, row, rows - of_warp, at.n);
     } else if constexpr (Tile::End == GroupedEnd::kPlain) {
       store_rows<Tile::N>(acc, staging, g, row, rows - of_warp, at.n);
     } else if constexpr (Tile::swiglu) {
@@ -100,6 +102,7 @@ __global__ __launch_bounds__(kGroupedThreads,
       store_dswiglu<Tile::N>(acc, gate_up, staging, g, row, rows - of_warp, at.n);
     }
   }
+  if (Tile::bulk_stores && lane() == 0) bulk_wait_read<0>();
   // The other block's warps release stages here as well.
   if constexpr (Tile::blocks > 1) sync_cluster();
 }
@@ -135,11 +138,7 @@ inline TensorMap weight_map(View<const bf16, 3> w, int box_rows) {
 }
 
 template <typename Tile>
-void launch_tiles(Exec on, const char* name, GroupedTileArgs g, int64_t parts) {
-  if constexpr (Tile::can_pair && Tile::blocks == 1) {
-    if (on.gpu->trials.has(Trial::kMulticast))
-      return launch_tiles<typename Tile::InPairs>(on, name, g, parts);
-  }
+void launch_this_kernel(Exec on, const char* name, GroupedTileArgs g, int64_t parts) {
   g.ahead = on.gpu->predecessors.has(Predecessor::kTileFetch) ? 0 : 1;
   const int64_t of_part = int64_t{ceil_div(g.n, Tile::columns)} *
                           (Tile::Kind == GroupedKind::kWgrad ? ceil_div(g.m, kGroupedTileM) : 1);
@@ -152,6 +151,29 @@ void launch_tiles(Exec on, const char* name, GroupedTileArgs g, int64_t parts) {
           .shared_bytes = Tile::shared_bytes,
           .cluster = Tile::blocks},
          grouped_kernel<Tile>, g);
+}
+// Takes the trials that apply. rows: of c, where it is not a product with SwiGLU or a sum.
+template <typename Tile>
+void launch_tiles(Exec on, const char* name, GroupedTileArgs g, int64_t parts, int64_t rows = 0) {
+  const bool pairs = on.gpu->trials.has(Trial::kMulticast);
+  if constexpr (Tile::can_store_bulk) {
+    if (on.gpu->trials.has(Trial::kTmaStore)) {
+      g.c_map = rows_map("c", static_cast<const bf16*>(g.c), rows, g.n, 16);
+      if (pairs) {
+        return launch_this_kernel<typename Tile::template As<2, GroupedStores::kBulk>>(on, name, g,
+                                                                                       parts);
+      }
+      return launch_this_kernel<typename Tile::template As<1, GroupedStores::kBulk>>(on, name, g,
+                                                                                     parts);
+    }
+  }
+  if constexpr (Tile::can_pair) {
+    if (pairs) {
+      return launch_this_kernel<typename Tile::template As<2, GroupedStores::kThreads>>(on, name, g,
+                                                                                        parts);
+    }
+  }
+  launch_this_kernel<Tile>(on, name, g, parts);
 }
 // Calls f.template operator()<N>() for the tile width of n columns.
 template <typename F>

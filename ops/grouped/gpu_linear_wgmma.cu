@@ -24,11 +24,11 @@ void grouped_forward_wgmma(Exec on, const GroupedForward<bf16>& a) {
                                .k = int(in),
                                .scale = a.scale};
     if (a.row.empty()) {
-      launch_tiles<GroupedTile<GroupedKind::kForward, GroupedRows::kInOrder, N>>(on, kName, g,
-                                                                                 parts);
+      launch_tiles<GroupedTile<GroupedKind::kForward, GroupedRows::kInOrder, N>>(
+          on, kName, g, parts, assignments);
     } else {
-      launch_tiles<GroupedTile<GroupedKind::kForward, GroupedRows::kGathered, N>>(on, kName, g,
-                                                                                  parts);
+      launch_tiles<GroupedTile<GroupedKind::kForward, GroupedRows::kGathered, N>>(
+          on, kName, g, parts, assignments);
     }
   });
 }
@@ -50,7 +50,7 @@ void grouped_dgrad_wgmma(Exec on, const GroupedDgrad<bf16>& a) {
          .n = int(in),
          .k = int(out),
          .scale = a.scale},
-        parts);
+        parts, assignments);
   });
 }
 

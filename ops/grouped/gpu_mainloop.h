@@ -35,6 +35,8 @@ enum class GroupedEnd { kPlain, kSwiglu, kSwigluGradient };
 // How wgrad's sums reach memory. kStore: they replace what is there. kAdd: the memory adds them
 // (reduce_add), which flushes subnormal numbers. kReadAddWrite: the thread does.
 enum class GroupedSum { kStore, kAdd, kReadAddWrite };
+// How a tile of c is stored. kBulk: a warp's 16 rows by TMA if all of them exist (kTmaStore).
+enum class GroupedStores { kThreads, kBulk };
 // Element type of a and b; weights are E4M3 if a has 8 bits.
 enum class GroupedElement { kBf16, kE4M3, kE5M2 };
 
@@ -75,6 +77,7 @@ struct GroupedTileArgs {
   int b_by_expert = 0;
   float* amax = nullptr;  // with SwiGLU: amax slot of h, or of the gradients; or null
   int ahead = 0;          // 1: parts and maps are fetched before they are needed; set by the launch
+  TensorMap c_map = {};   // kBulk: c, box 64 x 16
 };
 
 // How dweight takes its sums on a GPU with wgmma.
@@ -84,9 +87,11 @@ inline GroupedSum grouped_sum(Exec on) {
 }
 
 template <GroupedKind Kind_, GroupedRows Rows_, int N_, GroupedEnd End_ = GroupedEnd::kPlain,
-          GroupedElement Element_ = GroupedElement::kBf16, int Blocks_ = 1>
+          GroupedElement Element_ = GroupedElement::kBf16, int Blocks_ = 1,
+          GroupedStores Stores_ = GroupedStores::kThreads>
 struct GroupedTile {
-  using InPairs = GroupedTile<Kind_, Rows_, N_, End_, Element_, 2>;
+  template <int Blocks, GroupedStores Stores>
+  using As = GroupedTile<Kind_, Rows_, N_, End_, Element_, Blocks, Stores>;
   static constexpr GroupedKind Kind = Kind_;
   static constexpr GroupedEnd End = End_;
   static constexpr GroupedElement Element = Element_;
@@ -95,7 +100,9 @@ struct GroupedTile {
   static constexpr bool gathered = Rows_ == GroupedRows::kGathered;
   static constexpr int N = N_;
   static constexpr int blocks = Blocks_;  // of a cluster
+  static constexpr bool bulk_stores = Stores_ == GroupedStores::kBulk;
   static constexpr bool can_pair = Kind != GroupedKind::kWgrad && !quantised;
+  static constexpr bool can_store_bulk = can_pair && End == GroupedEnd::kPlain;
   static constexpr int tile_k = kGroupedTileK;
   // Columns of c from one tile to the next. Forward with SwiGLU: N/2 columns of the gate and the
   // N/2 matching columns of up.
@@ -106,7 +113,10 @@ struct GroupedTile {
   static constexpr int b_bytes = N * kGroupedTileK * 2;
   static constexpr int stage_bytes = a_bytes + b_bytes;
   static constexpr int stages = N == 256 ? 4 : N == 192 ? 5 : 6;  // as many as fit in 227 KiB
-  static constexpr int shared_bytes = stages * stage_bytes + kGroupedStagingBytes;
+  // Buffers of a warp for bulk stores; with 192 columns there is room for one.
+  static constexpr int store_buffers = bulk_stores && N != 192 ? 2 : 1;
+  static constexpr int staging_bytes = store_buffers * kGroupedStagingBytes;
+  static constexpr int shared_bytes = stages * stage_bytes + staging_bytes;
   // Bytes that TMA loads per stage; a gathered operand is loaded by cp.async of 128 threads.
   static constexpr int tma_bytes = !gathered                       ? stage_bytes
                                    : Kind == GroupedKind::kForward ? b_bytes
@@ -120,6 +130,7 @@ struct GroupedTile {
   static_assert(!quantised || (Kind == GroupedKind::kForward && N == 128));
   static_assert(columns % kGroupedSlab == 0);
   static_assert(blocks == 1 || (blocks == 2 && can_pair));
+  static_assert(!bulk_stores || can_store_bulk);
 };
 
 // Position of a thread in the ring. The barriers of a stage complete one phase per round.

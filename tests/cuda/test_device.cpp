@@ -210,7 +210,7 @@ TEST_CASE("the environment takes trials of the GPU's ways, by name") {
     why = error.what() + ("; " + error.hint());
   }
   unsetenv("ASSAY_GPU_TRY");
-  REQUIRE(why == "ASSAY_GPU_TRY names \"wgrad_add\"; it takes all, or some of multicast");
+  REQUIRE(why == "ASSAY_GPU_TRY names \"wgrad_add\"; it takes all, or some of multicast,tma_store");
 }
 
 TEST_CASE("a library opens through the loader or from a folder, else with the loader's reason") {

@@ -2,6 +2,7 @@
 // of those that are taken, on the SIMT emulator. op_check_simt runs every case in both ways, too.
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -142,25 +143,33 @@ const std::vector<Shape> kShapes = {
     {{257}, 456, 72, Rows::kInOrder},
 };
 
-TEST_CASE("the experts' products by clusters with multicast have the bits of single blocks") {
-  gpu::Context alone = simt::make_context(), pairs = simt::make_context();
-  pairs.trials.add(gpu::Trial::kMulticast);
+void require_same_bits(std::initializer_list<gpu::Trial> trials) {
+  gpu::Context proven = simt::make_context(), trying = simt::make_context();
+  for (const gpu::Trial trial : trials) trying.trials.add(trial);
   for (const Shape& s : kShapes) {
     const Problem problem(s);
     for (const Product& product : kProducts) {
-      const Results want = (problem.*product.run)(alone);
+      const Results want = (problem.*product.run)(proven);
+      trying.multiprocessors = 1;  // blocks with many tiles, or with few
       for (const char* order : {"fwd", "rev", "rnd:1", "rnd:2"}) {
-        for (const int multiprocessors : {1, 5}) {  // clusters with many tiles, and with few
-          INFO(product.name << ", out " << s.out << ", " << order << ", " << multiprocessors);
-          simt::set_schedule(simt::parse_schedule(order));
-          pairs.multiprocessors = multiprocessors;
-          const Results got = (problem.*product.run)(pairs);
-          simt::set_schedule({});
-          REQUIRE(got.same_bits(want));
-        }
+        INFO(product.name << ", out " << s.out << ", " << order);
+        simt::set_schedule(simt::parse_schedule(order));
+        const Results got = (problem.*product.run)(trying);
+        simt::set_schedule({});
+        REQUIRE(got.same_bits(want));
+        trying.multiprocessors = 6 - trying.multiprocessors;
       }
     }
   }
+}
+
+TEST_CASE("the experts' products by clusters with multicast have the bits of single blocks") {
+  require_same_bits({gpu::Trial::kMulticast});
+}
+
+TEST_CASE("the experts' products stored by TMA have the bits of those stored by threads") {
+  require_same_bits({gpu::Trial::kTmaStore});
+  require_same_bits({gpu::Trial::kTmaStore, gpu::Trial::kMulticast});
 }
 
 TEST_CASE("clusters are launched when they are asked for, and not otherwise") {
@@ -174,6 +183,24 @@ TEST_CASE("clusters are launched when they are asked for, and not otherwise") {
     without.trials.add(gpu::Trial::kMulticast);
     REQUIRE_THROWS_WITH((problem.*product.run)(without),
                         Catch::Matchers::ContainsSubstring("clusters need"));
+  }
+}
+
+TEST_CASE("products are stored by TMA when it is asked for, and not otherwise") {
+  gpu::Context little = simt::make_context();
+  little.kind.shared_bytes = 220'000;  // too little for the second buffers
+  const Problem problem(kShapes[0]);
+  for (const Product& product : {kProducts[0], kProducts[2]}) {
+    INFO(product.name);
+    little.trials = {};
+    REQUIRE_NOTHROW((problem.*product.run)(little));
+    little.trials.add(gpu::Trial::kTmaStore);
+    if (product.run == &Problem::swiglu_forward) {
+      REQUIRE_NOTHROW((problem.*product.run)(little));
+    } else {
+      REQUIRE_THROWS_WITH((problem.*product.run)(little),
+                          Catch::Matchers::ContainsSubstring("dynamic shared memory"));
+    }
   }
 }
 
