@@ -19,8 +19,9 @@ enum class Predecessor {
   kDbranch,         // the gradient of a branch with a gain is written before its products read it
   kNormAdds,        // RMSNorm adds a branch to the stream, not the branch's last op
   kRopeBackward,    // attention's dq and dk are turned back by a kernel of their own
-  kAttentionForwardBlocks,  // attention forward by wgmma has a block for each 128 queries
-  kAttentionForwardOrder,   // its warpgroups issue their products in any order
+  kAttentionForwardBlocks,   // attention forward by wgmma has a block for each 128 queries
+  kAttentionForwardOrder,    // its warpgroups issue their products in any order
+  kAttentionBackwardBlocks,  // attention backward by wgmma: a block for each 128 keys or queries
 };
 struct PredecessorName {
   Predecessor which;
@@ -39,6 +40,7 @@ inline constexpr PredecessorName kPredecessorNames[] = {
     {Predecessor::kRopeBackward, "rope_backward"},
     {Predecessor::kAttentionForwardBlocks, "attention_forward_blocks"},
     {Predecessor::kAttentionForwardOrder, "attention_forward_order"},
+    {Predecessor::kAttentionBackwardBlocks, "attention_backward_blocks"},
 };
 
 // The other way round: ways that should be faster, but that are not taken before a GPU has run

@@ -3,6 +3,7 @@
 #include "cuda/launch.h"
 #include "ops/attention/gpu_backward_wgmma.h"
 #include "ops/attention/gpu_fragments.h"
+#include "ops/attention/gpu_work_list.h"
 
 namespace assay::gpu {
 
@@ -65,13 +66,22 @@ __global__ __launch_bounds__(kTermThreads) void attention_terms_kernel(
   to[kRows] = sum;
 }
 
+// Stages of the owned rows: with a list, those of the next work land while the last one is stored.
+template <Way kWay>
+constexpr int owned_stages() {
+  return kWay == Way::kList ? 2 : 1;
+}
+
 // Barriers. full: bytes have landed; empty: all math warps have read them.
 struct Barriers {
-  Mbarrier owned, full[kStages], empty[kStages];
+  Mbarrier owned_full[2], owned_empty[2], full[kStages], empty[kStages];
 };
 GPU_DEVICE void start(Barriers& barriers) {
   if (threadIdx.x == 0) {
-    mbarrier_init(&barriers.owned, 1);
+    for (int stage = 0; stage < 2; ++stage) {
+      mbarrier_init(&barriers.owned_full[stage], 1);
+      mbarrier_init(&barriers.owned_empty[stage], kReleases);
+    }
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&barriers.full[stage], 1);
       mbarrier_init(&barriers.empty[stage], kReleases);
@@ -84,22 +94,25 @@ GPU_DEVICE void release(Mbarrier* barrier) {
   if (lane() == 0) mbarrier_arrive(barrier);
 }
 
-// Shared memory: two operands of the block's own rows, [operand][group][64][64], then the stages of
-// the two streamed operands, then the terms of the stages.
+// Shared memory: two operands of the work's own rows, [stage][operand][group][64][64], then the
+// stages of the two streamed operands, then the terms of the stages.
 constexpr int kOperands = 2;
 constexpr int kOwnedBoxes = kOperands * 2;
-constexpr int kSharedBytes = (kOwnedBoxes + kStages * kOperands) * kBoxBytes + kStages * kTermBytes;
+template <Way kWay>
 struct Tiles {
+  static constexpr int kOwned = owned_stages<kWay>() * kOwnedBoxes;
+  static constexpr int kBoxes = kOwned + kStages * kOperands;
+  static constexpr int kSharedBytes = kBoxes * kBoxBytes + kStages * kTermBytes;
   bf16* base;
 
-  GPU_DEVICE bf16* owned(int operand, int group) const {
-    return base + (operand * 2 + group) * kBox;
+  GPU_DEVICE bf16* owned(int stage, int operand, int group) const {
+    return base + (stage * kOwnedBoxes + operand * 2 + group) * kBox;
   }
   GPU_DEVICE bf16* streamed(int stage, int operand) const {
-    return base + (kOwnedBoxes + stage * kOperands + operand) * kBox;
+    return base + (kOwned + stage * kOperands + operand) * kBox;
   }
   GPU_DEVICE float* terms(int stage) const {
-    return reinterpret_cast<float*>(base + (kOwnedBoxes + kStages * kOperands) * kBox) +
+    return reinterpret_cast<float*>(base + kBoxes * kBox) +
            stage * (kTermBytes / int(sizeof(float)));
   }
 };
@@ -115,20 +128,40 @@ struct Corner {
 GPU_DEVICE void load_box(bf16* to, const Corner& from, Mbarrier* barrier) {
   tma_load(to, from.map, barrier, from.column, from.row, from.b);
 }
-GPU_DEVICE void load_owned(const Tiles& tiles, Corner first, Corner second, Barriers& barriers) {
-  mbarrier_arrive_expect(&barriers.owned, kOwnedBoxes * kBoxBytes);
+template <Way kWay>
+GPU_DEVICE void load_owned(const Tiles<kWay>& tiles, Corner first, Corner second, int round,
+                           Barriers& barriers) {
+  constexpr int kCount = owned_stages<kWay>();
+  const int stage = round % kCount;
+  Mbarrier* const full = &barriers.owned_full[stage];
+  mbarrier_wait(&barriers.owned_empty[stage], empty_phase(round, kCount));
+  mbarrier_arrive_expect(full, kOwnedBoxes * kBoxBytes);
   for (int group = 0; group < 2; ++group) {
-    load_box(tiles.owned(0, group), first, &barriers.owned);
-    load_box(tiles.owned(1, group), second, &barriers.owned);
+    load_box(tiles.owned(stage, 0, group), first, full);
+    load_box(tiles.owned(stage, 1, group), second, full);
     first.row += kRows;
     second.row += kRows;
   }
 }
+// Waits until the owned rows of a round have landed, and returns their stage.
+template <Way kWay>
+GPU_DEVICE int await_owned(int round, Barriers& barriers) {
+  constexpr int kCount = owned_stages<kWay>();
+  mbarrier_wait(&barriers.owned_full[round % kCount], full_phase(round, kCount));
+  return round % kCount;
+}
+// After a warp has stored its sums through its owned rows.
+template <Way kWay>
+GPU_DEVICE void release_owned(int stage, Barriers& barriers) {
+  if constexpr (kWay == Way::kBlocks) return;
+  fence_proxy_async();  // the rows of a later work overwrite these
+  sync_warp();          // every lane has read them
+  release(&barriers.owned_empty[stage]);
+}
 // Waits until stage `n % kStages` is free for its n-th use and announces its bytes.
 GPU_DEVICE Mbarrier* begin_stage(Barriers& barriers, int n, int bytes) {
   const int stage = n % kStages;
-  // The first use does not wait.
-  mbarrier_wait(&barriers.empty[stage], uint32_t(n / kStages + 1) & 1);
+  mbarrier_wait(&barriers.empty[stage], empty_phase(n, kStages));
   mbarrier_arrive_expect(&barriers.full[stage], bytes);
   return &barriers.full[stage];
 }
@@ -176,21 +209,35 @@ GPU_DEVICE void store_sums(bf16* first, int stride, int valid, bf16* tile, const
   store_rows<kD>(first, stride, valid, tile + warp() % 4 * 16 * kD, rows, factor, factor, amax);
 }
 
-// --- Kernel for dk and dv. A block owns 128 keys; queries of all heads of the group stream by,
+// --- Kernel for dk and dv. A work owns 128 keys; queries of all heads of the group stream by,
 // from the first that sees its keys.
 
 struct KeysPlace {
   int b, kv, k0, head, heads_end, tiles;  // tiles: of 64 queries, per head
 };
+// Calls f(place, round, uses): `uses` counts the tiles of earlier works. The first keys, which the
+// most queries see, come first.
+template <Way kWay, typename F>
+GPU_DEVICE void for_each_keys(const AttentionBackward<bf16>& a, const WorkList& list, F&& f) {
+  int uses = 0;
+  for_each_place<kWay>(list, [&](const ListPlace& at, int round) {
+    const int kv_heads = int(a.kv_heads), per = int(a.heads) / kv_heads;
+    const int kv = at.head % kv_heads, k0 = at.turn * kOwned;
+    const int tiles = ceil_div(int(a.sequence) - k0, kRows);
+    f(KeysPlace{at.head / kv_heads, kv, k0, kv * per, (kv + 1) * per, tiles}, round, uses);
+    uses += per * tiles;
+  });
+}
 
 // TMA thread.
-GPU_DEVICE void copy_for_keys(const TermsArgs& w, const Maps& maps, const KeysPlace& at,
-                              const Tiles& tiles, Barriers& barriers) {
+template <Way kWay>
+GPU_DEVICE void copy_for_keys(const TermsArgs& w, const Maps& maps, const KeysPlace& at, int round,
+                              int uses, const Tiles<kWay>& tiles, Barriers& barriers) {
   const AttentionBackward<bf16>& a = w.a;
   const int k_column = (int(a.heads) + at.kv) * kD;
   load_owned(tiles, {&maps.qkv, k_column, at.k0, at.b},
-             {&maps.qkv, k_column + int(a.kv_heads) * kD, at.k0, at.b}, barriers);
-  int n = 0;
+             {&maps.qkv, k_column + int(a.kv_heads) * kD, at.k0, at.b}, round, barriers);
+  int n = uses;
   for (int h = at.head; h < at.heads_end; ++h) {
     for (int tile = 0; tile < at.tiles; ++tile, ++n) {
       const int stage = n % kStages, q0 = at.k0 + tile * kRows;
@@ -236,18 +283,19 @@ GPU_DEVICE void differentiate_keys(float (&dp)[kSums], const float (&p)[kSums],
 
 // Math warpgroup: 64 keys. Rows of the products are keys: the accumulators of p and ds are directly
 // operands of the sums. The sums of a tile run while the scores of the next tile are computed.
-GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& at,
-                             const Tiles& tiles, Barriers& barriers, int group) {
+template <Way kWay>
+GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& at, int round,
+                             int uses, const Tiles<kWay>& tiles, Barriers& barriers, int group) {
   Fragments k_rows, v_rows, p_rows, ds_rows;
   float s[kSums], dp[kSums], dk[kSums], dv[kSums];
   clear(dk);
   clear(dv);
-  mbarrier_wait(&barriers.owned, 0);
-  load_fragments(k_rows, tiles.owned(0, group));
-  load_fragments(v_rows, tiles.owned(1, group));
+  const int owned = await_owned<kWay>(round, barriers);
+  load_fragments(k_rows, tiles.owned(owned, 0, group));
+  load_fragments(v_rows, tiles.owned(owned, 1, group));
 
   const int row = group * kRows + warp() % 4 * 16;  // the warp's first row in the block
-  const int count = (at.heads_end - at.head) * at.tiles;
+  const int end = uses + (at.heads_end - at.head) * at.tiles;
   int key = row;  // relative to the first query of the tile that is weighted
   const auto weigh = [&](int n) {
     weigh_keys(s, tiles.terms(n % kStages), key);
@@ -256,7 +304,7 @@ GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& 
   };
   const auto differentiate = [&](int n) { differentiate_keys(dp, s, tiles.terms(n % kStages)); };
   const auto issue_products = [&](int n) {
-    mbarrier_wait(&barriers.full[n % kStages], uint32_t(n / kStages) & 1);
+    mbarrier_wait(&barriers.full[n % kStages], full_phase(n, kStages));
     wgmma_fence();
     issue_scores(s, k_rows, tiles.streamed(n % kStages, 0));
     issue_scores(dp, v_rows, tiles.streamed(n % kStages, 1));
@@ -268,15 +316,15 @@ GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& 
   };
 
   // First tile.
-  issue_products(0);
+  issue_products(uses);
   wgmma_wait<0>();
-  weigh(0);
-  differentiate(0);
+  weigh(uses);
+  differentiate(uses);
   round_sums(p_rows, s);
   round_sums(ds_rows, dp);
 
   // Main loop.
-  for (int n = 1; n < count; ++n) {
+  for (int n = uses + 1; n < end; ++n) {
     issue_products(n);
     issue_sums(n - 1);
     wgmma_wait<2>();
@@ -292,31 +340,35 @@ GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& 
 
   // Sums of the last tile.
   wgmma_fence();
-  issue_sums(count - 1);
+  issue_sums(end - 1);
   wgmma_wait<0>();
+  if constexpr (kWay == Way::kList) {
+    sync_warp();
+    release(&barriers.empty[(end - 1) % kStages]);
+  }
 
   // Epilogue.
   const int first = at.k0 + row, stride = int(a.qkv.dim[1]), valid = int(a.sequence) - first;
   bf16* const to = a.dqkv.row(at.b * a.sequence + first) + (int(a.heads) + at.kv) * kD;
   turn_back<kD>(dk, a, first);
-  store_sums(to, stride, valid, tiles.owned(0, group), dk, inverse_root<kD>(), a.dqk_amax.data);
-  store_sums(to + a.kv_heads * kD, stride, valid, tiles.owned(1, group), dv, 1, a.dv_amax.data);
+  store_sums(to, stride, valid, tiles.owned(owned, 0, group), dk, inverse_root<kD>(),
+             a.dqk_amax.data);
+  store_sums(to + a.kv_heads * kD, stride, valid, tiles.owned(owned, 1, group), dv, 1,
+             a.dv_amax.data);
+  release_owned<kWay>(owned, barriers);
 }
 
 // Bound by the tensor cores (four products of 64 x 64 x 64 per tile and warpgroup, 512 clocks). The
 // exponentials of both warpgroups take half of that time and overlap with the other's products. For
-// the first tile of a head, the second warpgroup does masked (wasted) work. The first keys, seen by
-// the most queries, start first.
+// the first tile of a head, the second warpgroup does masked (wasted) work.
+template <Way kWay>
 __global__ __launch_bounds__(kThreads, 1) void attention_backward_keys_wgmma_kernel(
-    const __grid_constant__ TermsArgs w, const __grid_constant__ Maps maps) {
+    const __grid_constant__ TermsArgs w, const __grid_constant__ Maps maps,
+    const __grid_constant__ WorkList list) {
   const AttentionBackward<bf16>& a = w.a;
   GPU_DYNAMIC_SHARED(bf16, shared);
   GPU_SHARED(Barriers, barriers, );
-  const Tiles tiles{shared};
-  const int kv_heads = int(a.kv_heads), per = int(a.heads) / kv_heads;
-  const int kv = int(blockIdx.x) % kv_heads, k0 = int(blockIdx.y) * kOwned;
-  const int query_tiles = ceil_div(int(a.sequence) - k0, kRows);
-  const KeysPlace at{int(blockIdx.x) / kv_heads, kv, k0, kv * per, (kv + 1) * per, query_tiles};
+  const Tiles<kWay> tiles{shared};
 
   // Barriers.
   start(barriers);
@@ -324,30 +376,49 @@ __global__ __launch_bounds__(kThreads, 1) void attention_backward_keys_wgmma_ker
   if (group == 2) {
     // TMA warpgroup: one thread issues the loads.
     set_registers_down<24>();
-    if (threadIdx.x == 2 * kGroup) copy_for_keys(w, maps, at, tiles, barriers);
+    if (threadIdx.x != 2 * kGroup) return;
+    for_each_keys<kWay>(a, list, [&](const KeysPlace& at, int round, int uses) {
+      copy_for_keys<kWay>(w, maps, at, round, uses, tiles, barriers);
+    });
   } else {
     // Math warpgroups.
     set_registers_up<240>();
-    compute_keys(a, at, tiles, barriers, group);
+    for_each_keys<kWay>(a, list, [&](const KeysPlace& at, int round, int uses) {
+      compute_keys<kWay>(a, at, round, uses, tiles, barriers, group);
+    });
   }
 }
 
-// --- Kernel for dq. A block owns 128 queries of a head; keys and values up to the last query
+// --- Kernel for dq. A work owns 128 queries of a head; keys and values up to the last query
 // stream by.
 
 struct QueriesPlace {
   int b, h, kv, q0, tiles;
 };
+// As for_each_keys. The last queries, which see the most keys, come first.
+template <Way kWay, typename F>
+GPU_DEVICE void for_each_queries(const AttentionBackward<bf16>& a, const WorkList& list, F&& f) {
+  int uses = 0;
+  for_each_place<kWay>(list, [&](const ListPlace& at, int round) {
+    const int heads = int(a.heads), h = at.head % heads;
+    const int q0 = (list.of_head - 1 - at.turn) * kOwned;
+    const int tiles = ceil_div(smaller(q0 + kOwned, int(a.sequence)), kRows);
+    f(QueriesPlace{at.head / heads, h, h / (heads / int(a.kv_heads)), q0, tiles}, round, uses);
+    uses += tiles;
+  });
+}
 
 // TMA thread.
+template <Way kWay>
 GPU_DEVICE void copy_for_queries(const AttentionBackward<bf16>& a, const Maps& maps,
-                                 const QueriesPlace& at, const Tiles& tiles, Barriers& barriers) {
+                                 const QueriesPlace& at, int round, int uses,
+                                 const Tiles<kWay>& tiles, Barriers& barriers) {
   load_owned(tiles, {&maps.qkv, at.h * kD, at.q0, at.b}, {&maps.dout, at.h * kD, at.q0, at.b},
-             barriers);
+             round, barriers);
   const int k_column = (int(a.heads) + at.kv) * kD;
   for (int tile = 0; tile < at.tiles; ++tile) {
-    const int stage = tile % kStages, k0 = tile * kRows;
-    Mbarrier* const full = begin_stage(barriers, tile, kOperands * kBoxBytes);
+    const int stage = (uses + tile) % kStages, k0 = tile * kRows;
+    Mbarrier* const full = begin_stage(barriers, uses + tile, kOperands * kBoxBytes);
     load_box(tiles.streamed(stage, 0), {&maps.qkv, k_column, k0, at.b}, full);
     load_box(tiles.streamed(stage, 1), {&maps.qkv, k_column + int(a.kv_heads) * kD, k0, at.b},
              full);
@@ -371,8 +442,9 @@ GPU_DEVICE void weigh_queries(float (&s)[kSums], const Term (&term)[2], int row)
 }
 
 // Math warpgroup: 64 queries.
-GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, const Tiles& tiles,
-                                Barriers& barriers, int group) {
+template <Way kWay>
+GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, int round, int uses,
+                                const Tiles<kWay>& tiles, Barriers& barriers, int group) {
   const AttentionBackward<bf16>& a = w.a;
   Fragments q_rows, dout_rows, ds_rows;
   float s[kSums], dp[kSums], dq[kSums];
@@ -386,23 +458,24 @@ GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, cons
         a.scratch.data + term_index((int64_t{at.b} * a.heads + at.h) * w.padded + t);
     term[half] = t < w.padded ? Term{from[0], from[kRows]} : Term{INFINITY, 0};
   }
-  mbarrier_wait(&barriers.owned, 0);
-  load_fragments(q_rows, tiles.owned(0, group));
-  load_fragments(dout_rows, tiles.owned(1, group));
+  const int owned = await_owned<kWay>(round, barriers);
+  load_fragments(q_rows, tiles.owned(owned, 0, group));
+  load_fragments(dout_rows, tiles.owned(owned, 1, group));
 
   const auto weigh = [&](int tile) { weigh_queries(s, term, first - tile * kRows); };
   const auto differentiate = [&] {
 #pragma unroll
     for (int i = 0; i < kSums; ++i) dp[i] = s[i] * (dp[i] - term[accum_half(i)].delta);
   };
+  const auto stage_of = [&](int tile) { return (uses + tile) % kStages; };
   const auto issue_products = [&](int tile) {
-    mbarrier_wait(&barriers.full[tile % kStages], uint32_t(tile / kStages) & 1);
+    mbarrier_wait(&barriers.full[stage_of(tile)], full_phase(uses + tile, kStages));
     wgmma_fence();
-    issue_scores(s, q_rows, tiles.streamed(tile % kStages, 0));
-    issue_scores(dp, dout_rows, tiles.streamed(tile % kStages, 1));
+    issue_scores(s, q_rows, tiles.streamed(stage_of(tile), 0));
+    issue_scores(dp, dout_rows, tiles.streamed(stage_of(tile), 1));
   };
   const auto issue_sums = [&](int tile) {
-    issue_sum(dq, ds_rows, tiles.streamed(tile % kStages, 0));
+    issue_sum(dq, ds_rows, tiles.streamed(stage_of(tile), 0));
     wgmma_commit();
   };
 
@@ -422,7 +495,7 @@ GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, cons
     wgmma_wait<1>();
     differentiate();
     wgmma_wait<0>();
-    release(&barriers.empty[(tile - 1) % kStages]);
+    release(&barriers.empty[stage_of(tile - 1)]);
     round_sums(ds_rows, dp);
   }
 
@@ -430,27 +503,26 @@ GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, cons
   wgmma_fence();
   issue_sums(at.tiles - 1);
   wgmma_wait<0>();
+  if (kWay == Way::kList) release(&barriers.empty[stage_of(at.tiles - 1)]);
 
   // Epilogue.
   turn_back<kD>(dq, a, first);
   store_sums(a.dqkv.row(at.b * a.sequence + first) + at.h * kD, int(a.qkv.dim[1]),
-             int(a.sequence) - first, tiles.owned(0, group), dq, inverse_root<kD>(),
+             int(a.sequence) - first, tiles.owned(owned, 0, group), dq, inverse_root<kD>(),
              a.dqk_amax.data);
+  release_owned<kWay>(owned, barriers);
 }
 
 // Same bound as the keys kernel, with three products instead of four: the exponentials take two
-// thirds of their time. For the last tile, the first warpgroup does masked (wasted) work. The last
-// queries, which see the most keys, start first.
+// thirds of their time. For the last tile, the first warpgroup does masked (wasted) work.
+template <Way kWay>
 __global__ __launch_bounds__(kThreads, 1) void attention_backward_queries_wgmma_kernel(
-    const __grid_constant__ TermsArgs w, const __grid_constant__ Maps maps) {
+    const __grid_constant__ TermsArgs w, const __grid_constant__ Maps maps,
+    const __grid_constant__ WorkList list) {
   const AttentionBackward<bf16>& a = w.a;
   GPU_DYNAMIC_SHARED(bf16, shared);
   GPU_SHARED(Barriers, barriers, );
-  const Tiles tiles{shared};
-  const int heads = int(a.heads), b = int(blockIdx.x) / heads, h = int(blockIdx.x) % heads;
-  const int q0 = int(gridDim.y - 1 - blockIdx.y) * kOwned;
-  const int end = smaller(q0 + kOwned, int(a.sequence));
-  const QueriesPlace at{b, h, h / (heads / int(a.kv_heads)), q0, ceil_div(end, kRows)};
+  const Tiles<kWay> tiles{shared};
 
   // Barriers.
   start(barriers);
@@ -458,11 +530,16 @@ __global__ __launch_bounds__(kThreads, 1) void attention_backward_queries_wgmma_
   if (group == 2) {
     // TMA warpgroup: one thread issues the loads.
     set_registers_down<24>();
-    if (threadIdx.x == 2 * kGroup) copy_for_queries(a, maps, at, tiles, barriers);
+    if (threadIdx.x != 2 * kGroup) return;
+    for_each_queries<kWay>(a, list, [&](const QueriesPlace& at, int round, int uses) {
+      copy_for_queries<kWay>(a, maps, at, round, uses, tiles, barriers);
+    });
   } else {
     // Math warpgroups.
     set_registers_up<240>();
-    compute_queries(w, at, tiles, barriers, group);
+    for_each_queries<kWay>(a, list, [&](const QueriesPlace& at, int round, int uses) {
+      compute_queries<kWay>(w, at, round, uses, tiles, barriers, group);
+    });
   }
 }
 
@@ -479,31 +556,45 @@ TensorMap rows_map(const char* name, const View<const bf16, 2>& x,
                           .swizzle = Swizzle::k128});
 }
 
-}  // namespace
-
-void attention_backward_wgmma(Exec on, const AttentionBackward<bf16>& a) {
+template <Way kWay>
+void launch_backward(Exec on, const AttentionBackward<bf16>& a) {
   const TermsArgs w{a, padded(a.sequence)};
   const Maps maps{rows_map("attention_backward qkv", a.qkv, a),
                   rows_map("attention_backward dout", a.dout, a)};
   const int64_t threads = a.batch * w.padded * a.heads * kTermLanes;
-  const unsigned blocks = unsigned(ceil_div(a.sequence, kOwned));
   launch(on,
          {.name = "attention_terms",
           .grid = {unsigned(ceil_div(threads, kTermThreads))},
           .block = {kTermThreads}},
          attention_terms_kernel, w);
+
+  // Streamed by a key-value head: q and dout of its query heads; by a query head: its k and v.
+  const int64_t of_head = ceil_div(a.sequence, kOwned);
+  const int64_t rows = 2 * a.sequence * kD * int64_t(sizeof(bf16)), per = a.heads / a.kv_heads;
+  const int sms = int(on.gpu->multiprocessors);
+  const WorkList keys = work_list<kWay>(a.batch * a.kv_heads, of_head, rows * per, sms);
+  const WorkList queries = work_list<kWay>(a.batch * a.heads, of_head, rows / per, sms);
   launch(on,
          {.name = "attention_backward_keys_wgmma",
-          .grid = {unsigned(a.batch * a.kv_heads), blocks},
+          .grid = {blocks_of<kWay>(keys, sms)},
           .block = {kThreads},
-          .shared_bytes = kSharedBytes},
-         attention_backward_keys_wgmma_kernel, w, maps);
+          .shared_bytes = Tiles<kWay>::kSharedBytes},
+         attention_backward_keys_wgmma_kernel<kWay>, w, maps, keys);
   launch(on,
          {.name = "attention_backward_queries_wgmma",
-          .grid = {unsigned(a.batch * a.heads), blocks},
+          .grid = {blocks_of<kWay>(queries, sms)},
           .block = {kThreads},
-          .shared_bytes = kSharedBytes},
-         attention_backward_queries_wgmma_kernel, w, maps);
+          .shared_bytes = Tiles<kWay>::kSharedBytes},
+         attention_backward_queries_wgmma_kernel<kWay>, w, maps, queries);
+}
+
+}  // namespace
+
+void attention_backward_wgmma(Exec on, const AttentionBackward<bf16>& a) {
+  if (on.gpu->predecessors.has(Predecessor::kAttentionBackwardBlocks)) {
+    return launch_backward<Way::kBlocks>(on, a);
+  }
+  launch_backward<Way::kList>(on, a);
 }
 
 }  // namespace assay::gpu

@@ -1,10 +1,9 @@
-#include <algorithm>
-
 #include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/attention/gpu_forward_wgmma.h"
 #include "ops/attention/gpu_fragments.h"
+#include "ops/attention/gpu_work_list.h"
 
 namespace assay::gpu {
 
@@ -22,10 +21,7 @@ constexpr int kBoxRows = 64, kBox = kBoxRows * kSpan;  // box of one TMA load
 constexpr int kReleases = 8;                           // math warps
 static_assert(kQueries == kKeys, "one tile lies on the diagonal");
 
-// kList: as many blocks as SMs, each with many works of a list. kBlocks: a block for each work, the
-// predecessor, which also rescales after every tile.
-enum class Way { kBlocks, kList };
-
+// kBlocks is the predecessor, which also rescales after every tile.
 template <int D, Way kWay>
 struct Block {
   static constexpr bool kList = kWay == Way::kList;
@@ -35,18 +31,11 @@ struct Block {
   static constexpr int kSharedBytes = (kQStages * kQ + 2 * kStages * kTile) * int(sizeof(bf16));
 };
 
-// Barriers. full: bytes have landed; empty: all math warps have read them. Each completes one phase
-// per use of a stage, counted over all works of the block.
+// Barriers. full: bytes have landed; empty: all math warps have read them.
 struct Barriers {
   Mbarrier q_full[2], q_empty[2];
   Mbarrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
 };
-GPU_DEVICE uint32_t full_phase(int use, int stages) {
-  return uint32_t(use / stages) & 1;
-}
-GPU_DEVICE uint32_t empty_phase(int use, int stages) {
-  return uint32_t(use / stages + 1) & 1;  // the first use does not wait
-}
 
 // Shared memory: stages of Q as [group][span][64 rows][64], then of K, then of V, each [span][128
 // rows][64].
@@ -62,46 +51,22 @@ struct Tiles {
   GPU_DEVICE bf16* v(int stage) const { return k(kStages + stage); }
 };
 
-// The list of works: 128 queries of a head of a sequence each. Heads are counted over all
-// sequences. A section of heads, whose keys and values stay in L2, is followed by the next; within
-// one, the last queries come first, which see the most keys.
-struct WorkList {
-  int works, heads, section, query_blocks;
-  int turns;  // 1: the warpgroups issue their products in turn
-};
+// 128 queries of a head of a sequence.
 struct Work {
   int b, h, kv, q0, tiles;
 };
-GPU_DEVICE Work work_at(const AttentionForward<bf16>& a, const WorkList& list, int i) {
-  const int first = i / (list.section * list.query_blocks) * list.section;
-  const int of_section = i - first * list.query_blocks;
-  const int heads = smaller(list.section, list.heads - first);
-  const int head = first + of_section % heads, q_heads = int(a.heads), h = head % q_heads;
-  const int q0 = (list.query_blocks - 1 - of_section / heads) * kQueries;
-  return {head / q_heads, h, h / (q_heads / int(a.kv_heads)), q0, q0 / kKeys + 1};
-}
-// A block's places in the list. Every second round goes backwards, so that no block always has the
-// longest work of a round.
-struct Walk {
-  int round = 0;
-  GPU_DEVICE int at() const {
-    const int blocks = int(gridDim.x), block = int(blockIdx.x);
-    return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
-  }
-};
-// Calls f(work, round, uses): `uses` counts the tiles of earlier works.
+// Calls f(work, round, uses): `uses` counts the tiles of earlier works. The last queries, which see
+// the most keys, come first.
 template <Way kWay, typename F>
 GPU_DEVICE void for_each_work(const AttentionForward<bf16>& a, const WorkList& list, F&& f) {
-  if constexpr (kWay == Way::kBlocks) {
-    f(work_at(a, list, int(blockIdx.x)), 0, 0);
-  } else {
-    int uses = 0;
-    for (Walk walk; walk.at() < list.works; ++walk.round) {
-      const Work at = work_at(a, list, walk.at());
-      f(at, walk.round, uses);
-      uses += at.tiles;
-    }
-  }
+  int uses = 0;
+  for_each_place<kWay>(list, [&](const ListPlace& at, int round) {
+    const int heads = int(a.heads), h = at.head % heads;
+    const int q0 = (list.of_head - 1 - at.turn) * kQueries;
+    const Work work{at.head / heads, h, h / (heads / int(a.kv_heads)), q0, q0 / kKeys + 1};
+    f(work, round, uses);
+    uses += work.tiles;
+  });
 }
 
 // TMA thread: Q of a work, then K and V of one tile after another as stages become empty. It runs
@@ -297,7 +262,7 @@ GPU_DEVICE void compute_work(const AttentionForward<bf16>& a, const Work& at, in
 template <int D, Way kWay>
 __global__ __launch_bounds__(kThreads, 1) void attention_forward_wgmma_kernel(
     const __grid_constant__ AttentionForward<bf16> a, const __grid_constant__ TensorMap map,
-    const __grid_constant__ WorkList list) {
+    const __grid_constant__ WorkList list, int in_turns) {
   using B = Block<D, kWay>;
   GPU_DYNAMIC_SHARED(bf16, shared);
   GPU_SHARED(Barriers, barriers, );
@@ -331,7 +296,7 @@ __global__ __launch_bounds__(kThreads, 1) void attention_forward_wgmma_kernel(
   }
   // Math warpgroups.
   set_registers_up<240>();
-  const Turns turns{B::kList && list.turns != 0, group};
+  const Turns turns{B::kList && in_turns != 0, group};
   turns.begin();
   for_each_work<kWay>(a, list, [&](const Work& at, int round, int uses) {
     compute_work<D, kWay>(a, at, round, uses, tiles, barriers, turns);
@@ -339,21 +304,8 @@ __global__ __launch_bounds__(kThreads, 1) void attention_forward_wgmma_kernel(
   turns.end();
 }
 
-// Bytes of keys and values that are to stay in L2, half of an H100's.
-constexpr int64_t kKeptBytes = int64_t{24} << 20;
-
-// A quarter of the SMs' number of heads: with sequences of a multiple of 1024 a section is then an
-// even number of rounds, and all blocks have the same share of it.
-int section_of(const AttentionForward<bf16>& a, int multiprocessors) {
-  const int64_t of_head =
-      2 * a.sequence * a.head_dim * int64_t(sizeof(bf16)) * a.kv_heads / a.heads;
-  int section = std::max(multiprocessors / 4, 1);
-  while (section > 1 && section * of_head > kKeptBytes) section /= 2;
-  return section;
-}
-
 template <int D, Way kWay>
-void launch_works(Exec on, const AttentionForward<bf16>& a, const WorkList& list, int blocks) {
+void launch_works(Exec on, const AttentionForward<bf16>& a, int turns) {
   const int64_t columns = a.qkv.dim[1], row_bytes = columns * int64_t(sizeof(bf16));
   // Three dimensions, so that rows past a sequence are zero and not those of the next sequence.
   const TensorMap map = make_tensor_map({.name = "attention_forward qkv",
@@ -363,26 +315,26 @@ void launch_works(Exec on, const AttentionForward<bf16>& a, const WorkList& list
                                          .stride_bytes = {row_bytes, a.sequence * row_bytes},
                                          .box = {kSpan, kBoxRows, 1},
                                          .swizzle = Swizzle::k128});
+  // Keys and values of a query head.
+  const int64_t streamed = 2 * a.sequence * D * int64_t(sizeof(bf16)) * a.kv_heads / a.heads;
+  const int sms = int(on.gpu->multiprocessors);
+  const WorkList list =
+      work_list<kWay>(a.batch * a.heads, ceil_div(a.sequence, kQueries), streamed, sms);
   launch(on,
          {.name = "attention_forward_wgmma",
-          .grid = {unsigned(blocks)},
+          .grid = {blocks_of<kWay>(list, sms)},
           .block = {kThreads},
           .shared_bytes = Block<D, kWay>::kSharedBytes},
-         attention_forward_wgmma_kernel<D, kWay>, a, map, list);
+         attention_forward_wgmma_kernel<D, kWay>, a, map, list, turns);
 }
 
 template <int D>
 void launch_forward(Exec on, const AttentionForward<bf16>& a) {
   const Predecessors before = on.gpu->predecessors;
-  const int sms = int(on.gpu->multiprocessors), heads = int(a.batch * a.heads);
-  const int query_blocks = int(ceil_div(a.sequence, kQueries)), works = heads * query_blocks;
   if (before.has(Predecessor::kAttentionForwardBlocks)) {
-    const WorkList list{works, heads, heads, query_blocks, 0};
-    return launch_works<D, Way::kBlocks>(on, a, list, works);
+    return launch_works<D, Way::kBlocks>(on, a, 0);
   }
-  const int turns = before.has(Predecessor::kAttentionForwardOrder) ? 0 : 1;
-  const WorkList list{works, heads, section_of(a, sms), query_blocks, turns};
-  launch_works<D, Way::kList>(on, a, list, std::min(works, sms));
+  launch_works<D, Way::kList>(on, a, before.has(Predecessor::kAttentionForwardOrder) ? 0 : 1);
 }
 
 }  // namespace

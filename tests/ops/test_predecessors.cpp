@@ -10,6 +10,7 @@
 #include "ops/attention.h"
 #include "ops/grouped_linear.h"
 #include "ops/rmsnorm.h"
+#include "ops/rope.h"
 #include "tests/catch.h"
 #include "tests/simt/run.h"
 
@@ -186,6 +187,49 @@ TEST_CASE("attention forward from a list of works has the bits of a block for ea
       REQUIRE(attend(ways.now, s, spread).same_bits_as(want));
       REQUIRE(attend(order.before, s, spread).same_bits_as(want));
     }
+  }
+}
+
+// dqkv, and the largest dq or dk and dv.
+Attended attend_backward(gpu::Context& gpu, const AttentionShape& s, const Attended& forward) {
+  const int64_t tokens = s.batch * s.sequence, width = (s.heads + 2 * s.kv_heads) * s.head_dim;
+  const int64_t inner = s.heads * s.head_dim, half = s.head_dim / 2;
+  std::vector<float> cos(static_cast<size_t>(s.sequence * half)), sin = cos;
+  rope_table({cos.data(), {s.sequence, half}}, {sin.data(), {s.sequence, half}}, 10000);
+  const DeviceArray<bf16> qkv(random_bf16(tokens * width, 1, "qkv")), out(forward.out),
+      dout(random_bf16(tokens * inner, 1, "dout")), dqkv(random_bf16(tokens * width, 1, "dqkv"));
+  const DeviceArray<float> lse(forward.lse), amax(std::vector<float>{0, 0}), cosines(cos),
+      sines(sin);
+  const DeviceArray<float> scratch(
+      std::vector<float>(static_cast<size_t>(attention_backward_scratch(s))));
+  attention_backward<bf16>({.gpu = &gpu},
+                           {.dqkv = {dqkv.data(), {tokens, width}},
+                            .dqk_amax = {amax.data(), {1}},
+                            .dv_amax = {amax.data() + 1, {1}},
+                            .scratch = {scratch.data(), {attention_backward_scratch(s)}},
+                            .dout = {dout.data(), {tokens, inner}},
+                            .out = {out.data(), {tokens, inner}},
+                            .lse = {lse.data(), {s.batch, s.heads, s.sequence}},
+                            .qkv = {qkv.data(), {tokens, width}},
+                            .cos = {cosines.data(), {s.sequence, half}},
+                            .sin = {sines.data(), {s.sequence, half}},
+                            .batch = s.batch,
+                            .sequence = s.sequence,
+                            .heads = s.heads,
+                            .kv_heads = s.kv_heads,
+                            .head_dim = s.head_dim});
+  return {dqkv.host(), {}, amax.host()};
+}
+
+TEST_CASE("attention backward from lists of works has the bits of a block for each work") {
+  Ways ways(gpu::Predecessor::kAttentionBackwardBlocks);
+  const AttentionShape s{1, 300, 3, 1, 64};
+  const Attended forward = attend(ways.now, s, 1);
+  const Attended want = attend_backward(ways.before, s, forward);
+  for (const int multiprocessors : {1, 2, 8}) {
+    INFO("multiprocessors " << multiprocessors);
+    ways.now.multiprocessors = multiprocessors;
+    REQUIRE(attend_backward(ways.now, s, forward).same_bits_as(want));
   }
 }
 
