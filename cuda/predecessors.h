@@ -22,6 +22,7 @@ enum class Predecessor {
   kAttentionForwardBlocks,   // attention forward by wgmma has a block for each 128 queries
   kAttentionForwardOrder,    // its warpgroups issue their products in any order
   kAttentionBackwardBlocks,  // attention backward by wgmma: a block for each 128 keys or queries
+  kGradientZeros,            // all gradients are zeroed, and the first micro-batch adds to them
 };
 struct PredecessorName {
   Predecessor which;
@@ -41,6 +42,7 @@ inline constexpr PredecessorName kPredecessorNames[] = {
     {Predecessor::kAttentionForwardBlocks, "attention_forward_blocks"},
     {Predecessor::kAttentionForwardOrder, "attention_forward_order"},
     {Predecessor::kAttentionBackwardBlocks, "attention_backward_blocks"},
+    {Predecessor::kGradientZeros, "gradient_zeros"},
 };
 
 // The other way round: ways that should be faster, but that are not taken before a GPU has run

@@ -10,6 +10,7 @@
 #include "ops/gpu/absent.h"
 #include "ops/grouped/gpu_tensor.h"
 #include "ops/grouped/gpu_work_list.h"
+#include "ops/zero.h"
 
 namespace assay {
 
@@ -87,6 +88,7 @@ void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a) {
 
 template <typename T>
 void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a) {
+  if (a.sum == GradientSum::kStore) zero(on, a.dweight);
   accumulate_segments<T>(on, {.c = a.dweight.data,
                               .a = a.dy.data,
                               .b = a.x.data,

@@ -3,6 +3,7 @@
 #include "ops/grouped/gpu_simple.h"
 #include "ops/grouped/gpu_tensor.h"
 #include "ops/grouped_linear.h"
+#include "ops/zero.h"
 
 namespace assay::gpu {
 
@@ -64,7 +65,11 @@ void launch_wgrad(Exec on, const GroupedWgrad<T>& a) {
   constexpr const char* kName = "grouped_linear_wgrad";
   const int64_t assignments = a.dy.dim[0], experts = a.dweight.dim[0];
   const int64_t out = a.dweight.dim[1], in = a.dweight.dim[2];
-  if (assignments == 0 || a.dweight.size() == 0) return;
+  if (a.dweight.size() == 0) return;
+  if (assignments == 0) {
+    if (a.sum == GradientSum::kStore) zero(on, a.dweight);
+    return;
+  }
   const GroupedParts work = grouped_parts(on, kName, assignments, experts, out, in);
   if constexpr (sizeof(T) == 2) {
     const bool by_wgmma = on.gpu->kind.products == Products::kWgmma;
@@ -72,6 +77,7 @@ void launch_wgrad(Exec on, const GroupedWgrad<T>& a) {
       return by_wgmma ? grouped_wgrad_wgmma(on, a) : grouped_wgrad_mma(on, a);
     }
   }
+  if (a.sum == GradientSum::kStore) zero(on, a.dweight);
   order_experts(on, work, a.offsets, GroupedCut::kWhole);
   launch_plain<GroupedKind::kWgrad, T>(on, kName,
                                        {.dweight = a.dweight.data,

@@ -3,11 +3,12 @@
 //   expert e owns assignments offsets[e] <= a < offsets[e+1];  r = row[a], or a without `row`
 //   y[a,o]     = scale sum_i x[r,i] W[e,o,i]
 //   dx[a,i]    = scale sum_o dy[a,o] W[e,o,i]
-//   dW[e,o,i] += scale sum_a dy[a,o] x[r,i]
+//   dW[e,o,i] += scale sum_a dy[a,o] x[r,i]            or =, with GradientSum::kStore
 //
 // Rows are gathered inside the product, without a copy. Sums, scale and rounding are those of
 // ops/linear.h: a row does not depend on its neighbours, and nothing depends on the number of
-// threads. An expert without rows costs nothing. A GPU may take the old and the new dW, and what is
+// threads. An expert without rows costs nothing, unless its dW
+// is stored. A GPU may take the old and the new dW, and what is
 // added, as zero where they are subnormal. Reference: tests/ref/grouped_linear.h.
 //
 // The calls allocate nothing; on.workspace must have grouped_workspace_bytes().
@@ -43,12 +44,13 @@ struct GroupedDgrad {
 
 template <typename T>
 struct GroupedWgrad {
-  View<float, 3> dweight;           // acc (E, out, in)
+  View<float, 3> dweight;           // acc (E, out, in)   with kStore: out
   View<const T, 2> dy;              // in  (A, out)
   View<const T, 2> x;               // in  (rows, in)
   View<const int32_t, 1> row = {};  // in  (A)     as in forward
   View<const int32_t, 1> offsets;   // in  (E+1)
   ProductScale scale = {};          // in          optional
+  GradientSum sum = GradientSum::kAdd;
 };
 
 template <typename T>
@@ -63,7 +65,7 @@ template <typename T>
 int64_t grouped_workspace_bytes(int64_t assignments, int64_t experts, int64_t out, int64_t in);
 
 // Two flops per multiply-add; each matrix is read or written once (gathered rows once per
-// assignment), dW both.
+// assignment), dW both unless it is stored.
 template <typename T>
 Cost grouped_linear_forward_cost(const GroupedForward<T>& a) {
   const double assignments = double(a.y.dim[0]), in = double(a.x.dim[1]);
@@ -78,8 +80,9 @@ Cost grouped_linear_dgrad_cost(const GroupedDgrad<T>& a) {
 template <typename T>
 Cost grouped_linear_wgrad_cost(const GroupedWgrad<T>& a) {
   const double assignments = double(a.dy.dim[0]), in = double(a.x.dim[1]);
-  return {.bytes =
-              2.0 * double(a.dweight.bytes()) + double(a.dy.bytes()) + assignments * in * sizeof(T),
+  const double times = a.sum == GradientSum::kStore ? 1.0 : 2.0;
+  return {.bytes = times * double(a.dweight.bytes()) + double(a.dy.bytes()) +
+                   assignments * in * sizeof(T),
           .flops = 2.0 * double(a.dy.size()) * in};
 }
 

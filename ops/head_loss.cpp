@@ -13,6 +13,7 @@
 #include "ops/gpu/absent.h"
 #include "ops/gpu/head_loss_chunk.h"
 #include "ops/linear.h"
+#include "ops/zero.h"
 
 namespace assay {
 
@@ -210,6 +211,7 @@ void head_loss(Exec on, const HeadLoss<T>& a) {
             a.logit_gain > 0,
         "head_loss: scratch of %ld bytes, %ld needed; logit_gain %g", long(a.scratch.size()),
         long(head_loss_scratch_bytes<T>(Backend::kCpu, tokens, vocab)), double(a.logit_gain));
+  if (tokens == 0 && a.sum == GradientSum::kStore) zero(on, a.dweight);
   if (on.gpu) return gpu::head_loss(on, a);
   const int64_t chunk_rows = head_loss_chunk_rows(tokens, vocab);
   const Scratch<T> scratch(a.scratch.data, chunk_rows, part_rows(tokens), vocab);
@@ -222,7 +224,10 @@ void head_loss(Exec on, const HeadLoss<T>& a) {
       part_gradient(on, a, scratch, chunk + part, dlogits.rows(part, count));
     }
     linear_dgrad<T>(on, {.dx = a.dx.rows(chunk, rows), .dy = dlogits, .weight = a.weight});
-    linear_wgrad<T>(on, {.dweight = a.dweight, .dy = dlogits, .x = x});
+    linear_wgrad<T>(on, {.dweight = a.dweight,
+                         .dy = dlogits,
+                         .x = x,
+                         .sum = chunk == 0 ? a.sum : GradientSum::kAdd});
   }
 }
 

@@ -206,7 +206,10 @@ void launch_loss(Exec on, const HeadLoss<T>& a) {
     launch(on, {.name = "head_loss_sum", .grid = {1}, .block = {kSumThreads}}, loss_sum_kernel,
            LossSum{a.loss_sum, nats});
     linear_dgrad<T>(on, {.dx = a.dx.rows(begin, rows), .dy = logits, .weight = a.weight});
-    linear_wgrad<T>(on, {.dweight = a.dweight, .dy = logits, .x = x});
+    linear_wgrad<T>(on, {.dweight = a.dweight,
+                         .dy = logits,
+                         .x = x,
+                         .sum = begin == 0 ? a.sum : GradientSum::kAdd});
   }
 }
 

@@ -29,7 +29,7 @@ struct HeadLoss {
   View<T, 2> dx;               // out (N, C)
   View<float, 1> nats = {};    // out (N)      optional
   View<double, 1> loss_sum;    // acc (1)      nats of the counted targets
-  View<float, 2> dweight;      // acc (V, C)
+  View<float, 2> dweight;      // acc (V, C)   with kStore: out
   View<std::byte, 1> scratch;  // tmp (head_loss_scratch_bytes<T>(backend, N, V)), 64-byte aligned
   View<const T, 2> x;          // in  (N, C)
   WeightMatrix<T> weight;      // in  (V, C)
@@ -37,6 +37,7 @@ struct HeadLoss {
   View<const float, 1> grad_scale;  // in  (1)      on the device, as it changes every step
   int32_t mask_id = -1;             // targets equal to it, and negative ones, are not counted
   float logit_gain = 1.0f;
+  GradientSum sum = GradientSum::kAdd;
 };
 
 template <typename T>

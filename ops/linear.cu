@@ -54,7 +54,7 @@ template <typename T>
 void wgrad(Exec on, const LinearWgrad<T>& a) {
   scaled_matmul(on, a.scale,
                 {.d = a.dweight.data,
-                 .c = a.dweight.data,
+                 .c = a.sum == GradientSum::kStore ? nullptr : a.dweight.data,
                  .a = a.dy.data,
                  .b = a.x.data,
                  .m = a.dweight.dim[0],

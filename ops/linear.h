@@ -2,7 +2,7 @@
 //
 //   y[n,o]   = scale sum_i x[n,i] W[o,i] + add[n,o]
 //   dx[n,i]  = scale sum_o dy[n,o] W[o,i] + add[n,i]
-//   dW[o,i] += scale sum_n dy[n,o] x[n,i]
+//   dW[o,i] += scale sum_n dy[n,o] x[n,i]              or =, with GradientSum::kStore
 //
 // Sums are in float whatever T is and are rounded to the output's type once, after the addition (a
 // GPU that adds in place also rounds the product first). On the CPU a row of y or dx has the same
@@ -45,10 +45,11 @@ struct LinearDgrad {
 
 template <typename T>
 struct LinearWgrad {
-  View<float, 2> dweight;   // acc (out, in)
+  View<float, 2> dweight;   // acc (out, in)   with kStore: out
   View<const T, 2> dy;      // in  (N, out)
   View<const T, 2> x;       // in  (N, in)
-  ProductScale scale = {};  // in            optional
+  ProductScale scale = {};  // in              optional
+  GradientSum sum = GradientSum::kAdd;
 };
 
 template <typename T, typename Y = T>
@@ -62,7 +63,7 @@ void linear_wgrad(Exec on, const LinearWgrad<T>& a);
 template <typename T>
 int64_t linear_workspace_bytes(Backend backend, int64_t rows, int64_t out, int64_t in);
 
-// Two flops per multiply-add; each matrix is read or written once, dW both.
+// Two flops per multiply-add; each matrix is read or written once, dW both unless it is stored.
 template <typename T, typename Y>
 Cost linear_forward_cost(const LinearForward<T, Y>& a) {
   return {.bytes = double(a.y.bytes() + a.x.bytes() + a.weight.plain.bytes()) +
@@ -77,7 +78,8 @@ Cost linear_dgrad_cost(const LinearDgrad<T>& a) {
 }
 template <typename T>
 Cost linear_wgrad_cost(const LinearWgrad<T>& a) {
-  return {.bytes = 2.0 * double(a.dweight.bytes()) + double(a.dy.bytes() + a.x.bytes()),
+  const double times = a.sum == GradientSum::kStore ? 1.0 : 2.0;
+  return {.bytes = times * double(a.dweight.bytes()) + double(a.dy.bytes() + a.x.bytes()),
           .flops = 2.0 * double(a.dy.dim[0]) * double(a.dweight.size())};
 }
 

@@ -24,6 +24,10 @@ struct WeightPack {
   View<const T, 2> plain;     // in  (out, in)
 };
 
+// What becomes of the values that a weight gradient holds: the product is added to them, or takes
+// their place, and they are not read.
+enum class GradientSum { kAdd, kStore };
+
 // One weight per expert.
 template <typename T>
 struct WeightStack {

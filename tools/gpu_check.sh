@@ -245,7 +245,8 @@ for row in "all dense 30 32" "all moe-64 40 50" "all moe-256 60 90" "all super-4
   "ffn_dswiglu moe-64 40 50" "wgrad_add moe-64 40 50" "wgrad_add moe-256 60 90" "tile_fetch moe-256 60 90" \
   "router_products super-4096 80 88" "work_lists super-4096 80 88" "router_shared moe-64 40 50" \
   "router_shared moe-256 60 90" "norm_reads dense 30 32" "dbranch dense 30 32" "norm_adds dense 30 32" \
-  "norm_adds moe-64 40 50"; do
+  "norm_adds moe-64 40 50" "gradient_zeros moe-256 60 90" "gradient_zeros super-4096 80 88" "rope_backward dense 30 32" \
+  "attention_forward_blocks dense 30 32" "attention_forward_order dense 30 32" "attention_backward_blocks dense 30 32"; do
   read -r old model about room <<<"$row"
   without=${no_assay:-$(without_memory "$room")}
   ab "${old}_$model" "$about" "env ASSAY_GPU_PREDECESSORS=$old $(step_of "$model" --micro-batches 8)" "$(step_of "$model" --micro-batches 8)"

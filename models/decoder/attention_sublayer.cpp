@@ -138,6 +138,10 @@ class AttentionSublayer final : public Sublayer<T> {
     return std::max(linear_workspace_bytes<T>(backend, tokens, qkv_width, config_.hidden),
                     linear_workspace_bytes<T>(backend, tokens, config_.hidden, q_width));
   }
+  void name_stored_gradients(std::vector<std::string>& names) const override {
+    qkv_weight_.name_stored(names);
+    out_weight_.name_stored(names);
+  }
   std::vector<QuantisedProducts*> quantised() const override {
     return present({qkv_weight_.quantised(), out_weight_.quantised()});
   }

@@ -20,6 +20,11 @@ namespace assay {
 
 namespace {
 
+// Whether the first micro-batch of a part stores gradients that need not be zeroed then.
+bool first_stores(Exec on) {
+  return on.gpu != nullptr && !on.gpu->predecessors.has(gpu::Predecessor::kGradientZeros);
+}
+
 // Size of the host's ring of micro-batch counters: the host waits each time the ring is full.
 constexpr int64_t kDraws = 1024;
 
@@ -62,6 +67,9 @@ Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
       quantised_.push_back(products);
     }
   }
+  std::vector<std::string> stored{head_name()};
+  for (const auto& sublayer : sublayers_) sublayer->name_stored_gradients(stored);
+  stored_gradients_ = {stored.begin(), stored.end()};
   scratch_.quant.seed = options.seed;
   streams_.resize(sublayers_.size() + 1);
   router_layers_.resize(moe_sublayers_.size());
@@ -236,7 +244,7 @@ void Decoder<T>::begin_step(Exec on, const MicroScale& scale) {
     }
   }
   part_ = options_.layout.first_part();
-  store_.zero_gradients(on);
+  begin_gradients(on);
   for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->begin_step(on);
   zero(on, loss_sum_);
 }
@@ -249,8 +257,15 @@ void Decoder<T>::next_part(Exec on) {
   copy(on, read_loss_sum_.rows(part_, 1), loss_sum_);
   for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->next_part(on);
   part_ += 1;
-  store_.zero_gradients(on);
+  begin_gradients(on);
   zero(on, loss_sum_);
+}
+
+template <typename T>
+void Decoder<T>::begin_gradients(Exec on) {
+  static const std::set<std::string> none;
+  store_.zero_gradients(on, first_stores(on) ? stored_gradients_ : none);
+  first_of_part_ = true;
 }
 
 template <typename T>
@@ -379,9 +394,16 @@ void Decoder<T>::forward_backward(Exec on, const TokenBatch& from_host) {
                 .phase = state_.phase,
                 .sample = state_.sample};
   count_draw(on);
+  const bool stores = first_of_part_ && first_stores(on);
+  state_.gradients = stores ? GradientSum::kStore : GradientSum::kAdd;
+  first_of_part_ = false;
   // An exchange of rows waits for their numbers, so with shared experts nothing is recorded.
   const auto calls = [&] { queue_micro_batch(on, batch); };
-  sharing_.on() ? calls() : micro_batch_.run(on, key, calls);
+  if (sharing_.on()) {
+    calls();
+  } else {
+    (stores ? first_micro_batch_ : micro_batch_).run(on, key, calls);
+  }
   for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->count_micro_batch(batch.token.dim[0]);
 }
 
@@ -407,7 +429,8 @@ void Decoder<T>::queue_micro_batch(Exec on, const TokenBatch& batch) {
                     .target = batch.target,
                     .grad_scale = loss_scale_,
                     .mask_id = options_.mask_id,
-                    .logit_gain = static_cast<float>(config_.logit_gain)});
+                    .logit_gain = static_cast<float>(config_.logit_gain),
+                    .sum = state_.gradients});
   backward(on, batch);
 }
 

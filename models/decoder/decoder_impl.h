@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,8 @@ class Decoder final : public Model {
   };
   bool training() const { return options_.purpose == Purpose::kTraining; }
   void refresh_quantised(Exec on);
+  // At the beginning of a part of the batch.
+  void begin_gradients(Exec on);
   // Stores the input of each sublayer in streams_; the last entry is the final norm's. The final
   // norm's y has the rows of shape.kept, or all rows if it is empty.
   void forward(Exec on, const TokenBatch& batch, Pass pass);
@@ -126,6 +129,10 @@ class Decoder final : public Model {
   View<float, 1> loss_scale_;  // (1)   scale_.loss where the ops run, so that replays see changes
   View<float, 1> host_scale_;  // (1)   on the host
   int64_t micro_ = 0;          // micro-batches queued since begin_step
+  // Gradients that the first micro-batch of a part stores where first_stores(); the others are
+  // zeroed before it.
+  std::set<std::string> stored_gradients_;
+  bool first_of_part_ = true;
   bool evaluation_ready_ = false;      // the decoded weights that evaluation reads are current
   View<uint32_t, 1> host_draws_;       // (kDraws)   on the host, a ring: one entry per micro-batch
   int64_t part_ = 0;                   // of the step's batch
@@ -139,7 +146,8 @@ class Decoder final : public Model {
   View<int32_t, 1> position_, row_, kept_;            // (N)
   View<AttentionSegment, 1> segment_, last_segment_;  // (N)
   View<uint8_t, 1> most_likely_;                      // (N)
-  gpu::Replayed<Key> micro_batch_;
+  // The first micro-batch of a part, which stores gradients, and the others.
+  gpu::Replayed<Key> first_micro_batch_, micro_batch_;
   std::vector<RouterLayerState> router_layers_;
 };
 

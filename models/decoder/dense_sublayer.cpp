@@ -62,6 +62,9 @@ class DenseSublayer final : public Sublayer<T> {
                      linear_workspace_bytes<T>(backend, tokens, config_.hidden, config_.ffn),
                      backend == Backend::kGpu ? grouped_swiglu_dgrad_workspace_bytes(tokens) : 0});
   }
+  void name_stored_gradients(std::vector<std::string>& names) const override {
+    ffn_.name_stored(names);
+  }
   std::vector<QuantisedProducts*> quantised() const override {
     return present({ffn_.gate_up_weight.quantised(), ffn_.down_weight.quantised()});
   }

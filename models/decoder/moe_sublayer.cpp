@@ -310,6 +310,13 @@ int64_t MoeSublayer<T>::workspace_bytes(Backend backend, int64_t tokens) const {
   return bytes;
 }
 
+// The sums of several sources are added to the gradients of shared-out experts.
+template <typename T>
+void MoeSublayer<T>::name_stored_gradients(std::vector<std::string>& names) const {
+  if (!sharing_.on()) experts_.name_stored(names);
+  if (shared_) shared_->name_stored(names);
+}
+
 template <typename T>
 std::vector<QuantisedProducts*> MoeSublayer<T>::quantised() const {
   return present({experts_.gate_up_quantised(), experts_.down_quantised(),

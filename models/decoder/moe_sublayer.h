@@ -26,6 +26,7 @@ class MoeSublayer final : public Sublayer<T> {
   void backward(Exec on, const PrecisionState& precision, const ResidualStream<T>& in,
                 const BatchShape& shape, const MicroScale& scale) override;
   int64_t workspace_bytes(Backend backend, int64_t tokens) const override;
+  void name_stored_gradients(std::vector<std::string>& names) const override;
   std::vector<QuantisedProducts*> quantised() const override;
 
   void begin_step(Exec on);

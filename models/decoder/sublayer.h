@@ -69,6 +69,9 @@ class Sublayer {
   virtual void backward(Exec on, const PrecisionState& precision, const ResidualStream<T>& in,
                         const BatchShape& shape, const MicroScale& scale) = 0;
   virtual int64_t workspace_bytes(Backend backend, int64_t tokens) const = 0;
+  // Adds the names of the gradients that a backward pass with PrecisionState::gradients kStore
+  // writes without reading them.
+  virtual void name_stored_gradients(std::vector<std::string>& names) const = 0;
   // Products of the quantised weights, in order.
   virtual std::vector<QuantisedProducts*> quantised() const = 0;
   const ResidualNorm<T>& norm() const { return norm_; }

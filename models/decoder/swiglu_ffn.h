@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "models/linear/native_swiglu.h"
 #include "models/linear/projection.h"
@@ -37,6 +38,10 @@ struct SwigluFfn {
     View<const T, 2> add = {};  // dx = gradient of x + add; may be dx
   };
   void backward(Exec on, const QuantPass& q, const Backward& a) const;
+  void name_stored(std::vector<std::string>& names) const {
+    gate_up_weight.name_stored(names);
+    down_weight.name_stored(names);
+  }
   NativeSwiglu native_swiglu() const { return {gate_up_weight.native(), down_weight.native()}; }
   // The entries of `words` that products of this FFN need; the others are empty.
   FfnAmax amax_slots(const QuantPass& q, const FfnAmax& words) const {

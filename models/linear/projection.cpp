@@ -181,7 +181,8 @@ void Projection<T>::decoded_wgrad(Exec on, const QuantPass& q, const GradientOpe
   linear_wgrad<T>(on, {.dweight = dweight_,
                        .dy = dy.column.values,
                        .x = x.values,
-                       .scale = {dy.column.scale, x.scale, a.dy_gain}});
+                       .scale = {dy.column.scale, x.scale, a.dy_gain},
+                       .sum = products_.gradient_sum(q)});
 }
 
 template <typename T>
@@ -290,11 +291,13 @@ void ExpertProjections<T>::down_backward(Exec on, const QuantPass& q, const Assi
   const AssignedRows sorted{.offsets = rows.offsets};
   const GradientOperands<T> dy = down_.gradient(on, q, a.dy, sorted, a.amax.dy);
   const ProductOperand<T> h = down_.wgrad_input(on, q, a.h, sorted, a.amax.h);
-  grouped_linear_wgrad<T>(on, {.dweight = a.ddown_weight.empty() ? ddown_ : a.ddown_weight,
+  const bool own = a.ddown_weight.empty();
+  grouped_linear_wgrad<T>(on, {.dweight = own ? ddown_ : a.ddown_weight,
                                .dy = dy.column.values,
                                .x = h.values,
                                .offsets = rows.offsets,
-                               .scale = {dy.column.scale, h.scale}});
+                               .scale = {dy.column.scale, h.scale},
+                               .sum = own ? down_.gradient_sum(q) : GradientSum::kAdd});
   if constexpr (std::is_same_v<T, bf16>) {
     const NativeProducts* const native = down_.native();
     if (native != nullptr && native->dgrad(q)) {
@@ -323,12 +326,14 @@ void ExpertProjections<T>::gate_up_backward(Exec on, const QuantPass& q, const A
   const GradientOperands<T> inner =
       gate_up_.gradient(on, q, a.dgate_up, {.offsets = rows.offsets}, a.amax.dgate_up);
   const ProductOperand<T> x = gate_up_.wgrad_input(on, q, a.x, rows, a.amax.x);
-  grouped_linear_wgrad<T>(on, {.dweight = a.dgate_up_weight.empty() ? dgate_up_ : a.dgate_up_weight,
+  const bool own = a.dgate_up_weight.empty();
+  grouped_linear_wgrad<T>(on, {.dweight = own ? dgate_up_ : a.dgate_up_weight,
                                .dy = inner.column.values,
                                .x = x.values,
                                .row = x.gathered ? View<const int32_t, 1>{} : rows.gather,
                                .offsets = rows.offsets,
-                               .scale = {inner.column.scale, x.scale}});
+                               .scale = {inner.column.scale, x.scale},
+                               .sum = own ? gate_up_.gradient_sum(q) : GradientSum::kAdd});
   if constexpr (std::is_same_v<T, bf16>) {
     const NativeProducts* const native = gate_up_.native();
     if (native != nullptr && native->dgrad(q)) {

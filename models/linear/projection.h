@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "models/linear/quantised_products.h"
 #include "models/parameters/store.h"
@@ -32,6 +33,15 @@ class WeightProducts {
   Weight dgrad_weight() const;
   ProductScale fprop_scale(const QuantPass& q, const ProductOperand<T>& input) const;
   ProductScale dgrad_scale(const QuantPass& q, const ProductOperand<T>& gradient) const;
+
+  // How wgrad adds to the parameter's gradient. Quantised products always add.
+  GradientSum gradient_sum(const QuantPass& q) const {
+    return quantised_ ? GradientSum::kAdd : q.state.gradients;
+  }
+  // Adds the name of the gradient for which that may be kStore.
+  void name_stored(std::vector<std::string>& names) const {
+    if (!quantised_) names.push_back(name_);
+  }
 
   const std::string& name() const { return name_; }
   // Null if no product is quantised.
@@ -93,6 +103,7 @@ class Projection {
   // Null if no product is native.
   const NativeProducts* native() const { return products_.native(); }
   View<float, 2> dweight() const { return dweight_; }
+  void name_stored(std::vector<std::string>& names) const { products_.name_stored(names); }
 
  private:
   void decoded_wgrad(Exec on, const QuantPass& q, const GradientOperands<T>& dy,
@@ -127,7 +138,7 @@ class ExpertProjections {
     View<T, 2> dgate_up, dh;  // (A, 2F), (A, F)   scratch
     View<const T, 2> dy, x, gate_up, h;
     FfnAmax amax;
-    // acc (E, 2F, C), (E, C, F); empty: the gradients of the parameters
+    // acc (E, 2F, C), (E, C, F); empty: the gradients of the parameters, which QuantPass may store
     View<float, 3> dgate_up_weight = {}, ddown_weight = {};
   };
   void backward(Exec on, const QuantPass& q, const AssignedRows& rows, const Backward& a) const;
@@ -136,6 +147,10 @@ class ExpertProjections {
   View<float, 3> gate_up_gradient() const { return dgate_up_; }
   View<float, 3> down_gradient() const { return ddown_; }
 
+  void name_stored(std::vector<std::string>& names) const {
+    gate_up_.name_stored(names);
+    down_.name_stored(names);
+  }
   QuantisedProducts* gate_up_quantised() const { return gate_up_.quantised(); }
   QuantisedProducts* down_quantised() const { return down_.quantised(); }
 

@@ -12,6 +12,7 @@
 #include "engine/model.h"
 #include "models/linear/native_scratch.h"
 #include "ops/fake_quantise.h"
+#include "ops/weight_matrix.h"
 
 namespace assay {
 
@@ -35,11 +36,15 @@ enum class SublayerTensor {
 };
 inline constexpr int kSublayerTensors = 7;
 
-// What a step does about formats. Passed beside Exec, from the decoder down to each product.
+// What a step does about formats, and about what the weights' gradients hold. Passed beside Exec,
+// from the decoder down to each product.
 struct PrecisionState {
   PrecisionPhase phase = PrecisionPhase::kRecipe;
   bool training = false;  // a training pass: only then products are native
   MicroScale::Sample sample = MicroScale::Sample::kNothing;
+  // kStore in the first micro-batch of a part, for gradients that were not zeroed
+  // (Sublayer::name_stored_gradients).
+  GradientSum gradients = GradientSum::kAdd;
 
   bool sampled() const { return sample != MicroScale::Sample::kNothing; }
   bool in_recipe() const { return phase == PrecisionPhase::kRecipe; }

@@ -156,9 +156,9 @@ void ParameterStore<T>::pack(Exec on, size_t i, const T* plain) const {
 }
 
 template <typename T>
-void ParameterStore<T>::zero_gradients(Exec on) {
-  for (Buffers& b : buffers_) {
-    if (!b.grad.empty()) zero(on, b.grad);
+void ParameterStore<T>::zero_gradients(Exec on, const std::set<std::string>& but) {
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    if (!buffers_[i].grad.empty() && but.count(specs_[i].name) == 0) zero(on, buffers_[i].grad);
   }
 }
 

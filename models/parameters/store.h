@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,8 @@ class ParameterStore {
   void refresh(Exec on);
   // Packed forms from working copies that the optimizer has already rounded.
   void repack(Exec on);
-  void zero_gradients(Exec on);
+  // All but those with these names.
+  void zero_gradients(Exec on, const std::set<std::string>& but);
 
   // Valid after MemoryPlan::allocate(). Each checks the name and the rank.
   const ParameterSpec& spec(const std::string& name) const;

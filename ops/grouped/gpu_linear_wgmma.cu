@@ -63,16 +63,17 @@ void grouped_wgrad_wgmma(Exec on, const GroupedWgrad<bf16>& a) {
   const int64_t slots = grouped_slots(assignments);
   const int64_t parts = std::min(experts, assignments) + slots;
   with_tile_width(in, [&]<int N>() {
-    const GroupedTileArgs g = {.a = rows_map("dy", a.dy.data, assignments, out, kGroupedTileK),
-                               .b = rows_map("x", a.x.data, a.x.dim[0], in, kGroupedTileK),
-                               .c = a.dweight.data,
-                               .x = a.x.data,
-                               .row = a.row.data,
-                               .work = work,
-                               .m = int(out),
-                               .n = int(in),
-                               .sum = grouped_sum(on),
-                               .scale = a.scale};
+    const GroupedTileArgs g = {
+        .a = rows_map("dy", a.dy.data, assignments, out, kGroupedTileK),
+        .b = rows_map("x", a.x.data, a.x.dim[0], in, kGroupedTileK),
+        .c = a.dweight.data,
+        .x = a.x.data,
+        .row = a.row.data,
+        .work = work,
+        .m = int(out),
+        .n = int(in),
+        .sum = a.sum == GradientSum::kStore ? GroupedSum::kStore : grouped_sum(on),
+        .scale = a.scale};
     if (a.row.empty()) {
       launch_tiles<GroupedTile<GroupedKind::kWgrad, GroupedRows::kInOrder, N>>(on, kName, g, parts);
     } else {
@@ -80,7 +81,8 @@ void grouped_wgrad_wgmma(Exec on, const GroupedWgrad<bf16>& a) {
                                                                                 parts);
     }
   });
-  if (slots > 0) add_pieces(on, work, a.dweight);
+  if (slots > 0) add_pieces(on, work, a.dweight, a.sum);
+  if (a.sum == GradientSum::kStore) zero_idle_experts(on, a.offsets, a.dweight);
 }
 
 }  // namespace assay::gpu

@@ -41,7 +41,8 @@ __global__ __launch_bounds__(kMmaThreads, Tile::resident) void grouped_mma_kerne
       const int64_t row = at.part.begin + of_tile;
       if constexpr (kSumsTokens) {
         float* const to = sum_matrix(g, at.part) + int64_t{at.m + of_tile} * g.n;
-        read_add_write_rows<kGroupedSlab>(acc, at.part.slot == 0, to, rows, column, g.n);
+        read_add_write_rows<kGroupedSlab>(acc, g.adds != 0 && at.part.slot == 0, to, rows, column,
+                                          g.n);
       } else if constexpr (Tile::End == GroupedEnd::kPlain) {
         store_rows<kGroupedSlab>(acc, staging, g, row, rows, column);
       } else if constexpr (Tile::swiglu) {
@@ -122,9 +123,11 @@ void grouped_wgrad_mma(Exec on, const GroupedWgrad<bf16>& a) {
                                                      .work = work,
                                                      .m = int(out),
                                                      .n = int(in),
+                                                     .adds = a.sum == GradientSum::kAdd,
                                                      .scale = a.scale},
                                                     std::min(experts, assignments) + slots);
-  if (slots > 0) add_pieces(on, work, a.dweight);
+  if (slots > 0) add_pieces(on, work, a.dweight, a.sum);
+  if (a.sum == GradientSum::kStore) zero_idle_experts(on, a.offsets, a.dweight);
 }
 
 void grouped_swiglu_forward_mma(Exec on, const GroupedSwigluForward<bf16>& a) {

@@ -36,6 +36,7 @@ struct GroupedMmaArgs {
   int m = 0;
   int n;
   int k = 0;
+  int adds = 1;  // wgrad: 0 if the sums replace dweight
   ProductScale scale = {};
   float* amax = nullptr;
 };

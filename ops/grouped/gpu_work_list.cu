@@ -200,6 +200,7 @@ struct AddPieces {
   GroupedParts from;
   float* dweight;  // acc (E, matrix)
   int64_t matrix;  // out * in, a multiple of 8
+  int adds;        // 0: dweight is not read
 };
 
 // Each thread owns 4 adjacent elements of every matrix. The list is sorted by rows, and a piece
@@ -219,7 +220,8 @@ __global__ __launch_bounds__(kOrderThreads) void add_pieces_kernel(
     float* const to = a.dweight + int64_t{first.expert} * a.matrix;
     const float* const sums = a.from.partial + int64_t{first.slot - 1} * a.matrix;
     for (int64_t i = begin; i < a.matrix; i += stride) {
-      auto v = load_vec<4>(to + i);
+      Vec<float, 4> v = {};
+      if (a.adds) v = load_vec<4>(to + i);
       for (int piece = 0; piece < pieces; ++piece) {
         const auto sum = load_vec<4>(sums + piece * a.matrix + i);
         for (int j = 0; j < 4; ++j) v[j] += sum[j];
@@ -227,6 +229,24 @@ __global__ __launch_bounds__(kOrderThreads) void add_pieces_kernel(
       store_vec(to + i, v);
     }
   }
+}
+
+struct ZeroIdle {
+  View<const int32_t, 1> offsets;  // in  (E+1)
+  float* dweight;                  // out (E, matrix)
+  int64_t matrix;                  // a multiple of 8
+};
+
+// Some blocks for each expert, which is theirs in x; most have rows, and the blocks end. Bound by
+// memory where experts have none.
+__global__ __launch_bounds__(kOrderThreads) void zero_idle_kernel(
+    const __grid_constant__ ZeroIdle a) {
+  const int e = int(blockIdx.x);
+  if (a.offsets[e] != a.offsets[e + 1]) return;
+  float* const to = a.dweight + int64_t{e} * a.matrix;
+  const int64_t stride = int64_t{gridDim.y} * kOrderThreads * 4;
+  const int64_t begin = (int64_t{blockIdx.y} * kOrderThreads + threadIdx.x) * 4;
+  for (int64_t i = begin; i < a.matrix; i += stride) store_vec(to + i, Vec<float, 4>{});
 }
 
 }  // namespace
@@ -267,12 +287,22 @@ void order_experts(Exec on, const GroupedParts& to, View<const int32_t, 1> offse
          OrderExperts{to, offsets, cut == GroupedCut::kPieces ? kGroupedPieceShift : 31});
 }
 
-void add_pieces(Exec on, const GroupedParts& from, View<float, 3> dweight) {
+void add_pieces(Exec on, const GroupedParts& from, View<float, 3> dweight, GradientSum sum) {
   launch(on,
          {.name = "grouped_add_pieces",
           .grid = {uint32_t(on.gpu->multiprocessors * 4)},
           .block = {kOrderThreads}},
-         add_pieces_kernel, AddPieces{from, dweight.data, dweight.dim[1] * dweight.dim[2]});
+         add_pieces_kernel,
+         AddPieces{from, dweight.data, dweight.dim[1] * dweight.dim[2], sum == GradientSum::kAdd});
+}
+
+void zero_idle_experts(Exec on, View<const int32_t, 1> offsets, View<float, 3> dweight) {
+  constexpr uint32_t kBlocks = 4;  // of an expert
+  launch(on,
+         {.name = "grouped_zero_idle",
+          .grid = {uint32_t(dweight.dim[0]), kBlocks},
+          .block = {kOrderThreads}},
+         zero_idle_kernel, ZeroIdle{offsets, dweight.data, dweight.dim[1] * dweight.dim[2]});
 }
 
 }  // namespace assay::gpu

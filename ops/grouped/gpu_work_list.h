@@ -12,6 +12,7 @@
 #include "base/math.h"
 #include "base/view.h"
 #include "cuda/exec.h"
+#include "ops/weight_matrix.h"
 
 namespace assay::gpu {
 
@@ -69,7 +70,10 @@ GroupedParts grouped_parts(Exec on, const char* op, int64_t assignments, int64_t
 void cut_rows(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets, int64_t rows,
               int tile_rows);
 void order_experts(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets, GroupedCut cut);
-// dweight (E, out, in) of each expert that was cut += the sums of its pieces, in order.
-void add_pieces(Exec on, const GroupedParts& from, View<float, 3> dweight);
+// dweight (E, out, in) of each expert that was cut += the sums of its pieces, in order; with kStore
+// dweight = these sums.
+void add_pieces(Exec on, const GroupedParts& from, View<float, 3> dweight, GradientSum sum);
+// dweight (E, out, in) of each expert without rows = 0.
+void zero_idle_experts(Exec on, View<const int32_t, 1> offsets, View<float, 3> dweight);
 
 }  // namespace assay::gpu

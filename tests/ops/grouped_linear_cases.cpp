@@ -69,15 +69,19 @@ std::vector<int64_t> assignments_of(const Indices& at, const std::vector<int64_t
 
 // Checks some rows of some experts' dweight.
 template <typename T>
-OpInstance wgrad_instance(const Shape& s) {
+OpInstance wgrad_instance(const Shape& s, GradientSum sum = GradientSum::kAdd) {
   auto bench = std::make_shared<Workbench>();
   const Indices at = grouped_indices(*bench, s);
-  const GroupedWgrad<T> a{.dweight = bench->acc<float, 3>("dweight", {s.experts(), s.out, s.in}),
-                          .dy = bench->in<T, 2>("dy", {s.assignments(), s.out}),
-                          .x = bench->in<T, 2>("x", {s.x_rows(), s.in}),
-                          .row = at.row,
-                          .offsets = at.offsets,
-                          .scale = product_scale(*bench, s.scaled)};
+  const bool stores = sum == GradientSum::kStore;
+  const GroupedWgrad<T> a{
+      .dweight = stores ? bench->out<float, 3>("dweight", {s.experts(), s.out, s.in})
+                        : bench->acc<float, 3>("dweight", {s.experts(), s.out, s.in}),
+      .dy = bench->in<T, 2>("dy", {s.assignments(), s.out}),
+      .x = bench->in<T, 2>("x", {s.x_rows(), s.in}),
+      .row = at.row,
+      .offsets = at.offsets,
+      .scale = product_scale(*bench, s.scaled),
+      .sum = sum};
   const auto outs = sample(s.out, double(s.assignments() * s.in));
   const double mean_load = double(s.assignments()) / double(s.experts());
   const auto experts = sample(s.experts(), mean_load * double(int64_t(outs.size()) * s.in));
@@ -85,7 +89,8 @@ OpInstance wgrad_instance(const Shape& s) {
   for (const int64_t e : experts) {
     for (const int64_t o : outs) rows.push_back(e * s.out + o);
   }
-  const auto begin = chosen_doubles(stacked_rows(a.dweight), rows);
+  const auto begin = stores ? std::vector<double>(rows.size() * size_t(s.in), 0.0)
+                            : chosen_doubles(stacked_rows(a.dweight), rows);
   const auto check = [a, s, at, outs, experts, rows, begin](Report& report) {
     auto looked = looked_assignments(s, at, assignments_of(at, experts), experts, a.scale);
     ref::GroupedLinear<double>& grouped = looked.grouped;
@@ -153,6 +158,10 @@ void add_cases(std::vector<OpCase>& cases) {
     cases.back().race_checked_at_any_cost = wraps && s.rows == Rows::kGathered;
     cases.push_back({"grouped_linear_wgrad", "grouped_linear_wgrad" + suffix,
                      [s] { return wgrad_instance<T>(s); }});
+    if (s.assignments() < 1000 || s.name == "hot") {
+      cases.push_back({"grouped_linear_wgrad", "grouped_linear_wgrad stored" + suffix,
+                       [s] { return wgrad_instance<T>(s, GradientSum::kStore); }});
+    }
     if (s.rows == Rows::kGathered && s.name != "gate and up") return;  // dgrad never gathers
     cases.push_back({"grouped_linear_dgrad", "grouped_linear_dgrad" + suffix,
                      [s] { return dgrad_instance<T>(s); }});

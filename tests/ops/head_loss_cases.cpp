@@ -20,6 +20,7 @@ struct Shape {
   // Whose scratch a case has. Chunks have as many rows as fit; the large cases, which are timed on
   // a GPU, have a GPU's, which suffices on a CPU too.
   Backend scratch = Backend::kCpu;
+  GradientSum sum = GradientSum::kAdd;
 };
 
 constexpr int32_t kMaskId = 1;
@@ -28,7 +29,8 @@ std::string shape_name(const Shape& s) {
   const char* counted[] = {"", " all counted", " none counted"};
   return " N=" + std::to_string(s.tokens) + " V=" + std::to_string(s.vocab) +
          " C=" + std::to_string(s.width) + counted[int(s.counted)] +
-         (s.std > 10 ? " extreme" : "") + (s.gain == 1.0f ? "" : " gain");
+         (s.std > 10 ? " extreme" : "") + (s.gain == 1.0f ? "" : " gain") +
+         (s.sum == GradientSum::kAdd ? "" : " stored");
 }
 
 // kSome: one in five is negative or the mask id. kAll: neither occurs.
@@ -150,12 +152,14 @@ void check_nats(Report& report, View<float, 1> nats, const Expected& want, const
 template <typename T>
 OpInstance training_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
+  const bool stores = s.sum == GradientSum::kStore;
   const HeadLoss<T> a{
       .dx = bench->out<T, 2>("dx", {s.tokens, s.width}),
       .nats = bench->out<float, 1>("nats", {s.tokens}),
       .loss_sum = bench->acc<double, 1>("loss_sum", {1}),
-      .dweight =
-          bench->acc<float, 2>("dweight", {s.vocab, s.width}, normal(1.0 / double(s.tokens))),
+      .dweight = stores ? bench->out<float, 2>("dweight", {s.vocab, s.width})
+                        : bench->acc<float, 2>("dweight", {s.vocab, s.width},
+                                               normal(1.0 / double(s.tokens))),
       .scratch = bench->tmp<std::byte, 1>(
           "scratch", {head_loss_scratch_bytes<T>(s.scratch, s.tokens, s.vocab)}),
       .x = bench->in<T, 2>("x", {s.tokens, s.width}, normal(s.std)),
@@ -163,8 +167,10 @@ OpInstance training_instance(const Shape& s) {
       .target = targets_of(*bench, s),
       .grad_scale = bench->in<float, 1>("grad_scale", {1}, normal(0, 1.0 / double(s.tokens))),
       .mask_id = kMaskId,
-      .logit_gain = s.gain};
-  const auto dweight0 = looked_at(s).whole ? Workbench::doubles(a.dweight) : std::vector<double>{};
+      .logit_gain = s.gain,
+      .sum = s.sum};
+  auto dweight0 = looked_at(s).whole ? Workbench::doubles(a.dweight) : std::vector<double>{};
+  if (stores) dweight0.assign(dweight0.size(), 0.0);
   const auto loss0 = Workbench::doubles(a.loss_sum);
   const auto logits = std::make_shared<Logits>(Logits::kFloat);
   const auto check = [=](Report& report) {
@@ -278,7 +284,9 @@ void add_cases(std::vector<OpCase>& cases) {
         Shape{5, 5000, 16, Targets::kSome, 1.0, 0.5f},
         Shape{2, 120000, 3, Targets::kAll, 1.0, 1.0f},
         Shape{2, 117001, 3, Targets::kAll, 1.0, 1.0f},
-        Shape{2048, 8192, 256, Targets::kAll, 0.06, 1.0f}}) {
+        Shape{2048, 8192, 256, Targets::kAll, 0.06, 1.0f},
+        Shape{0, 9, 8, Targets::kAll, 1.0, 1.0f, Backend::kCpu, GradientSum::kStore},
+        Shape{1101, 70, 16, Targets::kSome, 1.0, 0.3f, Backend::kCpu, GradientSum::kStore}}) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
     cases.push_back({"head_loss", "head_loss" + suffix, [s] { return training_instance<T>(s); }});
     cases.push_back(

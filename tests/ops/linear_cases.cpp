@@ -110,14 +110,18 @@ OpInstance dgrad_instance(const Shape& s) {
 }
 
 template <typename T>
-OpInstance wgrad_instance(const Shape& s) {
+OpInstance wgrad_instance(const Shape& s, GradientSum sum = GradientSum::kAdd) {
   auto bench = std::make_shared<Workbench>();
-  const LinearWgrad<T> a{.dweight = bench->acc<float, 2>("dweight", {s.out, s.in}),
+  const bool stores = sum == GradientSum::kStore;
+  const LinearWgrad<T> a{.dweight = stores ? bench->out<float, 2>("dweight", {s.out, s.in})
+                                           : bench->acc<float, 2>("dweight", {s.out, s.in}),
                          .dy = bench->in<T, 2>("dy", {s.rows, s.out}),
                          .x = bench->in<T, 2>("x", {s.rows, s.in}),
-                         .scale = product_scale(*bench, s.scaled)};
+                         .scale = product_scale(*bench, s.scaled),
+                         .sum = sum};
   const auto outs = sample(s.out, double(s.rows * s.in));
-  const auto begin = chosen_doubles(a.dweight, outs);
+  const auto begin = stores ? std::vector<double>(outs.size() * size_t(s.in), 0.0)
+                            : chosen_doubles(a.dweight, outs);
   const auto check = [a, s, outs, begin](Report& report) {
     const ref::Linear<double> linear{s.rows, int64_t(outs.size()), s.in, reference_scale(a.scale)};
     const auto dy = chosen_columns(a.dy, outs), x = Workbench::doubles(a.x);
@@ -212,6 +216,9 @@ void add_cases(std::vector<OpCase>& cases) {
     if (s.add != Add::kNone) return;
     cases.push_back(
         {"linear_wgrad", "linear_wgrad" + suffix, [s] { return wgrad_instance<T>(s); }});
+    if (s.rows > 1100) return;
+    cases.push_back({"linear_wgrad", "linear_wgrad stored" + suffix,
+                     [s] { return wgrad_instance<T>(s, GradientSum::kStore); }});
   };
   for (const Shape& s : {
            Shape{1, 1, 1, Add::kNone},
