@@ -82,11 +82,15 @@ class TunedModel {
     wait(on_);
   }
 
-  ProductChoices::Calls calls_of_micro_batch() {
-    return calls([&] {
-      memory_.model->begin_step(on_, {.loss = 1.0f / float(batch_tokens())});
-      memory_.model->forward_backward(on_, batch());
-    });
+  // Those of the first micro-batch of a step, which stores gradients, and of another, which adds to
+  // them.
+  ProductChoices::Calls calls_of_micro_batches() {
+    memory_.model->begin_step(on_, {.loss = 1.0f / float(batch_tokens())});
+    const ProductChoices::Calls first =
+        calls([&] { memory_.model->forward_backward(on_, batch()); });
+    ProductChoices::Calls all = calls([&] { memory_.model->forward_backward(on_, batch()); });
+    all.insert(first.begin(), first.end());
+    return all;
   }
   ProductChoices::Calls calls_of_evaluation() {
     std::vector<float> nats(static_cast<size_t>(batch_tokens()));
@@ -259,7 +263,7 @@ std::optional<TuneFile> tune(const Session& session, const TuneOptions& options,
                     "tuning is for a GPU, whose cuBLASLt has several: --device cuda");
   }
   TunedModel model(session, options.workspace_bytes);
-  const ProductChoices::Calls trained = model.calls_of_micro_batch();
+  const ProductChoices::Calls trained = model.calls_of_micro_batches();
   ProductChoices::Calls all = model.calls_of_evaluation();
   for (const auto& [key, calls] : trained) all[key] = calls;
   TuneFile file{.device = *device,
