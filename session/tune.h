@@ -43,7 +43,7 @@ struct TuneWatch {
   std::function<bool()> stop_requested = {};
 };
 
-// Runs one micro-batch of the configuration and one evaluation of it on random tokens, and times
+// Runs two micro-batches of the configuration and an evaluation of it on random tokens, and times
 // their products in the memory that they have there. The model is made for this and freed. Nothing
 // if it was stopped. UserError: no GPU, products that have one way only, not enough memory.
 std::optional<TuneFile> tune(const Session& session, const TuneOptions& options,

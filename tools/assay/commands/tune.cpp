@@ -152,8 +152,8 @@ void add_tune_command(Commands& commands) {
   sub->footer(
       "cuBLASLt has several algorithms for a product. They add in different orders, so the choice "
       "decides the last bits of a result. A run without a file takes the first that the library "
-      "proposes. This command runs one micro-batch of CONFIG, times up to 16 proposals for each of "
-      "its products, and writes the fastest: the run itself measures nothing, so that it can be "
+      "proposes. This command runs two micro-batches of CONFIG, times up to 16 proposals for each "
+      "of its products, and writes the fastest: the run itself measures nothing, so that it can be "
       "repeated to the bit. All proposals add partial sums in float and round once.\n"
       "Examples:\n"
       "  assay tune models/presets/speedrun/moe-64.yaml -o moe-64-h200.json\n"
