@@ -54,7 +54,8 @@ assay_op(amax BENCH quantisers)
 assay_op(attention LONG BENCH attention
   SOURCES attention/cpu_amx.cpp
   KERNELS attention/gpu_backward.cu attention/gpu_float.cu attention/gpu_forward.cu
-  HOPPER attention/gpu_backward_wgmma.cu attention/gpu_forward_wgmma.cu)
+  HOPPER attention/gpu_backward_keys_wgmma.cu attention/gpu_backward_queries_wgmma.cu attention/gpu_backward_wgmma.cu
+         attention/gpu_forward_wgmma.cu)
 assay_op(carry_sum BENCH memory_ops)
 assay_op(cast BENCH memory_ops)
 assay_op(checksum BENCH optimizer)

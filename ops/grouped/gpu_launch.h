@@ -138,7 +138,7 @@ inline TensorMap weight_map(View<const bf16, 3> w, int box_rows) {
 }
 
 template <typename Tile>
-void launch_this_kernel(Exec on, const char* name, GroupedTileArgs g, int64_t parts) {
+void launch_tile_kernel(Exec on, const char* name, GroupedTileArgs g, int64_t parts) {
   g.ahead = on.gpu->predecessors.has(Predecessor::kTileFetch) ? 0 : 1;
   const int64_t of_part = int64_t{ceil_div(g.n, Tile::columns)} *
                           (Tile::Kind == GroupedKind::kWgrad ? ceil_div(g.m, kGroupedTileM) : 1);
@@ -160,20 +160,20 @@ void launch_tiles(Exec on, const char* name, GroupedTileArgs g, int64_t parts, i
     if (on.gpu->trials.has(Trial::kTmaStore)) {
       g.c_map = rows_map("c", static_cast<const bf16*>(g.c), rows, g.n, 16);
       if (pairs) {
-        return launch_this_kernel<typename Tile::template As<2, GroupedStores::kBulk>>(on, name, g,
+        return launch_tile_kernel<typename Tile::template As<2, GroupedStores::kBulk>>(on, name, g,
                                                                                        parts);
       }
-      return launch_this_kernel<typename Tile::template As<1, GroupedStores::kBulk>>(on, name, g,
+      return launch_tile_kernel<typename Tile::template As<1, GroupedStores::kBulk>>(on, name, g,
                                                                                      parts);
     }
   }
   if constexpr (Tile::can_pair) {
     if (pairs) {
-      return launch_this_kernel<typename Tile::template As<2, GroupedStores::kThreads>>(on, name, g,
+      return launch_tile_kernel<typename Tile::template As<2, GroupedStores::kThreads>>(on, name, g,
                                                                                         parts);
     }
   }
-  launch_this_kernel<Tile>(on, name, g, parts);
+  launch_tile_kernel<Tile>(on, name, g, parts);
 }
 // Calls f.template operator()<N>() for the tile width of n columns.
 template <typename F>
