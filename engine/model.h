@@ -113,6 +113,24 @@ struct NotFiniteOperand {
   float amax = 0;                                  // infinity, or NaN
 };
 
+// Sees, and may change, what the MoE layers compute in evaluate(): for experiments on a trained
+// model (session/dissect.h). All views are on the host and valid during the call; layer is a block
+// index. What is left as it was changes no bit of the result.
+class MoeProbe {
+ public:
+  virtual ~MoeProbe() = default;
+  enum class Changed { kNo, kYes };
+  // After the router: the chosen experts of each token, best first, and their gates.
+  virtual Changed routed(int64_t layer, View<int32_t, 2> expert, View<float, 2> gate) = 0;
+  // Whether computed() is to be called for the layer.
+  virtual bool wants_outputs(int64_t layer) const = 0;
+  // After the experts: row slot(t, k) of expert_out (N K, C) is the output of expert(t, k).
+  virtual Changed computed(int64_t layer, View<const int32_t, 2> expert,
+                           View<const int32_t, 2> slot, View<float, 2> expert_out) = 0;
+  // Whether the shared expert of the layer contributes.
+  virtual bool keeps_shared(int64_t layer) const = 0;
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -161,6 +179,8 @@ class Model {
   // Forward only. nats (B T), on the host: of each target, 0 if it is not counted. Does not change
   // gradients and counts.
   virtual void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) = 0;
+  // Of the following evaluate()s; null: none. It outlives them.
+  virtual void set_probe(MoeProbe* probe) = 0;
 
   // Forward only. N, S and M are at most the tokens of a micro-batch, positions below its sequence
   // length. nats (M), on the host: of the targets. most_likely (M), on the host: 1 if no token is

@@ -42,6 +42,9 @@ class Decoder final : public Model {
   void gather_results(Group& ranks) override;
   double loss_sum() const override;
   void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) override;
+  void set_probe(MoeProbe* probe) override {
+    for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->set_probe(probe);
+  }
   void score(Exec on, const TextBatch& batch, View<float, 1> nats,
              View<uint8_t, 1> most_likely) override;
 

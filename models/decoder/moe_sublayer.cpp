@@ -120,12 +120,15 @@ ResidualStream<T> MoeSublayer<T>::forward(Exec on, const PrecisionState& precisi
   norm_.forward(on, in, n, amax.x);
   linear_forward<T, float>(on, {.y = logits_.rows(0, n), .x = x, .weight = router_weight_});
   router_forward(on, router(n, shape.sequence, pass));
+  const bool probed = probe_ != nullptr && pass == Pass::kEvaluate;
+  if (probed) show_choices(on, n);
   dispatch(on, {.offsets = offsets_,
                 .token = token_.rows(0, assignments),
                 .slot = slot_.rows(0, n),
                 .partial = s_.dispatch_partial,
                 .expert = expert_.rows(0, n)});
   forward_experts(on, q, x, amax.experts);
+  if (probed && probe_->wants_outputs(layer_)) show_outputs(on, n);
   if (exchange_ && pass == Pass::kTrain) {
     most_rounds_ = std::max(most_rounds_, exchange_->rounds());
   }
@@ -133,6 +136,7 @@ ResidualStream<T> MoeSublayer<T>::forward(Exec on, const PrecisionState& precisi
   if (shared_) {
     shared_out = s_.shared_out.rows(0, n);
     shared_->forward(on, q, x, shared_out, amax.shared);
+    if (probed && !probe_->keeps_shared(layer_)) zero(on, shared_out);
   }
   CombineForward<T> combine{.y = s_.branch.rows(0, n),
                             .expert_out = expert_out_.rows(0, assignments),

@@ -29,6 +29,8 @@ class MoeSublayer final : public Sublayer<T> {
   void name_stored_gradients(std::vector<std::string>& names) const override;
   std::vector<QuantisedProducts*> quantised() const override;
 
+  // Of the following evaluations; null: none.
+  void set_probe(MoeProbe* probe) { probe_ = probe; }
   void begin_step(Exec on);
   // The step's counts become those of all ranks (Model::sum_counts).
   void sum_counts(Exec on, Group& ranks);
@@ -76,6 +78,9 @@ class MoeSublayer final : public Sublayer<T> {
     View<float, 1> x;
   };
   AmaxSlots amax_slots(const QuantPass& q) const;
+  // What probe_ is shown of n tokens, and what it changes (models/decoder/moe_probe.cpp).
+  void show_choices(Exec on, int64_t n);
+  void show_outputs(Exec on, int64_t n);
   bool has_bias() const { return moe_.router.bias_rate > 0; }
 
   const ModelConfig config_;
@@ -109,6 +114,7 @@ class MoeSublayer final : public Sublayer<T> {
   View<float, 1> margin_, lead_;  // (kMarginTokens)
   const ExpertSharing<T>& sharing_;
   const Layout layout_;
+  MoeProbe* probe_ = nullptr;
   int64_t part_ = 0;           // of the step's batch
   int64_t read_parts_ = 0;     // parts whose measures are in read_measures_
   int64_t micro_batches_ = 0;  // since begin_step; after gather_results() of all ranks

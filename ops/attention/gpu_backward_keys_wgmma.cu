@@ -1,5 +1,5 @@
-// The kernel for dk and dv of attention backward by wgmma. A work owns 128 keys; queries of all heads
-// of the group stream by, from the first that sees its keys.
+// The kernel for dk and dv of attention backward by wgmma. A work owns 128 keys; queries of all
+// heads of the group stream by, from the first that sees its keys.
 #include "base/math.h"
 #include "cuda/launch.h"
 #include "ops/attention/gpu_backward_tiles.h"

@@ -1,5 +1,6 @@
 """Shared by the tests of whole runs: a small configuration, a temporary folder, and calls of
 build/assay."""
+import array
 import concurrent.futures
 import hashlib
 import json
@@ -175,6 +176,26 @@ def plant_infinity(checkpoint, token):
     row = 4 * entry["shape"][1]
     at = 8 + header_bytes + entry["data_offsets"][0] + token * row
     data[at:at + row] = struct.pack("<f", math.inf) * entry["shape"][1]
+    path.write_bytes(data)
+    manifest = (checkpoint / "MANIFEST.json").read_text()
+    check(manifest.count(before) == 1, manifest)
+    (checkpoint / "MANIFEST.json").write_text(manifest.replace(before, hashlib.sha256(data).hexdigest()))
+
+
+def edit_tensors(checkpoint, edit):
+    """Calls edit({name: (values, shape)}) with the fp32 tensors of a checkpoint's model, and writes them back with the
+    manifest's hash."""
+    path = checkpoint / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    before = hashlib.sha256(data).hexdigest()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    entries = {name: e for name, e in json.loads(data[8:begin]).items() if e.get("dtype") == "F32"}
+    spans = {name: slice(*(begin + offset for offset in e["data_offsets"])) for name, e in entries.items()}
+    tensors = {name: (array.array("f", data[spans[name]]), e["shape"]) for name, e in entries.items()}
+    lists = {name: (list(values), shape) for name, (values, shape) in tensors.items()}
+    edit(lists)
+    for name, (values, _) in lists.items():
+        data[spans[name]] = array.array("f", values).tobytes()
     path.write_bytes(data)
     manifest = (checkpoint / "MANIFEST.json").read_text()
     check(manifest.count(before) == 1, manifest)

@@ -62,6 +62,7 @@ void add_watch_command(Commands& commands);
 void add_router_command(Commands& commands);
 void add_precision_command(Commands& commands);
 void add_eval_command(Commands& commands);
+void add_dissect_commands(Commands& commands);
 void add_report_command(Commands& commands);
 void add_telemetry_command(Commands& commands);
 void add_sample_command(Commands& commands);

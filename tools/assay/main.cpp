@@ -48,6 +48,7 @@ void add_all_commands(Commands& commands) {
   add_router_command(commands);
   add_precision_command(commands);
   add_eval_command(commands);
+  add_dissect_commands(commands);
   add_report_command(commands);
   add_telemetry_command(commands);
   add_sample_command(commands);

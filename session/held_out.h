@@ -1,0 +1,68 @@
+// A checkpoint's model with held-out text, for experiments on it: the run's validation tokens, or
+// those of other shards, in micro-batches of the run's shape.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "eval/validation.h"
+#include "session/loaded_model.h"
+#include "session/run_data.h"
+
+namespace assay {
+
+struct HeldOutOptions {
+  std::string device = "auto";
+  int64_t tokens = 0;              // rounded up to whole sequences; 0: eval.tokens of the run
+  std::vector<std::string> files;  // shards to read instead of the run's; empty: the run's
+  // kAlways: the router adds a bias also in a model that has none, so that set_bias() has an
+  // effect. Without a bias the largest logits are chosen, with one of zeros the largest scores: the
+  // same experts unless scores round to the same float.
+  enum class Bias { kAsTrained, kAlways } bias = Bias::kAsTrained;
+};
+
+class HeldOut {
+ public:
+  // UserError: no checkpoint, a dense model, no held-out text, not enough memory.
+  HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& options);
+
+  const CheckpointSource& source() const { return source_; }
+  const Config& config() const { return source_.config; }
+  std::string run() const;  // the folder of the run
+  // Block indices of the MoE layers.
+  const std::vector<int64_t>& layers() const { return layers_; }
+  int64_t tokens() const { return set_->tokens(); }
+  int64_t sequence() const { return source_.config.run.sequence; }
+  int64_t sequences() const { return tokens() / sequence(); }
+  int micro_batches() const { return set_->micro_batches(); }
+  Batch micro(int i) const { return set_->micro(i); }
+  // The shards that the options named; empty: the run's.
+  const std::vector<std::string>& files() const { return files_; }
+  bool counts(int32_t target) const { return target >= 0 && target != data_.mask_id; }
+  // Of the tokens and targets, and of the checkpoint's files.
+  const std::string& text_sha256() const { return text_sha256_; }
+  const std::string& checkpoint_sha256() const { return checkpoint_sha256_; }
+
+  // Nats of the targets of micro-batch i; the view is valid until the next call.
+  View<const float, 1> evaluate(int i, MoeProbe* probe);
+  // The selection bias (E) of a layer; with Bias::kAlways also where the run trained none.
+  std::vector<float> bias(int64_t layer);
+  void set_bias(int64_t layer, std::span<const float> bias);
+
+ private:
+  View<float, 1> bias_view(int64_t layer);
+
+  CheckpointSource source_;
+  RunData data_;
+  std::vector<std::string> files_;
+  std::vector<int64_t> layers_;
+  std::unique_ptr<ValidationSet> set_;
+  std::unique_ptr<LoadedModel> loaded_;
+  View<float, 1> nats_;
+  std::string text_sha256_, checkpoint_sha256_;
+};
+
+}  // namespace assay

@@ -1,0 +1,35 @@
+// The smaller model without the experts that held-out text does not reach (`assay dissect used
+// --export`).
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "engine/run/run_dir.h"
+#include "lab/dissect/damage.h"
+#include "session/held_out.h"
+
+namespace assay {
+
+struct Pruned {
+  std::string run, checkpoint;
+  int64_t experts = 0;     // of each layer
+  int64_t parameters = 0;  // P_total of the smaller model
+  // Of the nats of the held-out targets: how many differ from the original's, and the largest
+  // difference.
+  int64_t targets = 0, different = 0;
+  double largest = 0;
+};
+
+// Writes the model as a new run `folder` with a checkpoint of the same step, then compares its loss
+// on the same text target by target. Every layer keeps as many experts as the one that uses most
+// (and at least K): its used ones, then its first unused ones, in their order. The optimizer's
+// state is cut in the same way. UserError: the folder is not empty, a checkpoint of several ranks.
+//
+// With sigmoid scores the choices and gates of a token depend on no other expert, so the nats are
+// the same to the bit. Softmax scores are divided by a sum over all experts, so they may differ in
+// the last bits; a recipe that quantises the experts' stack with a common scale may differ more.
+Pruned write_pruned(HeldOut& text, std::span<const LayerLoads> loads, const std::string& folder,
+                    const std::string& device, RunMeta meta);
+
+}  // namespace assay

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""assay dissect: what planted experts are worth (one dead, one a copy, one with a topic of its own), P_used by hand, the
+model without unused experts to the bit, resuming, threads, the emulator, and bad input."""
+import array
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import ASSAY, Workplace, assay, check, checkpoints, edit_tensors
+
+MODEL = ("--set", "model.moe.experts=8", "--set", "run.steps=90", "--set", "run.keep_checkpoints=9", "--set", "eval.tokens=4096")
+DEAD, ORIGINAL, COPY, TOPIC = 1, 2, 3, 5
+LAYER = 1
+TOPIC_IDS = range(300, 400)
+EXPERT = 3 * 64 * 32 + 64  # parameters: three matrices and a row of the router
+
+
+def dissect(*arguments, expect=0):
+    done = assay("dissect", *arguments)
+    check(done.returncode == expect, f"dissect {arguments}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def damage_of(run, *arguments):
+    """{(layer, what, removal): change} and the whole result."""
+    result = json.loads(dissect("damage", run, "--json", *arguments).stdout)
+    return {(c["layer"], c["without"], c.get("removal")): c for c in result["changes"]}, result
+
+
+def plant(tensors):
+    """tensors: name to (values, shape), which are changed in place. The expert TOPIC is chosen by tokens that have a mark
+    in the first dimension of their embedding, and by no other, and says that the next token is one of them; DEAD is chosen
+    by none; COPY is ORIGINAL once more."""
+    layer = f"blocks.{LAYER}.moe."
+    bias, _ = tensors[layer + "bias"]
+    bias[:] = [0.0] * 8
+    bias[DEAD], bias[TOPIC] = -100.0, -0.4
+    for name in ("router", "gate_up", "down"):
+        values, shape = tensors[layer + name]
+        size = len(values) // shape[0]
+        values[COPY * size:(COPY + 1) * size] = values[ORIGINAL * size:(ORIGINAL + 1) * size]
+    embedding, (_, width) = tensors["embed.weight"]
+    for row in range(len(embedding) // width):
+        embedding[row * width] = 0.6 if row in TOPIC_IDS else 0.0
+    router, _ = tensors[layer + "router"]
+    router[TOPIC * width:(TOPIC + 1) * width] = [4.0] + [0.0] * (width - 1)
+    for block in range(2):  # nothing else writes to the mark's dimension
+        for name in (f"blocks.{block}.attn.out", f"blocks.{block}.moe.shared.down"):
+            values, shape = tensors[name]
+            values[:shape[1]] = [0.0] * shape[1]
+        values, (experts, out, inner) = tensors[f"blocks.{block}.moe.down"]
+        for expert in range(experts):
+            values[expert * out * inner:expert * out * inner + inner] = [0.0] * inner
+    gate_up, (_, rows, _) = tensors[layer + "gate_up"]
+    down, (_, _, inner) = tensors[layer + "down"]
+    for row in range(rows):  # of the mark alone
+        gate_up[(TOPIC * rows + row) * width:(TOPIC * rows + row + 1) * width] = [1.0] + [0.0] * (width - 1)
+    down[TOPIC * width * inner:(TOPIC + 1) * width * inner] = [0.003] * inner + [0.0] * (inner * (width - 1))
+    head, _ = tensors["head.weight"]
+    for row in range(len(head) // width):
+        head[row * width] = 0.3 if row in TOPIC_IDS else 0.0
+
+
+def check_planted(place):
+    place.train("run", *MODEL)
+    run = place.run("run")
+    for later in checkpoints(run)[6:]:
+        shutil.rmtree(later)
+    edit_tensors(checkpoints(run)[-1], plant)
+    damage, result = damage_of(run, "--experts", "all", "--groups", "0", "--layers", str(LAYER))
+    check(result["experts"] == 8 and result["tokens"] == 4096, result)
+
+    def of(expert, removal):
+        return damage[LAYER, f"expert {expert}", removal]["damage"]["nats"]
+    check([of(DEAD, r) for r in ("zero", "next", "mean")] == [0.0, 0.0, 0.0], f"a dead expert has no damage: {damage}")
+    load = {e: damage[LAYER, f"expert {e}", "zero"]["load_share"] for e in range(8)}
+    check(load[DEAD] == 0 and 0 < load[TOPIC] < 0.5, load)
+    # Either of two equal experts can go for the other.
+    check(load[ORIGINAL] > 0 and of(ORIGINAL, "next") != 0 and of(ORIGINAL, "next") == of(COPY, "next"), damage)
+    check(of(ORIGINAL, "next") not in [of(e, "next") for e in range(8) if e not in (ORIGINAL, COPY)], damage)
+
+    used = json.loads(dissect("used", run, "--json").stdout)
+    check(used["layers"][1]["counts"][DEAD] == 0 and used["layers"][1]["used"] == 7, used)
+    check(used["layers"][1]["used_after_eighths"][-1] == 7, used)
+    unused = sum(8 - layer["used"] for layer in used["layers"])
+    check(used["p_used"] == used["p_total"] - unused * EXPERT, f"P_used by hand: {used}")
+    check(used["p_active"] < used["p_used"] < used["p_total"], used)
+    check(json.loads((run / "dissect" / "used.json").read_text()) == used, "used.json is what is printed")
+
+
+def check_topic(place):
+    """The topic's expert has no damage on text without the topic's tokens, and the most on text of them alone."""
+    run = place.run("run")
+    cache = pathlib.Path(next(line for line in place.config.read_text().splitlines() if "cache:" in line).split()[-1])
+    shard = next(cache.glob("**/*val*.bin")).read_bytes()
+    ids = array.array("H", shard[1024:])
+
+    def of_text(name, tokens):
+        header = array.array("i", shard[:1024])
+        header[2] = len(tokens)
+        path = place.path / f"{name}.bin"
+        path.write_bytes(header.tobytes() + array.array("H", tokens).tobytes())
+        changes, _ = damage_of(run, "--data", path, "--experts", "all", "--groups", "0", "--removals", "zero", "--layers", str(LAYER))
+        return {e: changes[LAYER, f"expert {e}", "zero"] for e in range(8)}
+    off = of_text("off", [i for i in ids if i not in TOPIC_IDS])[TOPIC]
+    check(off["load_share"] == 0 and off["damage"]["nats"] == 0, f"without the topic: {off}")
+    on = of_text("on", [i for i in ids if i in TOPIC_IDS][:4097])
+    check(max(on, key=lambda e: on[e]["damage"]["nats"]) == TOPIC, f"on the topic: {on}")
+
+
+def check_exported(place):
+    run, folder = place.run("run"), place.run("smaller")
+    done = dissect("used", run, "--export", folder)
+    check("to the bit" in done.stdout, done.stdout)
+    before, after = (json.loads(assay("eval", r, "--json").stdout) for r in (run, folder))
+    check(before["val_loss_nats"] == after["val_loss_nats"], f"{before} {after}")
+    experts = max(layer["used"] for layer in json.loads((run / "dissect" / "used.json").read_text())["layers"])
+    check(f"{experts} experts in every layer" in done.stdout and f"experts: {experts}" in (folder / "config.yaml").read_text(), done.stdout)
+    done = dissect("used", run, "--export", folder, expect=1)
+    check("is not empty" in done.stderr and "hint:" in done.stderr, done.stderr)
+
+
+def check_resumed(place):
+    run = place.run("run")
+    whole = damage_of(run, "--groups", "4")[1]
+    files = [f for f in (run / "dissect").glob("damage-*.jsonl") if "group 1" in f.read_text()]
+    check(len(files) == 1, f"a file for each checkpoint and text: {files}")
+    newest = files[0]
+    text = newest.read_text()
+    lines = text.splitlines(keepends=True)
+    newest.write_text("".join(lines[:5]) + lines[5][:20])  # killed while it wrote
+    check(damage_of(run, "--groups", "4")[1] == whole, "measured again: the same")
+    check(set(newest.read_text().splitlines()) <= set(text.splitlines()), "and the same lines")
+    newest.unlink()
+    one = assay("dissect", "damage", run, "--groups", "4", "--json", env={**os.environ, "OMP_NUM_THREADS": "1"})
+    check(json.loads(one.stdout) == whole, "one thread gives the same bits")
+
+
+def check_emulator(place):
+    """The CUDA kernels give the same damage, up to rounding."""
+    run, few = place.run("run"), ("--tokens", "256", "--experts", "4", "--groups", "0", "--layers", str(LAYER))
+    emulator = ASSAY.parent / "assay_on_executor"
+    here = damage_of(run, *few)[1]
+    shutil.rmtree(run / "dissect")
+    done = subprocess.run([str(emulator), "dissect", "damage", run, *few, "--device", "cuda", "--json"], capture_output=True, text=True)
+    check(done.returncode == 0, done.stderr)
+    there = json.loads(done.stdout)
+    # A logit rounds to bf16; what rounds alike with and without a change cancels in a damage.
+    check(abs(here["loss_nats"] - there["loss_nats"]) < 2 ** -8 * here["loss_nats"], f"{here} {there}")
+    for a, b in zip(here["changes"], there["changes"], strict=True):
+        check(a["without"] == b["without"] and abs(a["damage"]["nats"] - b["damage"]["nats"]) < 4e-3, f"{a} {b}")
+
+
+def check_bad_input(place):
+    place.train("dense", "--set", "model.moe=null", "--set", "run.steps=2", "--set", "schedule.warmup=0", "--set", "schedule.warmdown=0")
+    run = place.run("run")
+    for arguments, words in ((("damage", place.run("dense")), "is a dense model"),
+                             (("used", place.path / "nothing"), "nothing"),
+                             (("damage", run, "--layers", "7"), "layer 7 has no experts"),
+                             (("damage", run, "--experts", "9"), "there is no expert 9"),
+                             (("damage", run, "--experts", "some"), "is not a number of an expert")):
+        done = dissect(*arguments, expect=1)
+        check(words in done.stderr and done.stderr.count("error:") == 1 and "hint:" in done.stderr, f"{arguments}: {done.stderr}")
+
+
+def main():
+    with Workplace(moe=True) as place:
+        check_planted(place)
+        check_topic(place)
+        check_exported(place)
+        check_resumed(place)
+        check_emulator(place)
+        check_bad_input(place)
+
+
+if __name__ == "__main__":
+    main()

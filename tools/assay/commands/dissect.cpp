@@ -1,0 +1,40 @@
+// assay dissect: experiments on the experts and routers of a trained mixture.
+#include "tools/assay/commands/dissect.h"
+
+namespace assay {
+
+void add_dissect_options(CLI::App* subcommand, DissectOptions& options) {
+  subcommand
+      ->add_option("RUN", options.run,
+                   "a run with experts (its newest checkpoint is used) or a checkpoint: "
+                   "RUN/checkpoints/step-N")
+      ->required();
+  subcommand
+      ->add_option(
+          "--tokens", options.text.tokens,
+          "held-out tokens to read, rounded up to whole sequences (default: eval.tokens of "
+          "the run)")
+      ->check(above_zero());
+  subcommand
+      ->add_option("--data", options.text.files,
+                   "read these shards instead of the run's validation data, comma-separated")
+      ->delimiter(',')
+      ->check(CLI::ExistingFile);
+  subcommand
+      ->add_option("--device", options.text.device, "cpu, cuda or auto (the GPU if one is usable)")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  subcommand->add_flag("--json", options.json, "print one JSON object on stdout");
+}
+
+void add_dissect_commands(Commands& commands) {
+  CLI::App* dissect = commands.app.add_subcommand(
+      "dissect", "experiments on the experts and routers of a trained mixture");
+  dissect->require_subcommand(1);
+  add_dissect_damage(commands, dissect);
+  add_dissect_used(commands, dissect);
+  dissect->footer(
+      "Forward passes over held-out text; nothing of the run changes but its folder RUN/dissect.\n"
+      "docs/dissect.md explains the tables.");
+}
+
+}  // namespace assay
