@@ -1,6 +1,7 @@
 #include "session/prune.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -88,7 +89,7 @@ void compare(Pruned& pruned, HeldOut& before, HeldOut& after) {
     for (int64_t t = 0; t < batch.target.dim[0]; ++t) {
       if (!before.counts(batch.target[t])) continue;
       pruned.targets += 1;
-      if (std::memcmp(&a.data[t], &b.data[t], sizeof(float)) == 0) continue;
+      if (std::bit_cast<uint32_t>(a[t]) == std::bit_cast<uint32_t>(b[t])) continue;
       pruned.different += 1;
       pruned.largest = std::max(pruned.largest, double(std::fabs(a[t] - b[t])));
     }

@@ -50,5 +50,10 @@ inline FieldCheck free_on_resume(FieldCheck check) {
   check.on_resume = OnResume::kFree;
   return check;
 }
+// May change when a run resumes if the learning rates of the steps already done do not.
+inline FieldCheck by_schedule(FieldCheck check) {
+  check.on_resume = OnResume::kSchedule;
+  return check;
+}
 
 }  // namespace assay

@@ -110,15 +110,15 @@ struct ScheduleConfig {
 
 template <typename V>
 void visit(V& v, ScheduleConfig& c) {
-  v("warmup", c.warmup, "steps of linear warm-up", not_negative());
+  v("warmup", c.warmup, "steps of linear warm-up", by_schedule(not_negative()));
   v("warmdown", c.warmdown, "steps of decay at the end; 0 = none, or with cosine all after warmup",
-    not_negative());
+    by_schedule(not_negative()));
   v("warmup_fraction", c.warmup_fraction, "instead of warmup: share of the run's steps",
-    between(0, 1));
+    by_schedule(between(0, 1)));
   v("warmdown_fraction", c.warmdown_fraction, "instead of warmdown: share of the run's steps",
-    between(0, 1));
-  v("decay", c.decay, "linear ends at lr / warmdown, cosine at floor", any());
-  v("floor", c.floor, "final learning rate of the cosine", not_negative());
+    by_schedule(between(0, 1)));
+  v("decay", c.decay, "linear ends at lr / warmdown, cosine at floor", by_schedule(any()));
+  v("floor", c.floor, "final learning rate of the cosine", by_schedule(not_negative()));
 }
 
 enum class ProductsMode { kSimulated, kNative };

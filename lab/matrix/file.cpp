@@ -136,6 +136,9 @@ class Reader : SectionReader {
               {"reference", [&](const auto& v) { c.reference = text(v, "reference"); }},
               {"fraction", [&](const auto& v) { c.fraction = number(v, "fraction"); }},
               {"landings", [&](const auto& v) { c.landings = fractions(v, "landings"); }},
+              {"branches", [&](const auto& v) { c.branches = fractions(v, "branches"); }},
+              {"branch_warmdown",
+               [&](const auto& v) { c.branch_warmdown = share(v, "branch_warmdown", "steps"); }},
               {"shared_in_total",
                [&](const auto& v) { c.shared_in_total = yes_or_no(v, "shared_in_total"); }},
           });
@@ -144,15 +147,38 @@ class Reader : SectionReader {
       }
       check_contract(item, c);
       if (c.name.empty()) c.name = c.kind_text();
-      for (const MatrixContract& other : file_.contracts) {
-        if (other.name == c.name) {
-          fail(
-              item, "two contracts are called " + c.name,
-              "remove one, or give them different names: {name: ..., kind: " + c.kind_text() + "}");
-        }
-      }
-      file_.contracts.push_back(c);
+      add_contract(item, c);
+      for (const double end : c.branches) add_contract(item, branch_of(item, c, end));
     });
+  }
+
+  void add_contract(const YAML::Node& item, const MatrixContract& c) {
+    for (const MatrixContract& other : file_.contracts) {
+      if (other.name == c.name) {
+        fail(item, "two contracts are called " + c.name,
+             "remove one, or give them different names: {name: ..., kind: " + c.kind_text() + "}");
+      }
+    }
+    file_.contracts.push_back(c);
+  }
+
+  MatrixContract branch_of(const YAML::Node& item, const MatrixContract& c, double end) const {
+    if (end >= c.fraction) {
+      fail(item,
+           strprintf("contract %s: a branch ends at %g of the horizon, its trunk at %g",
+                     c.name.c_str(), end, c.fraction),
+           "branches end before the run that they leave");
+    }
+    if (c.kind == ContractKind::kSeconds) {
+      fail(item, "contract seconds has branches, but its steps are known only when it trains",
+           "give branches to another contract");
+    }
+    MatrixContract branch = c;
+    branch.name = c.name + strprintf("-at-%g", end);
+    branch.fraction = end;
+    branch.branches.clear();
+    branch.branch_of = c.name;
+    return branch;
   }
 
   ContractKind contract_kind(const YAML::Node& item, const std::string& name) const {

@@ -10,6 +10,10 @@
 //     - {kind: totalDN, reference: dense}      # the coefficient at which `dense` takes its own
 //                                              # run.steps; also name, fraction, landings,
 //                                              # shared_in_total
+//     - {kind: flops, coefficient: 1e15, branches: [0.2, 0.5]}   # annealed ends at these shares of
+//                                              # the horizon, which go on from checkpoints of the
+//                                              # contract's own run; branch_warmdown: share of
+//                                              # each one's steps (as the model's own run)
 //   precisions: [bf16]                         # (auto)
 //   seeds: [1, 2, 3]                           # (1)
 //   claims:                                    # tested on the runs: lab/matrix/claim.h
@@ -47,7 +51,11 @@ struct MatrixContract {
   double fraction = 1;                          // of the horizon
   std::optional<std::vector<double>> landings;  // as contract.landings of a configuration
   bool shared_in_total = true;                  // as contract.shared_in_total
-  std::string where;                            // file and line
+  // Shares of the horizon at which branches end; each is a contract of its own in MatrixFile.
+  std::vector<double> branches = {};
+  double branch_warmdown = 0;  // share of a branch's steps; 0 = as the model's own run
+  std::string branch_of = "";  // of such a contract: the one whose runs are its trunks
+  std::string where;           // file and line
 
   std::string kind_text() const { return kind ? name_of(*kind) : ""; }
 };

@@ -27,6 +27,7 @@ MatrixContract contract_of(const Json& json) {
   contract.reference = json.at("reference");
   contract.fraction = json.at("fraction");
   contract.shared_in_total = json.value("shared_in_total", true);
+  contract.branch_of = json.value("branch_of", "");
   return contract;
 }
 

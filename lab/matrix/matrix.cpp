@@ -7,12 +7,15 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/step_count.h"
 #include "base/suggest.h"
 #include "data/sha256.h"
 #include "engine/config/check.h"
 #include "engine/config/fields.h"
 #include "engine/config/text.h"
+#include "models/audit/branch.h"
 #include "models/audit/contract.h"
+#include "models/audit/horizon.h"
 #include "models/decoder/decoder.h"
 #include "models/decoder/training_memory.h"
 #include "models/linear/precision.h"
@@ -120,6 +123,36 @@ void resolve(Cell& cell, const MatrixFile& file) {
   config.precision.recipe = resolved_recipe(config.precision.recipe);
 }
 
+// Where a branch with this contract leaves the trunk.
+BranchSteps branch_steps(const Config& trunk, const MatrixContract& branch) {
+  const double share = branch.branch_warmdown > 0 ? branch.branch_warmdown : warmdown_share(trunk);
+  if (share == 0) {
+    throw UserError("the model has no warm-down, so a branch has none either",
+                    "give branch_warmdown: 0.2, or a schedule.warmdown_fraction to the model");
+  }
+  return branch_to(fraction_of_steps(horizon(trunk), branch.fraction), share);
+}
+
+// A trunk keeps the checkpoints that its branches leave.
+void add_branch_landings(Config& config, const MatrixFile& file, const MatrixContract& contract) {
+  for (const MatrixContract& branch : file.contracts) {
+    if (branch.branch_of != contract.name) continue;
+    if (!config.contract.landings) config.contract.landings.emplace();
+    config.contract.landings->push_back(double(branch_steps(config, branch).step) /
+                                        double(horizon(config)));
+  }
+  if (config.contract.landings) config.contract.landings = landing_fractions(config.contract);
+}
+
+void make_branch_of(Cell& cell, const Cell& trunk, const MatrixContract& contract) {
+  cell.trunk = trunk.run;
+  const BranchSteps at = branch_steps(trunk.config, contract);
+  cell.branch_step = at.step;
+  cell.config = branch_config(trunk.config, at);
+  cell.known_steps = true;
+  cell.audit = trunk.audit;
+}
+
 // Of the device: with a GPU without what stays in the host's memory.
 int64_t planned_bytes(const Config& config, const ModelPlace& place) {
   const TrainingMemory memory(config, resolve_recipe(config.precision.recipe), place);
@@ -158,6 +191,10 @@ void require_different_names(const Matrix& matrix) {
     throw UserError(matrix.file.path + ": two cells are called " + cell.name,
                     "give the models or contracts names that cannot be mixed up");
   }
+}
+
+std::string cell_name(const Cell& cell, const std::string& contract) {
+  return cell.model + "-" + contract + "-" + cell.precision + "-seed" + std::to_string(cell.seed);
 }
 
 // Prefixes errors about a cell's configuration with `what`, which names the cell.
@@ -211,16 +248,20 @@ Matrix lay_out(const MatrixFile& file, const ModelPlace& place) {
       for (const std::string& precision : file.precisions) {
         for (const int64_t seed : file.seeds) {
           Cell cell;
-          cell.name =
-              model.name + "-" + contract.name + "-" + precision + "-seed" + std::to_string(seed);
           cell.model = model.name;
           cell.contract = contract.name;
           cell.precision = precision;
           cell.seed = seed;
+          cell.name = cell_name(cell, contract.name);
           cell.config = base;
           for_cell(what, [&] {
             cell.unavailable = why_unavailable(base, precision);
-            resolve(cell, matrix.file);
+            if (contract.branch_of.empty()) {
+              resolve(cell, matrix.file);
+              if (cell.known_steps) add_branch_landings(cell.config, matrix.file, contract);
+            } else {
+              make_branch_of(cell, matrix.cell(cell_name(cell, contract.branch_of)), contract);
+            }
             if (!cell.unavailable.empty()) return;
             const auto [bytes, is_new] = memory_bytes.try_emplace({model.name, precision}, 0);
             if (is_new) bytes->second = planned_bytes(cell.config, place);

@@ -4,6 +4,7 @@
 // tables.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,11 +25,19 @@ struct Cell {
   int64_t memory_bytes = 0;  // planned for a training step, of the device; 0 when unavailable
   std::string unavailable;   // why it cannot be trained; "" if it can
   std::string run;  // name of the cell that is trained: this one, or an earlier one equal to it
+  // Of a branch: the cell whose run it leaves, and its steps there; else "" and 0.
+  std::string trunk = "";
+  int64_t branch_step = 0;
 
   bool trained() const { return run == name && unavailable.empty(); }
   int64_t steps() const { return known_steps ? config.run.steps : 0; }
   int64_t tokens() const { return steps() * config.run.batch_tokens; }
   double flops() const { return double(audit.flops_per_token) * double(tokens()); }
+  // Of the steps that its own run takes after `done` of them: a branch has those of its trunk.
+  double flops_after(int64_t done) const {
+    const int64_t left = std::max<int64_t>(0, steps() - std::max(done, branch_step));
+    return double(audit.flops_per_token) * double(left * config.run.batch_tokens);
+  }
 };
 
 struct Matrix {

@@ -28,8 +28,7 @@ double flops_left(const PlannedCell& run) {
   const bool ended = run.status.state == CellState::kDone || run.status.state == CellState::kGuard;
   const bool copied = !run.reuse.empty() && run.refused.empty();
   if (ended || copied || run.cell->steps() == 0) return 0;
-  return run.cell->flops() * (1 - double(std::min(run.status.steps_done, run.cell->steps())) /
-                                      double(run.cell->steps()));
+  return run.cell->flops_after(run.status.steps_done);
 }
 
 std::string mib(int64_t bytes) {
@@ -102,7 +101,7 @@ std::string plan_text(const MatrixPlan& plan) {
   for (const Cell& cell : plan.matrix->cells) width = std::max(width, cell.name.size());
   text += strprintf("\n  #  %-*s  %8s  %9s  %10s  %7s  %s\n", int(width), "cell", "steps", "tokens",
                     "FLOPs", "MiB", "state");
-  double flops = 0, left = 0;
+  double flops = 0, separate = 0, left = 0;
   int64_t tokens = 0, largest = 0, number = 0, refused = 0;
   for (const PlannedCell& run : plan.runs) {
     const Cell& cell = *run.cell;
@@ -117,9 +116,10 @@ std::string plan_text(const MatrixPlan& plan) {
       text += strprintf("     refused: %s\n     hint: %s\n", run.refused.c_str(), run.hint.c_str());
       ++refused;
     }
-    flops += cell.flops();
+    flops += cell.flops_after(0);
+    separate += cell.flops();
     left += flops_left(run);
-    tokens += cell.tokens();
+    tokens += cell.tokens() - cell.branch_step * cell.config.run.batch_tokens;
     largest = std::max(largest, cell.memory_bytes);
   }
   for (const Cell* cell : plan.unavailable) {
@@ -134,6 +134,10 @@ std::string plan_text(const MatrixPlan& plan) {
       file.device == "auto" ? "" : (" on " + file.device).c_str(),
       plan.matrix->cells.empty() ? 0L : long(plan.matrix->cells.front().config.run.threads),
       mib(largest).c_str(), mib(file.memory_bytes).c_str());
+  if (separate > flops) {
+    text += strprintf("branches: %.3e FLOPs instead of %.3e of separate runs, %.0f%%\n", flops,
+                      separate, 100 * flops / separate);
+  }
   if (plan.flop_per_s > 0) {
     text += strprintf(
         "at %g TFLOP/s: %.2f hours, %.2f of them left; without evaluations and saves\n",
@@ -169,12 +173,16 @@ std::string plan_json(const MatrixPlan& plan) {
     c["steps"] = cell.known_steps ? ordered_json(cell.steps()) : ordered_json();
     c["tokens"] = cell.known_steps ? ordered_json(cell.tokens()) : ordered_json();
     c["flops"] = cell.known_steps ? ordered_json(cell.flops()) : ordered_json();
+    if (!cell.trunk.empty()) {
+      c["branch_of"] = cell.trunk;
+      c["branch_step"] = cell.branch_step;
+    }
     return c;
   };
   for (const PlannedCell& run : plan.runs) {
     ordered_json c = cell_json(*run.cell);
     c["hours"] = plan.flop_per_s > 0 && run.cell->known_steps
-                     ? ordered_json(run.cell->flops() / plan.flop_per_s / 3600)
+                     ? ordered_json(run.cell->flops_after(0) / plan.flop_per_s / 3600)
                      : ordered_json();
     c["memory_bytes"] = run.cell->memory_bytes;
     c["threads"] = run.cell->config.run.threads;

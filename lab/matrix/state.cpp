@@ -265,6 +265,7 @@ void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const Matrix
     c["coefficient"] = contract.coefficient;
     c["reference"] = contract.reference;
     c["fraction"] = contract.fraction;
+    if (!contract.branch_of.empty()) c["branch_of"] = contract.branch_of;
     if (!contract.shared_in_total) c["shared_in_total"] = false;
     j["contracts"].push_back(c);
   }

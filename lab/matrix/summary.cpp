@@ -223,6 +223,10 @@ std::string contract_text(const MatrixContract& c) {
   if (c.kind == ContractKind::kSteps) text = "the same steps";
   if (!c.shared_in_total) text += ", shared experts left out";
   if (!c.reference.empty()) text += ", as in " + c.reference + "'s run";
+  if (!c.branch_of.empty()) {
+    return text +
+           strprintf(", a branch of %s that ends at %g%%", c.branch_of.c_str(), 100 * c.fraction);
+  }
   if (c.fraction < 1) text += strprintf(", %g%% of it", 100 * c.fraction);
   return text;
 }

@@ -46,6 +46,7 @@ CLI::Validator above_zero();
 CLI::Validator zero_or_more();
 
 void add_train_command(Commands& commands);
+void add_branch_command(Commands& commands);
 void add_tune_command(Commands& commands);
 void add_audit_command(Commands& commands);
 void add_match_command(Commands& commands);

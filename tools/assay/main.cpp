@@ -34,6 +34,7 @@ constexpr const char* kFirstSteps =
 
 void add_all_commands(Commands& commands) {
   add_train_command(commands);
+  add_branch_command(commands);
   add_audit_command(commands);
   add_match_command(commands);
   add_matrix_command(commands);

@@ -102,9 +102,17 @@ class Runner {
 
  private:
   static double flops(const PlannedRun& run, int64_t steps_done) {
-    if (run.cell->steps() == 0) return 0;
-    return run.cell->flops() *
-           (1 - double(std::min(steps_done, run.cell->steps())) / double(run.cell->steps()));
+    return run.cell->flops_after(steps_done);
+  }
+
+  // A branch waits for the run that it leaves.
+  bool may_start(const PlannedRun& run) const {
+    const std::string& trunk = run.cell->trunk;
+    if (trunk.empty()) return true;
+    return std::none_of(waiting_.begin(), waiting_.end(),
+                        [&](const PlannedRun& w) { return w.cell->name == trunk; }) &&
+           std::none_of(running_.begin(), running_.end(),
+                        [&](const Running& r) { return r.plan.cell->name == trunk; });
   }
 
   void pass_on_interrupt() {
@@ -117,13 +125,18 @@ class Runner {
 
   void start_what_fits() {
     std::vector<int64_t> waiting, running;
-    for (const PlannedRun& run : waiting_) waiting.push_back(run.cell->memory_bytes);
+    std::vector<size_t> ready;  // indices in waiting_
+    for (size_t i = 0; i < waiting_.size(); ++i) {
+      if (!may_start(waiting_[i])) continue;
+      ready.push_back(i);
+      waiting.push_back(waiting_[i].cell->memory_bytes);
+    }
     for (const Running& run : running_) running.push_back(run.plan.cell->memory_bytes);
     const auto next = next_to_start(waiting, running, options_.budget);
     if (!next) return;
-    const PlannedRun plan = waiting_[*next];
-    if (folder_in_use(folder_.run(*plan.cell))) return wait_for_holder(*next);
-    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(*next));
+    const PlannedRun plan = waiting_[ready[*next]];
+    if (folder_in_use(folder_.run(*plan.cell))) return wait_for_holder(ready[*next]);
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(ready[*next]));
     start(plan);
   }
 
@@ -144,12 +157,28 @@ class Runner {
 
   void start(const PlannedRun& plan) {
     holder_since_.reset();
-    std::vector<std::string> arguments = {options_.program, "train", folder_.config(*plan.cell),
-                                          "--run", folder_.run(*plan.cell)};
+    const std::string run = folder_.run(*plan.cell);
+    std::vector<std::string> arguments = {options_.program, "train", folder_.config(*plan.cell)};
+    if (const Cell& cell = *plan.cell; !cell.trunk.empty()) {
+      const int64_t warmdown = cell.steps() - cell.branch_step;
+      arguments = {options_.program,
+                   "branch",
+                   folder_.file(cell.trunk),
+                   "--at-step",
+                   std::to_string(cell.branch_step),
+                   "--warmdown-steps",
+                   std::to_string(warmdown)};
+    }
+    arguments.insert(arguments.end(), {"--run", run});
     if (options_.device != "auto") {
       arguments.insert(arguments.end(), {"--device", options_.device});
     }
-    if (plan.fresh) arguments.push_back("--fresh");
+    std::error_code ignored;
+    if (plan.fresh && !plan.cell->trunk.empty()) {
+      fs::remove_all(run, ignored);  // what cannot be removed, the command names
+    } else if (plan.fresh) {
+      arguments.push_back("--fresh");
+    }
     const std::string log = folder_.log(*plan.cell);
     running_.push_back({.plan = plan,
                         .log = LogTail(log),

@@ -1,4 +1,6 @@
 // assay train: arguments; session/training_run.h does the rest.
+#include "tools/assay/commands/train.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -116,23 +118,15 @@ TrainingRunOptions run_options(const Arguments& a) {
           .tune = a.tune};
 }
 
-// As this process's rank of `ranks`, or alone.
-int train_here(const Arguments& a, const Loaded& loaded, Ranks* ranks) {
-  const TrainingRunOptions options = run_options(a);
-  TrainingRun run(
-      Session(loaded.config, {.device = a.device, .ranks = ranks, .share_gpu = a.share_gpu}),
-      options);
-  // Before open(): a run that is interrupted while it resumes ends with a checkpoint too.
-  const Interrupt interrupt(ranks && !ranks->first() ? Interrupt::Say::kNothing
-                                                     : Interrupt::Say::kWhatHappens);
-  run.open();
-  if (a.quiet) run.log().set_quiet(Log::Quiet::kYes);
-  announce_run(run);
-  if (!loaded.note.empty()) run.log().info(loaded.note);
-  const RunResult result = run.train(
-      {.stop_requested = [&] { return interrupt.requested(); }, .stop_after = a.stop_after});
-  if (!ranks || ranks->first()) report_run(run, result, options.start, a.json);
-  return exit_code(result.end);
+TrainCall call_of(const Arguments& a, const Loaded& loaded) {
+  return {.config = loaded.config,
+          .note = loaded.note,
+          .options = run_options(a),
+          .device = a.device,
+          .stop_after = a.stop_after,
+          .share_gpu = a.share_gpu,
+          .quiet = a.quiet,
+          .json = a.json};
 }
 
 // What is wrong for so many ranks is said before anything is written. A run that goes on may have
@@ -187,7 +181,7 @@ int train(const Arguments& a) {
   }
   if (a.ranks.value_or(1) > 1) return launch(a);
   const std::unique_ptr<Ranks> ranks = Ranks::join();
-  if (!ranks) return train_here(a, load(a), nullptr);
+  if (!ranks) return train_here(call_of(a, load(a)), nullptr);
   return ranks->run([&] {
     const Loaded loaded = together(ranks->group(), [&] {
       require_run_or_empty(run_path(a));
@@ -201,11 +195,28 @@ int train(const Arguments& a) {
                   .goes_on = [run = run_path(a), parts](int64_t step) {
                     return how_it_goes_on(run, parts, step);
                   }});
-    return train_here(a, loaded, ranks.get());
+    return train_here(call_of(a, loaded), ranks.get());
   });
 }
 
 }  // namespace
+
+int train_here(const TrainCall& call, Ranks* ranks) {
+  TrainingRun run(
+      Session(call.config, {.device = call.device, .ranks = ranks, .share_gpu = call.share_gpu}),
+      call.options);
+  // Before open(): a run that is interrupted while it resumes ends with a checkpoint too.
+  const Interrupt interrupt(ranks && !ranks->first() ? Interrupt::Say::kNothing
+                                                     : Interrupt::Say::kWhatHappens);
+  run.open();
+  if (call.quiet) run.log().set_quiet(Log::Quiet::kYes);
+  announce_run(run);
+  if (!call.note.empty()) run.log().info(call.note);
+  const RunResult result = run.train(
+      {.stop_requested = [&] { return interrupt.requested(); }, .stop_after = call.stop_after});
+  if (!ranks || ranks->first()) report_run(run, result, call.options.start, call.json);
+  return exit_code(result.end);
+}
 
 void add_train_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();

@@ -1,0 +1,103 @@
+#include "models/audit/branch.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/step_count.h"
+#include "engine/config/schedule.h"
+#include "engine/config/text.h"
+#include "engine/trainer.h"
+#include "models/audit/contract.h"
+#include "models/audit/horizon.h"
+
+namespace assay {
+
+namespace {
+
+void require_constant_rate(const BranchSteps& branch, const Schedule& trunk) {
+  if (branch.step < trunk.warmup) {
+    throw UserError(strprintf("step %ld is inside the warm-up of %ld steps", long(branch.step),
+                              long(trunk.warmup)),
+                    "branch after the warm-up");
+  }
+  if (branch.step <= trunk.decay_begin()) return;
+  throw UserError(
+      strprintf("step %ld is inside the trunk's own warm-down, which begins after step %ld",
+                long(branch.step), long(trunk.decay_begin())),
+      "branch before it, or train the trunk with a shorter warm-down");
+}
+
+// The branch's steps as a share of the contract's horizon, and its landings.
+void set_steps(Config& config, const BranchSteps& branch) {
+  ContractConfig& contract = config.contract;
+  const int64_t full = horizon(config);
+  if (!contract.landings && contract.kind == ContractKind::kSteps) {
+    config.run.steps = branch.steps;
+    return;
+  }
+  if (branch.steps > full) {
+    throw UserError(strprintf("the branch ends at step %ld, after the contract's horizon of %ld",
+                              long(branch.steps), long(full)),
+                    "branch earlier, or give a shorter warm-down");
+  }
+  std::vector<double> landings;
+  for (const double share : landing_fractions(contract)) {
+    if (fraction_of_steps(full, share) <= branch.step) landings.push_back(share);
+  }
+  contract.fraction = double(branch.steps) / double(full);
+  landings.push_back(contract.fraction);
+  contract.landings = landings;
+  const bool own =
+      contract.kind == ContractKind::kSteps || contract.kind == ContractKind::kActiveWidth;
+  if (own) contract.horizon = full;
+  config.run.steps = branch.steps;
+  resolve_steps(config);
+  CHECK(config.run.steps == branch.steps, "branch of %ld steps became %ld", long(branch.steps),
+        long(config.run.steps));
+}
+
+// The last steps of a recipe are in bf16.
+void require_recipe(const Config& trunk, const Config& config, const BranchSteps& branch) {
+  const int64_t begin = recipe_steps(config);
+  if (begin >= branch.step || begin == recipe_steps(trunk)) return;
+  throw UserError(strprintf("the branch would take its steps in bf16 from step %ld on, before it "
+                            "leaves the trunk at step %ld",
+                            long(begin), long(branch.step)),
+                  "give a longer warm-down, or a smaller precision.bf16_tail to the trunk");
+}
+
+}  // namespace
+
+BranchSteps branch_from(int64_t step, double share) {
+  BranchSteps branch{.step = step,
+                     .steps = std::max<int64_t>(step, int64_t(double(step) / (1 - share)) - 1)};
+  while (branch.steps - fraction_of_steps(branch.steps, share) < step) ++branch.steps;
+  return branch;
+}
+
+BranchSteps branch_to(int64_t steps, double share) {
+  return {.step = steps - fraction_of_steps(steps, share), .steps = steps};
+}
+
+double warmdown_share(const Config& config) {
+  const Schedule schedule = make_schedule(config);
+  return double(schedule.warmdown) / double(schedule.steps);
+}
+
+Config branch_config(const Config& trunk, const BranchSteps& branch) {
+  const Schedule schedule = make_schedule(trunk);
+  require_constant_rate(branch, schedule);
+  Config config = trunk;
+  config.schedule.warmup = schedule.warmup;
+  config.schedule.warmup_fraction.reset();
+  config.schedule.warmdown = branch.warmdown();
+  config.schedule.warmdown_fraction.reset();
+  set_steps(config, branch);
+  require_recipe(trunk, config, branch);
+  const auto differences = result_changing_differences(trunk, config, branch.step);
+  CHECK(differences.empty(), "branch at step %ld: %s", long(branch.step),
+        differences.front().c_str());
+  return config;
+}
+
+}  // namespace assay

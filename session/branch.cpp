@@ -1,0 +1,135 @@
+#include "session/branch.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/step_count.h"
+#include "data/sha256.h"
+#include "engine/config/yaml.h"
+#include "engine/run/checkpoint.h"
+#include "engine/run/checkpoint_files.h"
+#include "engine/run/run_dir.h"
+#include "engine/telemetry/sqlite.h"
+#include "models/audit/horizon.h"
+
+namespace assay {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// "steps 18 (5%), 36 (10%)": where a run has checkpoints.
+std::string checkpoints_text(const std::string& run, int64_t horizon) {
+  std::string text;
+  for (const std::string& folder : Checkpoints(run, 1, nullptr).all()) {
+    const int64_t step = step_of(fs::path(folder).filename().string());
+    text += strprintf("%s%ld (%.3g%%)", text.empty() ? "" : ", ", long(step),
+                      100.0 * double(step) / double(horizon));
+  }
+  return text.empty() ? "it has none" : "it has steps " + text;
+}
+
+std::string checkpoint_at(const std::string& run, int64_t step, int64_t horizon) {
+  const std::string folder = run + "/checkpoints/" + step_name(step);
+  if (!fs::exists(folder)) {
+    throw UserError(strprintf("%s has no checkpoint of step %ld", run.c_str(), long(step)),
+                    checkpoints_text(run, horizon) +
+                        "; contract.landings keeps one at each of its shares, "
+                        "run.milestone_every one at each multiple");
+  }
+  if (const std::string problem = checkpoint_problem(folder); !problem.empty()) {
+    throw UserError(folder + ": " + problem,
+                    "choose another step; " + checkpoints_text(run, horizon));
+  }
+  return folder;
+}
+
+std::string origin_text(const Branch& branch) {
+  Json json;
+  json["trunk"] = fs::weakly_canonical(branch.trunk).string();
+  json["checkpoint"] = fs::path(branch.checkpoint).filename().string();
+  json["manifest_sha256"] = sha256_file(branch.checkpoint + "/" + kCheckpointManifest);
+  json["step"] = branch.at.step;
+  json["steps"] = branch.at.steps;
+  json["warmdown"] = branch.at.warmdown();
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void link_or_copy(const fs::path& from, const fs::path& to) {
+  std::error_code no_link;
+  fs::create_hard_link(fs::canonical(from), to, no_link);
+  if (no_link) fs::copy_file(from, to);
+}
+
+// Everything but the configuration of the branch: that is written when it begins to train.
+void fill(const Branch& branch, const fs::path& folder) {
+  const fs::path trunk = branch.trunk;
+  const fs::path checkpoint = folder / "checkpoints" / step_name(branch.at.step);
+  fs::create_directories(checkpoint);
+  for (const auto& entry : fs::directory_iterator(branch.checkpoint)) {
+    link_or_copy(entry.path(), checkpoint / entry.path().filename());
+  }
+  for (const char* name :
+       {"config.yaml", "meta.json", kTuneCopy, kProductsFile, "tokenizer.json"}) {
+    if (fs::exists(trunk / name)) fs::copy_file(trunk / name, folder / name);
+  }
+  // Complete also while the trunk still trains.
+  const std::string copy = (folder / "telemetry.db").string();
+  Database from((trunk / "telemetry.db").string(), Database::Mode::kReadOnly);
+  Statement(from, "VACUUM INTO ?").bind(0, std::string_view(copy)).execute();
+  Database to(copy, Database::Mode::kCreate);
+  for (const char* table : {"scalar", "span", "router_layer", "expert_load", "eval", "event",
+                            "precision", "rank_step"}) {
+    Statement(to, std::string("DELETE FROM ") + table + " WHERE step > ?")
+        .bind(0, branch.at.step)
+        .execute();
+  }
+  write_file_atomic((folder / kBranchFile).string(), origin_text(branch));
+}
+
+}  // namespace
+
+Branch plan_branch(const BranchRequest& request) {
+  Branch branch;
+  branch.trunk = require_run(request.trunk).string();
+  const Config trunk = load_config(branch.trunk + "/config.yaml");
+  if (!horizon_is_known(trunk)) {
+    throw UserError(request.trunk + " has not begun: its contract is not resolved",
+                    "train it first");
+  }
+  branch.horizon = horizon(trunk);
+  const int64_t step =
+      request.at_step ? *request.at_step : fraction_of_steps(branch.horizon, *request.at);
+  branch.checkpoint = checkpoint_at(branch.trunk, step, branch.horizon);
+  branch.at = request.warmdown_steps
+                  ? BranchSteps{.step = step, .steps = step + *request.warmdown_steps}
+                  : branch_from(step, *request.warmdown);
+  branch.config = branch_config(trunk, branch.at);
+  return branch;
+}
+
+void make_branch(const Branch& branch, const std::string& folder) {
+  const fs::path origin = fs::path(folder) / kBranchFile;
+  if (fs::exists(folder) && !fs::is_empty(folder)) {
+    if (fs::exists(origin) && read_file(origin.string()) == origin_text(branch)) return;
+    throw UserError(folder + " holds files already, which are not those of this branch",
+                    "choose another --run, or remove it");
+  }
+  const std::string part = folder + ".part";
+  std::error_code failed;
+  fs::remove_all(part, failed);
+  try {
+    fill(branch, part);
+    fs::remove(folder, failed);  // it may be there, empty
+    fs::rename(part, folder);
+  } catch (const fs::filesystem_error& error) {
+    fs::remove_all(part, failed);
+    throw UserError("cannot make " + folder + ": " + error.code().message(),
+                    "free some space, or choose another --run");
+  }
+}
+
+}  // namespace assay

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""assay branch: the bits of a branch are those of a run that had stopped there by its configuration (dense, mixture,
+nvfp4, under a contract, after kill -9), and bad input."""
+import json
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import ASSAY, Workplace, assay, check, first_difference, rows, stop_at
+
+TRUNK = ("--set", "run.keep_checkpoints=9", "--set", "telemetry.probe_every=5")
+VARIANTS = {
+    "plain": (),
+    "nvfp4": ("--set", "precision.recipe=nvfp4", "--set", "precision.bf16_tail=0.1", "--set", "model.hidden=128",
+              "--set", "model.ffn=128"),
+    "contract": ("--set", "contract.kind=activeDN", "--set", "contract.coefficient=0.6", "--set", "contract.landings=[0.2,0.5,1]",
+                 "--set", "schedule.warmdown=10"),
+}
+
+
+def branch(*arguments, expect=0):
+    done = assay("branch", *arguments)
+    check(done.returncode == expect, f"branch {arguments}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def check_same(place, name, what):
+    """The branch `name` against a run of its configuration from the first step."""
+    folder = place.run(name)
+    done = assay("train", folder / "config.yaml", "--run", place.run("stopped"), "--fresh")
+    check(done.returncode == 0, done.stderr)
+    difference = first_difference(place.run("stopped"), folder)
+    check(difference is None, f"{what}: {difference}")
+
+
+def check_bits(place, what):
+    variant = (*TRUNK, *VARIANTS[what])
+    place.train(what, *variant)
+    trunk = place.run(what)
+    if what == "contract":
+        share = ("--at", "0.2", "--warmdown", "0.3")
+    else:
+        share = ("--at-step", "20", "--warmdown-steps", "12")
+    plan = branch(trunk, *share, "--run", place.run("b"), "--dry-run")
+    check(f"{7 if what == 'contract' else 12} steps more with a warm-down" in plan.stdout, plan.stdout)
+    check(not place.run("b").exists(), "a dry run writes nothing")
+    branch(trunk, *share, "--run", place.run("b"))
+    check_same(place, "b", what)
+    return trunk, share
+
+
+def check_killed(place, trunk, share):
+    folder = place.run("killed")
+    command = [str(ASSAY), "branch", str(trunk), *share, "--run", str(folder)]
+    stop_at(command, 26, signal.SIGKILL)
+    branch(trunk, *share, "--run", folder)
+    difference = first_difference(place.run("b"), folder)
+    check(difference is None, f"kill -9 in the branch: {difference}")
+    # Killed before it trained: the folder is the trunk's at the checkpoint.
+    before = rows(folder, "SELECT value FROM eval WHERE step = 20 AND metric = 'loss_nats'")
+    check(before == rows(trunk, "SELECT value FROM eval WHERE step = 20 AND metric = 'loss_nats'"), "evaluations of the trunk")
+    for command in (("receipt", "verify", folder), ("compare", trunk, folder), ("report", folder, "-o", place.path / "r.html")):
+        done = assay(*command)
+        check(done.returncode == 0, f"{command}: {done.stdout}{done.stderr}")
+    origin = json.loads((folder / "branch.json").read_text())
+    check(origin["trunk"] == str(trunk.resolve()) and origin["step"] == 20 and origin["steps"] == 32, origin)
+
+
+def check_bad_input(place, trunk, share):
+    used = place.run("b")
+    cases = [((place.path / "none", *share), "none"),
+             ((trunk, "--at-step", "25", "--warmdown-steps", "5"), "has no checkpoint of step 25"),
+             ((trunk, "--at-step", "60", "--warmdown-steps", "5"), "inside the trunk's own warm-down"),
+             ((trunk, "--at-step", "20"), "the warm-down is missing"),
+             ((trunk, "--warmdown", "0.2"), "where to branch is missing"),
+             ((trunk, "--at-step", "30", "--warmdown-steps", "5", "--run", used), "are not those of this branch")]
+    for arguments, words in cases:
+        done = branch(*arguments, expect=1)
+        check(words in done.stderr and done.stderr.count("error:") == 1 and "hint:" in done.stderr, f"{arguments}: {done.stderr}")
+    check("20 (33.3%)" in branch(trunk, "--at-step", "25", "--warmdown-steps", "5", expect=1).stderr, "the hint lists checkpoints")
+    shutil.copytree(trunk, place.run("early"))
+    done = branch(place.run("early"), "--at", "0.05", "--warmdown", "0.2", expect=1)
+    check("has no checkpoint of step 3" in done.stderr, done.stderr)
+
+
+MATRIX = """
+name: m
+models: {dense: config.yaml, moe: {config: config.yaml, set: {model.moe: {experts: 4, top_k: 2, expert_ffn: 32}}}}
+contracts:
+  - {kind: activeDN, reference: dense, branches: [0.25, 0.5], branch_warmdown: 0.3}
+seeds: [1]
+claims: [{measure: val_loss, of: moe, below: dense, across: [activeDN-at-0.25, activeDN]}]
+"""
+
+
+def check_matrix(place):
+    (place.path / "m.yaml").write_text(MATRIX)
+    command = ("matrix", place.path / "m.yaml", "--run-dir", place.run("m"))
+    plan = json.loads(assay(*command, "--dry-run", "--json").stdout)
+    cells = {run["cell"]: run for run in plan["runs"]}
+    check(cells["moe-activeDN-at-0.5-auto-seed1"]["branch_of"] == "moe-activeDN-auto-seed1", plan)
+    check("of separate runs" in assay(*command, "--dry-run").stdout, "the plan says what branches save")
+
+    process = subprocess.Popen([str(ASSAY), *map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    branch_log = place.run("m") / "logs" / "dense-activeDN-at-0.5-auto-seed1.log"
+    end = time.monotonic() + 60
+    while not (branch_log.exists() and "step " in branch_log.read_text()) and process.poll() is None:
+        check(time.monotonic() < end, "the matrix comes to its branches")
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    done = assay(*command)
+    check(done.returncode == 0, done.stdout + done.stderr)
+    check("a branch of activeDN that ends at 25%" in done.stdout, done.stdout)
+    for name in ("dense-activeDN-at-0.5-auto-seed1", "moe-activeDN-at-0.25-auto-seed1"):
+        config = place.run("m") / "configs" / f"{name}.yaml"
+        done = assay("train", config, "--run", place.run("stopped"), "--fresh")
+        check(done.returncode == 0, done.stderr)
+        difference = first_difference(place.run("stopped"), place.run("m") / name)
+        check(difference is None, f"{name} and a run of its configuration: {difference}")
+    check(assay("receipt", "verify", place.run("m")).returncode == 0, "the matrix's receipt")
+    done = assay(*command)
+    check("0 to train" in done.stderr, f"nothing is left: {done.stderr}")
+    for text, words in (("branches: [1]", "a branch ends at 1"), ("branches: [0.95], branch_warmdown: 0.05", "inside the trunk's own warm-down"),
+                        ("branch_warmdown: 0.9, branches: [0.2]", "inside the warm-up")):
+        (place.path / "bad.yaml").write_text(MATRIX.split("claims:")[0].replace("branches: [0.25, 0.5], branch_warmdown: 0.3", text))
+        done = assay("matrix", place.path / "bad.yaml", "--dry-run")
+        check(done.returncode == 1 and words in done.stderr and done.stderr.count("hint:") == 1, f"{text}: {done.stderr}")
+
+
+def main():
+    with Workplace() as place:
+        trunk, share = check_bits(place, "plain")
+        check_killed(place, trunk, share)
+        check_bad_input(place, trunk, share)
+        check_matrix(place)
+    for what in VARIANTS:
+        with Workplace(moe=True) as place:
+            check_bits(place, what)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+// assay branch: goes on from a checkpoint of a run with a warm-down of its own.
+#include "session/branch.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "base/check.h"
+#include "models/audit/audit_report.h"
+#include "tools/assay/commands.h"
+#include "tools/assay/commands/train.h"
+
+namespace assay {
+namespace {
+
+struct Arguments {
+  BranchRequest request;
+  std::string run, device = "auto";
+  bool plan = false, json = false, quiet = false;
+  std::vector<std::string> command;
+};
+
+std::string branch_text(const Branch& b, const std::string& folder) {
+  return strprintf(
+      "branch of %s at step %s (%.3g%% of its contract): %s steps more with a warm-down, %s in "
+      "all, "
+      "in %s\n",
+      b.trunk.c_str(), grouped(b.at.step).c_str(), 100.0 * double(b.at.step) / double(b.horizon),
+      grouped(b.at.warmdown()).c_str(), grouped(b.at.steps).c_str(), folder.c_str());
+}
+
+int run_branch(const Arguments& a) {
+  const bool at = a.request.at.has_value() != a.request.at_step.has_value();
+  const bool down = a.request.warmdown.has_value() != a.request.warmdown_steps.has_value();
+  if (!at) throw UserError("where to branch is missing", "give --at SHARE or --at-step N");
+  if (!down) {
+    throw UserError("the warm-down is missing", "give --warmdown SHARE or --warmdown-steps N");
+  }
+  const Branch branch = plan_branch(a.request);
+  const std::string trunk = std::filesystem::path(branch.trunk).lexically_normal().string();
+  const std::string folder =
+      !a.run.empty() ? a.run : trunk + strprintf("-branch-%ld", long(branch.at.steps));
+  std::fputs(branch_text(branch, folder).c_str(), a.json ? stderr : stdout);
+  if (a.plan) return kExitDone;
+  make_branch(branch, folder);
+  return train_here({.config = branch.config,
+                     .note = "",
+                     .options = {.folder = folder,
+                                 .start = TrainingRunOptions::Start::kContinue,
+                                 .command = a.command,
+                                 .tune = ""},
+                     .device = a.device,
+                     .quiet = a.quiet,
+                     .json = a.json},
+                    nullptr);
+}
+
+}  // namespace
+
+void add_branch_command(Commands& commands) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub = commands.app.add_subcommand(
+      "branch", "go on from a checkpoint of a run with a warm-down of its own");
+  sub->add_option("RUN", a->request.trunk, "the run to branch from, finished or still training")
+      ->required();
+  sub->add_option("--at", a->request.at,
+                  "where: a share of the run's contract or steps that has a checkpoint, e.g. 0.2")
+      ->check(CLI::Range(1e-9, 1.0));
+  sub->add_option("--at-step", a->request.at_step, "where: a step that has a checkpoint")
+      ->check(above_zero());
+  sub->add_option("--warmdown", a->request.warmdown,
+                  "length of the warm-down: its share of all steps of the branch, e.g. 0.2")
+      ->check(CLI::Range(1e-9, 0.999));
+  sub->add_option("--warmdown-steps", a->request.warmdown_steps, "length of the warm-down in steps")
+      ->check(above_zero());
+  sub->add_option("--run", a->run, "folder of the branch (default: RUN-branch-STEPS)");
+  sub->add_option("--device", a->device, "cpu, cuda or auto (the GPU if one is usable)")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  sub->add_flag("--dry-run", a->plan, "print what would be trained, and exit");
+  sub->add_flag("-q,--quiet", a->quiet, "show only warnings and the result");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout at the end");
+  sub->footer(
+      "The branch is a run like any other: its steps, tokens and seconds include the trunk's up to "
+      "the checkpoint, and its bits are those of a run of its configuration from the first step. "
+      "Ctrl-C saves; the same command goes on, as does assay train FOLDER/config.yaml --run "
+      "FOLDER, "
+      "also with --ranks.\n"
+      "Examples:\n"
+      "  assay branch runs/moe --at 0.2 --warmdown 0.2          an annealed model at a fifth\n"
+      "  assay branch runs/moe --at-step 360 --warmdown-steps 90 --run runs/moe-450\n"
+      "docs/branch.md explains where one can branch.");
+  commands.on_chosen(sub, [a, &commands] {
+    a->command = commands.arguments;
+    return run_branch(*a);
+  });
+}
+
+}  // namespace assay
