@@ -142,6 +142,44 @@ expect(json.loads(big.stdout)["models"]["moe-256"]["params"]["router"] == 1000 *
 same = audit_json(PRESETS / "tiny/moe.yaml", PRESETS / "cpu/moe.yaml")
 expect(len(same["models"]) == 2, "two files of one name are two models")
 
+# Families by construction: what must stay stays, by hand; what is written is what was printed.
+mixture = PRESETS / "cpu/moe.yaml"  # E = 4, K = 2, F = 128, C = 128, four blocks
+
+
+def ladder(*arguments):
+    done = assay("match", "--like", mixture, *arguments, "--json")
+    expect(done.returncode == 0, f"match {arguments}: {done}")
+    return {rung["name"]: rung for rung in json.loads(done.stdout)["rungs"]}
+
+
+for name, rung in ladder("--experts", "2,4,8,64").items():
+    e = int(name[1:])
+    expect(rung["experts"] * rung["expert_ffn"] == 512 and rung["top_k"] * rung["expert_ffn"] == 256, f"E F and K F: {rung}")
+    expect(rung["total"] == 2100352 + 4 * 128 * (e - 4), f"only the router grows: {rung}")
+for what in ("total", "active", "flops"):
+    rung = ladder("--experts", "64", "--contract", what, "--multiple", "1")["e64"]
+    # One more column of F is 3 C E or 3 C K parameters a block: the nearest is at most half of it away.
+    half = {"total": 100 * 4 * 3 * 128 * 64 / 2 / 2100352, "active": 100 * 4 * 3 * 128 * 32 / 2 / 1707136,
+            "flops": 100 * 6 * 4 * 3 * 128 * 32 / 2 / 7876608}[what]
+    expect(abs(rung["residual_percent"][what]) <= half * 1.0001, f"{what}: {rung}, at most {half}")
+longer = ladder("--horizons", "1,3,10")
+expect([r["steps"] for r in longer.values()] == [720, 2160, 7200], f"horizons: {longer}")
+depths = ladder("--depths", "4,8")
+expect(depths["d4"]["residual_percent"] == {"total": 0, "active": 0, "flops": 0}, f"the base's own depth: {depths}")
+expect(depths["d8"]["hidden"] == 256 and depths["d8"]["expert_ffn"] == 256, f"twice as deep is twice as wide: {depths}")
+written = pathlib.Path(tempfile.mkdtemp()) / "ladder"
+for arguments, names in ((("--experts", "2,8", "--contract", "total"), ("e2", "e8")), (("--horizons", "1,3"), ("x1", "x3")),
+                         (("--depths", "2,4"), ("d2", "d4"))):
+    done = assay("match", "--like", mixture, *arguments, "-o", written / names[0])
+    expect(done.returncode == 0, f"match -o: {done}")
+    printed = ladder(*arguments)
+    for name in names:
+        read = audit_json(written / names[0] / f"{name}.yaml")["models"][name]
+        expect(read["params"]["total"] == printed[name]["total"] and read["run"]["steps"] == printed[name]["steps"], f"{name}: {read}")
+    done = assay("matrix", written / names[0] / "matrix.yaml", "--dry-run")
+    expect(done.returncode == 0 and f"{names[1]}-" in done.stdout, f"the ladder's matrix: {done}")
+before = (written / "e2" / "e2.yaml").read_bytes()
+
 bad = pathlib.Path(tempfile.mkdtemp()) / "bad.yaml"
 bad.write_text("model: {hidden: 100, heads: 7}\n")
 dense = PRESETS / "speedrun/dense.yaml"
@@ -161,6 +199,14 @@ for arguments, error, hint in [
     (["match", "--like", "nowhere.yaml"], "nowhere.yaml", ""),
     (["match", "--like", dense, "--contract", "totl"], "--contract totl", "active, total"),
     (["match", "--like", dense, "--multiple", "0"], "--multiple 0", "128"),
+    (["match", "--like", dense, "--experts", "4"], "the base is dense", "moe.yaml"),
+    (["match", "--like", mixture, "--experts", "3"], "K = 1.5", "for example 2, 4, 8"),
+    (["match", "--like", mixture, "--experts", "1024"], "F = 0.5", "for example 2"),
+    (["match", "--like", mixture, "--experts", "4", "--contract", "totl"], "--contract totl", "total, active or flops"),
+    (["match", "--like", mixture, "--experts", "4", "--contract", "total,flops"], "two quantities", "only one"),
+    (["match", "--like", mixture, "-o", "nowhere"], "none is named", "--experts"),
+    (["match", "--like", mixture, "--experts", "2,8", "-o", written / "e2"], "is there already", "--force"),
+    (["match", "--like", mixture, "--experts", "2", "--set", "run.seed=9", "-o", written / "set"], "--set changes the base", "-o"),
 ]:
     done = assay(*arguments)
     lines = done.stderr.splitlines()
@@ -168,5 +214,6 @@ for arguments, error, hint in [
            and error in lines[0] and lines[1].startswith("hint: ") and hint in lines[1],
            f"assay {' '.join(map(str, arguments))}: wanted {error!r}, {hint!r}\n{done}")
 
+expect((written / "e2" / "e2.yaml").read_bytes() == before, "what was refused changed nothing")
 print("\n".join(failures) or f"audit: ok ({len(every)} presets)")
 sys.exit(1 if failures else 0)

@@ -2,12 +2,14 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/check.h"
 #include "engine/config/yaml.h"
 #include "models/audit/audit_report.h"
 #include "models/audit/dense_twin.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/commands/match_ladder.h"
 #include "tools/assay/print_json.h"
 
 namespace assay {
@@ -17,9 +19,10 @@ using Json = nlohmann::ordered_json;
 
 struct Arguments {
   std::string like;
-  std::vector<std::string> contracts = {"active", "total"};
+  std::vector<std::string> contracts;
   std::vector<std::string> sets;
-  int64_t multiple = 128;
+  std::optional<int64_t> multiple;
+  LadderRequest ladder;
   bool json = false;
 };
 
@@ -40,16 +43,39 @@ void print_line(const std::string& contract, const std::string& widths, const Tw
               twin.residual_percent);
 }
 
-int run_match(const Arguments& a) {
-  if (a.multiple < 1)
-    throw UserError(strprintf("--multiple %ld is not a width", static_cast<long>(a.multiple)),
+// The members of a family by construction; nullopt if the dense twins are wanted.
+std::optional<LadderRequest> ladder_of(const Arguments& a) {
+  LadderRequest ladder = a.ladder;
+  if (ladder.experts.empty() && ladder.depths.empty() && ladder.horizons.empty()) {
+    if (ladder.folder.empty()) return std::nullopt;
+    throw UserError("-o writes a family of models, but none is named",
+                    "add --experts 2,4,8, --depths 4,8 or --horizons 1,3,10");
+  }
+  ladder.like = a.like;
+  ladder.sets = a.sets;
+  ladder.json = a.json;
+  ladder.multiple = a.multiple.value_or(ladder.multiple);
+  if (a.contracts.size() > 1) {
+    throw UserError("--contract names two quantities for one family",
+                    "one width makes only one of them equal: total, active or flops");
+  }
+  if (!a.contracts.empty()) ladder.contract = a.contracts.front();
+  return ladder;
+}
+
+int run_match(Arguments a) {
+  if (a.multiple && *a.multiple < 1)
+    throw UserError(strprintf("--multiple %ld is not a width", static_cast<long>(*a.multiple)),
                     "give a number >= 1, for example 128");
+  if (const std::optional<LadderRequest> ladder = ladder_of(a)) return match_ladder(*ladder);
+  if (a.contracts.empty()) a.contracts = {"active", "total"};
+  const int64_t multiple = a.multiple.value_or(128);
   const Config like = load_config(a.like, a.sets);
   const Audit model = audit(like);
   for (const std::string& kind : a.contracts)
     if (kind != "active" && kind != "total")
       throw UserError("--contract " + kind + " is unknown", "choose active, total or both");
-  const std::string every = "multiple of " + std::to_string(a.multiple);
+  const std::string every = "multiple of " + std::to_string(multiple);
 
   Json json;
   json["like"] = a.like;
@@ -62,10 +88,10 @@ int run_match(const Arguments& a) {
                 "parameters", "residual", "percent");
   }
   for (const std::string& kind : a.contracts) {
-    const Twin closest = dense_twin(like, kind), rounded = dense_twin(like, kind, a.multiple);
+    const Twin closest = dense_twin(like, kind), rounded = dense_twin(like, kind, multiple);
     json["match"][kind] = twin_json(closest);
     json["match"][kind]["rounded"] = twin_json(rounded);
-    json["match"][kind]["rounded"]["multiple"] = a.multiple;
+    json["match"][kind]["rounded"]["multiple"] = multiple;
     if (a.json) continue;
     print_line(kind, "any width", closest);
     print_line(kind, every, rounded);
@@ -79,19 +105,44 @@ int run_match(const Arguments& a) {
 void add_match_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = commands.app.add_subcommand(
-      "match", "find dense models with as many parameters as a given model: FFN width, difference");
+      "match", "find models like a given one: dense ones of its size, finer experts, other depths");
   sub->add_option("--like", a->like, "configuration of the model to match")->required();
   sub->add_option("--contract", a->contracts,
-                  "which parameters to match: active, total (default: both)")
+                  "which parameters to match: active, total (default: both); of a family with "
+                  "--experts also flops, and without it E F stays")
       ->delimiter(',')
       ->allow_extra_args(false);
-  sub->add_option("--multiple", a->multiple,
-                  "also list the closest width that is a multiple of this (default: 128)");
+  sub->add_option(
+      "--multiple", a->multiple,
+      "also list the closest width that is a multiple of this (default: 128; of a family "
+      "8)");
+  sub->add_option("--experts", a->ladder.experts,
+                  "a granularity ladder: mixtures with these numbers of experts, comma-separated, "
+                  "with K and S in proportion and narrower experts")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536));
+  sub->add_option(
+         "--depths", a->ladder.depths,
+         "a depth dial: these numbers of blocks, with hidden and inner widths in proportion")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536));
+  sub->add_option("--horizons", a->ladder.horizons,
+                  "a horizon ladder: times these factors as many steps, with the same warm-up and "
+                  "the warm-down in proportion")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1000000));
+  sub->add_option("-o,--out", a->ladder.folder,
+                  "write the family's presets and a matrix.yaml of them to this folder");
+  sub->add_flag("--force", a->ladder.force, "with -o: replace files that are there");
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
   add_set_option(sub, a->sets);
   sub->footer(
-      "Example:\n"
-      "  assay match --like models/presets/cpu/moe.yaml    ffn is model.ffn of the dense twin");
+      "Examples:\n"
+      "  assay match --like models/presets/cpu/moe.yaml    ffn is model.ffn of the dense twin\n"
+      "  assay match --like models/presets/cpu/moe.yaml --experts 2,4,8,16 --contract total -o "
+      "ladder\n"
+      "  assay match --like models/presets/cpu/moe.yaml --depths 2,4,8\n"
+      "  assay match --like models/presets/cpu/moe.yaml --horizons 1,3,10 -o longer");
   commands.on_chosen(sub, [a] { return run_match(*a); });
 }
 

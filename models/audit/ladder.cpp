@@ -1,0 +1,140 @@
+#include "models/audit/ladder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/check.h"
+#include "engine/config/check.h"
+#include "engine/config/schedule.h"
+#include "models/audit/audit.h"
+
+namespace assay {
+
+namespace {
+
+int64_t nearest_multiple(double value, int64_t multiple) {
+  return std::max<int64_t>(1, std::llround(value / double(multiple))) * multiple;
+}
+
+double measure(const Config& config, LadderEqual equal) {
+  const Audit a = audit(config);
+  if (equal == LadderEqual::kTotal) return double(a.total);
+  if (equal == LadderEqual::kActive) return double(a.active);
+  return double(a.flops_per_token);
+}
+
+// The numbers of experts that give whole K and S, and a whole F without a contract.
+std::string possible_experts(const MoeConfig& m, bool whole_width) {
+  int64_t step = m.experts / std::gcd(m.experts, m.top_k);
+  if (m.shared > 0) step = std::lcm(step, m.experts / std::gcd(m.experts, m.shared));
+  std::string text;
+  int count = 0;
+  for (int64_t e = step; e <= 64 * m.experts && e <= 65536 && count < 8; e *= 2) {
+    if (whole_width && (m.experts * m.expert_ffn) % e != 0) break;
+    text += (text.empty() ? "" : ", ") + std::to_string(e);
+    ++count;
+  }
+  return text.empty() ? "none divide this base" : "for example " + text;
+}
+
+// The width whose measure is nearest to the target; measures grow with the width.
+int64_t width_for(Config config, LadderEqual equal, double target, int64_t multiple) {
+  const auto value = [&](int64_t width) {
+    config.model.moe->expert_ffn = width;
+    return measure(config, equal);
+  };
+  const double one = value(multiple), step = value(2 * multiple) - one;
+  const int64_t n = std::max<int64_t>(1, std::llround((target - one) / step) + 1);
+  return n * multiple;
+}
+
+}  // namespace
+
+Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, int64_t multiple) {
+  if (!base.model.moe) {
+    throw UserError("the base is dense: there are no experts to cut finer",
+                    "give a mixture, e.g. --like models/presets/cpu/moe.yaml");
+  }
+  const MoeConfig& m = *base.model.moe;
+  const int64_t width = m.experts * m.expert_ffn;
+  const bool whole_width = equal == LadderEqual::kWidth;
+  if ((m.top_k * experts) % m.experts != 0 || (m.shared * experts) % m.experts != 0 ||
+      m.top_k * experts < m.experts || (whole_width && width % experts != 0)) {
+    throw UserError(
+        strprintf("%ld experts: from E = %ld, K = %ld, S = %ld, F = %ld this needs K = %.4g, S = "
+                  "%.4g, F = %.4g",
+                  long(experts), long(m.experts), long(m.top_k), long(m.shared), long(m.expert_ffn),
+                  double(m.top_k * experts) / double(m.experts),
+                  double(m.shared * experts) / double(m.experts), double(width) / double(experts)),
+        possible_experts(m, whole_width) + (whole_width ? "; --contract solves for F" : ""));
+  }
+  Rung rung{.name = "e" + std::to_string(experts), .config = base, .changes = ""};
+  MoeConfig& moe = *rung.config.model.moe;
+  moe.experts = experts;
+  moe.top_k = m.top_k * experts / m.experts;
+  moe.shared = m.shared * experts / m.experts;
+  moe.expert_ffn =
+      whole_width ? width / experts : width_for(rung.config, equal, measure(base, equal), multiple);
+  rung.changes =
+      strprintf("model: {moe: {experts: %ld, top_k: %ld, shared: %ld, expert_ffn: %ld}}\n",
+                long(moe.experts), long(moe.top_k), long(moe.shared), long(moe.expert_ffn));
+  validate(rung.config);
+  return rung;
+}
+
+Rung horizon_rung(const Config& base, int64_t factor) {
+  Rung rung{.name = "x" + std::to_string(factor), .config = base, .changes = ""};
+  const Schedule schedule = make_schedule(base);
+  Config& c = rung.config;
+  c.run.steps = base.run.steps * factor;
+  c.schedule.warmup = schedule.warmup;
+  c.schedule.warmup_fraction.reset();
+  c.schedule.warmdown = schedule.warmdown * factor;
+  c.schedule.warmdown_fraction.reset();
+  rung.changes = strprintf(
+      "run: {steps: %ld}\nschedule: {warmup: %ld, warmup_fraction: null, warmdown: %ld, "
+      "warmdown_fraction: null}\n",
+      long(c.run.steps), long(c.schedule.warmup), long(c.schedule.warmdown));
+  validate(c);
+  return rung;
+}
+
+Rung depth_rung(const Config& base, int64_t layers, int64_t multiple) {
+  const ModelConfig& b = base.model;
+  Rung rung{.name = "d" + std::to_string(layers), .config = base, .changes = ""};
+  ModelConfig& m = rung.config.model;
+  const int64_t head = b.resolved_head_dim();
+  m.layers = layers;
+  m.hidden = nearest_multiple(double(b.hidden) * double(layers) / double(b.layers), head);
+  const double wider = double(m.hidden) / double(b.hidden);
+  m.heads = std::max<int64_t>(1, std::llround(double(b.heads) * wider));
+  if (b.kv_heads > 0) {
+    const int64_t group = b.heads / b.kv_heads;
+    m.heads = std::max(group, m.heads / group * group);
+    m.kv_heads = m.heads / group;
+  }
+  m.head_dim = head;
+  m.ffn = nearest_multiple(double(b.ffn) * wider, multiple);
+  rung.changes = strprintf(
+      "model:\n  layers: %ld\n  hidden: %ld\n  heads: %ld\n  kv_heads: %ld\n"
+      "  head_dim: %ld\n  ffn: %ld\n",
+      long(m.layers), long(m.hidden), long(m.heads), long(m.kv_heads), long(m.head_dim),
+      long(m.ffn));
+  if (m.moe) {
+    m.moe->expert_ffn = nearest_multiple(double(b.moe->expert_ffn) * wider, multiple);
+    rung.changes += strprintf("  moe: {expert_ffn: %ld}\n", long(m.moe->expert_ffn));
+  }
+  validate(rung.config);
+  return rung;
+}
+
+RungResiduals rung_residuals(const Config& base, const Config& rung) {
+  const Audit a = audit(base), b = audit(rung);
+  const auto percent = [](int64_t x, int64_t y) { return 100.0 * double(x - y) / double(y); };
+  return {.total = percent(b.total, a.total),
+          .active = percent(b.active, a.active),
+          .flops = percent(b.flops_per_token, a.flops_per_token)};
+}
+
+}  // namespace assay

@@ -1,0 +1,40 @@
+// Families of models by construction, from one base: a granularity ladder (the same experts cut
+// finer), a horizon ladder (the same model for longer), and a depth dial.
+//
+// Granularity: E experts instead of E0, each token choosing K = K0 E / E0 of them and S = S0 E / E0
+// shared, of width F = F0 E0 / E: E F, K F and S F stay, so routed and active widths do. The router
+// alone grows, by C (E - E0) per block. A quantity that is to be equal in spite of it takes the F,
+// a multiple of `multiple`, whose value is nearest to the base's.
+//
+// Depth: L blocks instead of L0 with the width in proportion, C = C0 L / L0 rounded to whole heads,
+// and the inner widths F = F0 C / C0 rounded to multiples of `multiple`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/config/config.h"
+
+namespace assay {
+
+enum class LadderEqual { kWidth, kTotal, kActive, kFlops };
+
+struct Rung {
+  std::string name;  // "e16", "d8", "x3"
+  Config config;
+  std::string changes;  // as YAML lines below the include of the base: "model: {...}\n"
+};
+
+// UserError: a dense base; experts, choices or shared experts that are no whole number.
+Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, int64_t multiple);
+// run.steps and the warm-down times `factor`; the warm-up keeps its steps.
+Rung horizon_rung(const Config& base, int64_t factor);
+Rung depth_rung(const Config& base, int64_t layers, int64_t multiple);
+
+// 100 (value - base) / base of P_total, P_active and FLOPs per token.
+struct RungResiduals {
+  double total = 0, active = 0, flops = 0;
+};
+RungResiduals rung_residuals(const Config& base, const Config& rung);
+
+}  // namespace assay

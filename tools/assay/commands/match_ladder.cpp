@@ -1,0 +1,171 @@
+#include "tools/assay/commands/match_ladder.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "engine/config/yaml.h"
+#include "lab/runs/text_table.h"
+#include "models/audit/audit_report.h"
+#include "models/audit/family.h"
+#include "models/audit/ladder.h"
+#include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+LadderEqual equal_of(const std::string& contract) {
+  if (contract == "total") return LadderEqual::kTotal;
+  if (contract == "active") return LadderEqual::kActive;
+  if (contract == "flops") return LadderEqual::kFlops;
+  if (contract.empty()) return LadderEqual::kWidth;
+  throw UserError("--contract " + contract + " is unknown",
+                  "with --experts choose total, active or flops, or leave it out to keep E F");
+}
+
+std::vector<Rung> rungs_of(const LadderRequest& r, const Config& base) {
+  std::vector<Rung> rungs;
+  const LadderEqual equal = equal_of(r.contract);
+  for (const int64_t e : r.experts) rungs.push_back(granularity_rung(base, e, equal, r.multiple));
+  for (const int64_t l : r.depths) rungs.push_back(depth_rung(base, l, r.multiple));
+  for (const int64_t x : r.horizons) rungs.push_back(horizon_rung(base, x));
+  return rungs;
+}
+
+std::string ladder_text(const Config& base, const std::vector<Rung>& rungs) {
+  TextTable table({"model", "layers", "hidden", "E", "K", "S", "F", "steps", "P_total", "percent",
+                   "P_active", "percent", "FLOPs/token", "percent"});
+  for (const Rung& rung : rungs) {
+    const ModelConfig& m = rung.config.model;
+    const Audit a = audit(rung.config);
+    const RungResiduals residual = rung_residuals(base, rung.config);
+    const auto percent = [](double value) { return strprintf("%+.3f%%", value); };
+    const auto of_moe = [&](int64_t value) { return m.moe ? grouped(value) : std::string(); };
+    table.add({rung.name, grouped(m.layers), grouped(m.hidden), of_moe(m.moe ? m.moe->experts : 0),
+               of_moe(m.moe ? m.moe->top_k : 0), of_moe(m.moe ? m.moe->shared : 0),
+               grouped(m.moe ? m.moe->expert_ffn : m.ffn), grouped(rung.config.run.steps),
+               grouped(a.total), percent(residual.total), grouped(a.active),
+               percent(residual.active), grouped(a.flops_per_token), percent(residual.flops)});
+  }
+  return table.text();
+}
+
+// What differs between the rungs beside what the ladder is about and the table shows.
+std::vector<std::string> confounds_of(const LadderRequest& r, const std::vector<Rung>& rungs) {
+  std::vector<NamedConfig> models;
+  for (const Rung& rung : rungs) models.push_back({rung.name, rung.config});
+  std::vector<std::string> lines;
+  for (const Confound& c : confounds(models, {})) {
+    // The router's share is what a mixture has more than a dense model, and here are none.
+    const bool shown = c.name == "router_share" || (c.name == "experts" && !r.experts.empty());
+    if (!shown) lines.push_back(c.text);
+  }
+  return lines;
+}
+
+// The contract under which the rungs of a ladder are compared in its matrix.
+std::string matrix_contract(const LadderRequest& r, const std::string& first) {
+  if (!r.horizons.empty() || r.contract.empty()) return "{kind: steps}";
+  const std::string kind = r.contract == "total"    ? "totalDN"
+                           : r.contract == "active" ? "activeDN"
+                                                    : "flops";
+  return "{kind: " + kind + ", reference: " + first + "}";
+}
+
+void write_new(const fs::path& path, const std::string& text, bool force) {
+  std::error_code ignored;
+  if (fs::exists(path, ignored) && !force) {
+    throw UserError(path.string() + " is there already",
+                    "--force replaces it, or choose another -o");
+  }
+  write_file_atomic(path.string(), text);
+}
+
+void write_ladder(const LadderRequest& r, const std::vector<Rung>& rungs) {
+  make_folders(r.folder);
+  const std::string base =
+      fs::weakly_canonical(r.like).lexically_relative(fs::weakly_canonical(r.folder)).string();
+  std::string matrix = "# The ladder of " + base + ", made by assay match.\nname: " +
+                       fs::weakly_canonical(r.folder).filename().string() + "\nmodels:\n";
+  // Nothing is written if a file of the ladder is there.
+  std::vector<std::pair<fs::path, std::string>> files;
+  for (const Rung& rung : rungs) {
+    files.emplace_back(fs::path(r.folder) / (rung.name + ".yaml"),
+                       "# " + rung.name + " of the ladder of " + base + ", made by assay match.\n" +
+                           "include: " + base + "\n" + rung.changes);
+    matrix += "  " + rung.name + ": " + rung.name + ".yaml\n";
+  }
+  matrix += "contracts: [" + matrix_contract(r, rungs.front().name) + "]\nseeds: [1, 2, 3]\n";
+  files.emplace_back(fs::path(r.folder) / "matrix.yaml", matrix);
+  for (const auto& [path, text] : files) {
+    std::error_code ignored;
+    if (!r.force && fs::exists(path, ignored)) write_new(path, text, false);
+  }
+  for (const auto& [path, text] : files) write_new(path, text, true);
+}
+
+Json ladder_json(const LadderRequest& r, const Config& base, const std::vector<Rung>& rungs) {
+  Json json;
+  json["like"] = r.like;
+  json["rungs"] = Json::array();
+  for (const Rung& rung : rungs) {
+    const Audit a = audit(rung.config);
+    const RungResiduals residual = rung_residuals(base, rung.config);
+    const ModelConfig& m = rung.config.model;
+    Json j;
+    j["name"] = rung.name;
+    j["layers"] = m.layers;
+    j["hidden"] = m.hidden;
+    j["steps"] = rung.config.run.steps;
+    if (m.moe) {
+      j["experts"] = m.moe->experts;
+      j["top_k"] = m.moe->top_k;
+      j["shared"] = m.moe->shared;
+      j["expert_ffn"] = m.moe->expert_ffn;
+    } else {
+      j["ffn"] = m.ffn;
+    }
+    j["total"] = a.total;
+    j["active"] = a.active;
+    j["flops_per_token"] = a.flops_per_token;
+    j["residual_percent"] = {
+        {"total", residual.total}, {"active", residual.active}, {"flops", residual.flops}};
+    json["rungs"].push_back(j);
+  }
+  json["confounds"] = confounds_of(r, rungs);
+  return json;
+}
+
+}  // namespace
+
+int match_ladder(const LadderRequest& r) {
+  const Config base = load_config(r.like, r.sets);
+  const std::vector<Rung> rungs = rungs_of(r, base);
+  if (!r.folder.empty() && !r.sets.empty()) {
+    throw UserError("--set changes the base, which the presets of -o only name",
+                    "write the change into " + r.like + ", or leave out -o");
+  }
+  if (!r.folder.empty()) write_ladder(r, rungs);
+  if (r.json) {
+    print_json(ladder_json(r, base, rungs));
+    return kExitDone;
+  }
+  std::printf("%s: P_total %s, P_active %s; percent: of the difference to it\n", r.like.c_str(),
+              grouped(audit(base).total).c_str(), grouped(audit(base).active).c_str());
+  std::fputs(ladder_text(base, rungs).c_str(), stdout);
+  for (const std::string& line : confounds_of(r, rungs))
+    std::printf("confound: %s\n", line.c_str());
+  if (!r.folder.empty()) {
+    std::printf("wrote %zu presets and %s/matrix.yaml: assay matrix %s/matrix.yaml --dry-run\n",
+                rungs.size(), r.folder.c_str(), r.folder.c_str());
+  }
+  return kExitDone;
+}
+
+}  // namespace assay
