@@ -54,6 +54,19 @@ def check_finished(w):
         expect(part in text, f"{part!r} is not in\n{text}")
 
 
+def check_early_warning(w):
+    """One run that ended: counted, with its end, and nothing to judge; what is no run is refused."""
+    done = assay("early-warning", w.run("moe"), "--json")
+    expect(done.returncode == 0, f"early-warning: {done}")
+    said = json.loads(done.stdout)
+    verdict = analysis(w.run("moe"))["verdict"]["state"]
+    expect([r["end"] for r in said["runs"]] == [verdict] and said["rules"] == [], f"early-warning: {said}")
+    expect("nothing to judge" in assay("early-warning", w.path).stdout, "a folder of runs")
+    (w.path / "empty").mkdir()
+    done = assay("early-warning", w.path / "empty")
+    expect(done.returncode == 1 and "is no run and holds none" in done.stderr and "hint:" in done.stderr, f"early-warning: {done}")
+
+
 def check_running(w):
     with subprocess.Popen(w.command("long", "--set", "run.steps=100000"), stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL) as training:
@@ -112,6 +125,7 @@ def check_one_step(w):
 
 with Workplace(moe=True) as w:
     check_finished(w)
+    check_early_warning(w)
     check_running(w)
     check_refusals(w)
     check_one_step(w)

@@ -61,6 +61,7 @@ void add_receipt_commands(Commands& commands);
 void add_checkpoint_commands(Commands& commands);
 void add_watch_command(Commands& commands);
 void add_router_command(Commands& commands);
+void add_early_warning_command(Commands& commands);
 void add_precision_command(Commands& commands);
 void add_eval_command(Commands& commands);
 void add_dissect_commands(Commands& commands);

@@ -47,6 +47,7 @@ void add_all_commands(Commands& commands) {
   add_checkpoint_commands(commands);
   add_watch_command(commands);
   add_router_command(commands);
+  add_early_warning_command(commands);
   add_precision_command(commands);
   add_eval_command(commands);
   add_dissect_commands(commands);

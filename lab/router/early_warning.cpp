@@ -1,0 +1,286 @@
+#include "lab/router/early_warning.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "base/check.h"
+#include "lab/matrix/matrix.h"
+#include "lab/router/analysis.h"
+
+namespace assay {
+
+namespace {
+
+double balanced(double hit_rate, double alarm_rate) {
+  return 0.5 * (hit_rate + 1 - alarm_rate);
+}
+
+struct Seen {
+  std::vector<double> values;
+  std::vector<char> collapsed;
+};
+
+bool is_collapsed(const WarningRun& run) {
+  return run.end == RouterState::kCollapsed;
+}
+
+Seen seen(const std::vector<WarningRun>& runs, const std::string& measure,
+          const std::function<bool(const WarningRun&)>& wanted) {
+  Seen s;
+  for (const WarningRun& run : runs) {
+    const auto found = run.value.find(measure);
+    if (found == run.value.end() || !wanted(run)) continue;
+    s.values.push_back(found->second);
+    s.collapsed.push_back(is_collapsed(run) ? 1 : 0);
+  }
+  return s;
+}
+
+void count(WarningCounts& counts, const WarningRun& run, const Threshold& rule, double value) {
+  const bool warned = rule.warns(value);
+  if (is_collapsed(run)) {
+    counts.collapsed += 1;
+    counts.hits += warned ? 1 : 0;
+  } else {
+    counts.others += 1;
+    counts.alarms += warned ? 1 : 0;
+  }
+}
+
+std::optional<Threshold> threshold_without(const std::vector<WarningRun>& runs,
+                                           const std::string& measure,
+                                           const std::function<bool(const WarningRun&)>& without) {
+  const Seen s = seen(runs, measure, [&](const WarningRun& r) { return !without(r); });
+  return best_threshold(s.values, s.collapsed);
+}
+
+WarningRule judge_measure(const std::vector<WarningRun>& runs, const std::string& measure) {
+  WarningRule rule{.measure = measure, .rule = {}, .by_run = {}, .by_configuration = {}};
+  rule.rule = threshold_without(runs, measure, [](const WarningRun&) { return false; });
+  std::map<std::string, std::optional<Threshold>> of_configuration;
+  for (const WarningRun& run : runs) {
+    const auto found = run.value.find(measure);
+    if (found == run.value.end()) continue;
+    const auto alone =
+        threshold_without(runs, measure, [&](const WarningRun& r) { return r.name == run.name; });
+    if (alone) count(rule.by_run, run, *alone, found->second);
+    const auto [at, is_new] = of_configuration.try_emplace(run.configuration);
+    if (is_new) {
+      at->second = threshold_without(
+          runs, measure, [&](const WarningRun& r) { return r.configuration == run.configuration; });
+    }
+    if (at->second) count(rule.by_configuration, run, *at->second, found->second);
+  }
+  return rule;
+}
+
+// The measure and its threshold that separate best where `without` does not hold.
+std::pair<std::string, std::optional<Threshold>> best_rule(
+    const std::vector<WarningRun>& runs, const std::set<std::string>& measures,
+    const std::function<bool(const WarningRun&)>& without) {
+  std::pair<std::string, std::optional<Threshold>> best;
+  double best_rate = -1;
+  for (const std::string& measure : measures) {
+    const Seen s = seen(runs, measure, [&](const WarningRun& r) { return !without(r); });
+    const auto rule = best_threshold(s.values, s.collapsed);
+    if (!rule) continue;
+    const double rate = balanced_rate(*rule, s.values, s.collapsed);
+    if (rate <= best_rate) continue;
+    best_rate = rate;
+    best = {measure, rule};
+  }
+  return best;
+}
+
+WarningCounts judge_choice(const std::vector<WarningRun>& runs,
+                           const std::set<std::string>& measures) {
+  WarningCounts counts;
+  std::map<std::string, std::pair<std::string, std::optional<Threshold>>> rules;
+  for (const WarningRun& run : runs) {
+    const auto [at, is_new] = rules.try_emplace(run.configuration);
+    if (is_new) {
+      at->second = best_rule(runs, measures, [&](const WarningRun& r) {
+        return r.configuration == run.configuration;
+      });
+    }
+    const auto& [measure, rule] = at->second;
+    const auto found = run.value.find(measure);
+    if (rule && found != run.value.end()) count(counts, run, *rule, found->second);
+  }
+  return counts;
+}
+
+// The step of "..., worst at 5%".
+int64_t step_of(const WarningRun& run, const std::string& measure) {
+  const double percent = std::stod(measure.substr(measure.rfind(' ') + 1));
+  return int64_t(std::ceil(percent / 100 * double(run.steps)));
+}
+
+}  // namespace
+
+double balanced_rate(const Threshold& rule, std::span<const double> values,
+                     std::span<const char> collapsed) {
+  double hits = 0, positives = 0, alarms = 0, others = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const bool warned = rule.warns(values[i]);
+    (collapsed[i] ? positives : others) += 1;
+    if (warned) (collapsed[i] ? hits : alarms) += 1;
+  }
+  if (positives == 0 || others == 0) return 0.5;
+  return balanced(hits / positives, alarms / others);
+}
+
+std::optional<Threshold> best_threshold(std::span<const double> values,
+                                        std::span<const char> collapsed) {
+  const auto positives = std::count(collapsed.begin(), collapsed.end(), 1);
+  if (positives == 0 || positives == std::ssize(collapsed)) return std::nullopt;
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  std::optional<Threshold> best;
+  double best_rate = 0, best_gap = 0;
+  for (size_t i = 0; i + 1 < sorted.size(); ++i) {
+    const double gap = sorted[i + 1] - sorted[i];
+    for (const bool at_least : {true, false}) {
+      const Threshold rule{.at_least = at_least, .bound = sorted[i] + 0.5 * gap};
+      const double rate = balanced_rate(rule, values, collapsed);
+      if (best && (rate < best_rate || (rate == best_rate && gap <= best_gap))) continue;
+      best = rule;
+      best_rate = rate;
+      best_gap = gap;
+    }
+  }
+  return best;
+}
+
+double WarningCounts::balanced() const {
+  if (collapsed == 0 || others == 0) return 0.5;
+  return assay::balanced(double(hits) / double(collapsed), double(alarms) / double(others));
+}
+
+Interval wilson(int64_t count, int64_t of) {
+  constexpr double kZ = 1.959963984540054;
+  if (of == 0) return {.low = 0, .high = 1};
+  const double n = double(of), p = double(count) / n, z2 = kZ * kZ;
+  const double middle = (p + z2 / (2 * n)) / (1 + z2 / n);
+  const double half = kZ / (1 + z2 / n) * std::sqrt(p * (1 - p) / n + z2 / (4 * n * n));
+  return {.low = std::max(0.0, middle - half), .high = std::min(1.0, middle + half)};
+}
+
+EarlyWarning judge_warnings(std::vector<WarningRun> runs) {
+  EarlyWarning warning;
+  warning.runs = std::move(runs);
+  std::map<std::string, int64_t> known;
+  for (const WarningRun& run : warning.runs) {
+    for (const auto& [measure, value] : run.value) known[measure] += 1;
+  }
+  std::set<std::string> measures;
+  for (const auto& [measure, runs_with_it] : known) {
+    if (double(runs_with_it) >= kWarningCoverage * double(warning.runs.size())) {
+      measures.insert(measure);
+    } else {
+      warning.rarely_measured += 1;
+    }
+  }
+  for (const std::string& measure : measures) {
+    WarningRule rule = judge_measure(warning.runs, measure);
+    if (rule.rule) warning.rules.push_back(std::move(rule));
+  }
+  std::stable_sort(warning.rules.begin(), warning.rules.end(),
+                   [](const WarningRule& a, const WarningRule& b) {
+                     return a.by_configuration.balanced() > b.by_configuration.balanced();
+                   });
+  if (warning.rules.empty()) return warning;
+  warning.chosen = judge_choice(warning.runs, measures);
+  const WarningRule& best = warning.rules.front();
+  for (const WarningRun& run : warning.runs) {
+    const auto found = run.value.find(best.measure);
+    if (!is_collapsed(run) || found == run.value.end() || !best.rule->warns(found->second))
+      continue;
+    warning.warned += 1;
+    const bool before = !run.saturated_at || step_of(run, best.measure) < *run.saturated_at;
+    warning.warned_before += before ? 1 : 0;
+  }
+  return warning;
+}
+
+namespace {
+
+// Normalised, so that runs of other E and K can be compared.
+constexpr const char* kMeasures[] = {"max_load_norm", "cv_norm",    "entropy_norm",
+                                     "active_norm",   "gini",       "margin",
+                                     "lead",          "bias_range", "gate_entropy_norm"};
+
+// Over the layers: the mean, and the value of the most uneven layer, which is the largest of some
+// measures and the smallest of others.
+bool low_is_uneven(const std::string& measure) {
+  return measure == "entropy_norm" || measure == "active_norm" || measure == "margin" ||
+         measure == "gate_entropy_norm";
+}
+
+void add_values(WarningRun& run, const RouterHistory& history, double share) {
+  const auto from = int64_t(std::ceil(share * double(run.steps)));
+  const auto step = std::lower_bound(history.steps.begin(), history.steps.end(), from);
+  if (step == history.steps.end() || double(*step) > 1.5 * std::max<double>(double(from), 2))
+    return;
+  for (const char* measure : kMeasures) {
+    std::vector<double> values;
+    for (const LayerHistory& layer : history.layers) {
+      if (const auto value = layer.at(measure, *step)) values.push_back(*value);
+    }
+    if (values.empty()) continue;
+    double sum = 0;
+    for (const double v : values) sum += v;
+    const auto worst = low_is_uneven(measure) ? std::min_element(values.begin(), values.end())
+                                              : std::max_element(values.begin(), values.end());
+    const std::string at = strprintf(" at %g%%", 100 * share);
+    run.value[std::string(measure) + ", worst" + at] = *worst;
+    run.value[std::string(measure) + ", mean" + at] = sum / double(values.size());
+  }
+}
+
+}  // namespace
+
+EarlyWarning early_warning(const std::vector<std::string>& paths) {
+  std::vector<WarningRun> runs;
+  std::vector<std::string> left_out;
+  for (const std::string& path : paths) {
+    const RunRecord record = read_run(path);
+    const auto leave = [&](const std::string& why) { left_out.push_back(path + ": " + why); };
+    if (!record.config.model.moe) {
+      leave("dense");
+      continue;
+    }
+    const RouterAnalysis analysis = analyse_router(record, {});
+    const bool ended = record.finished() || analysis.end == "collapse_stop";
+    if (!ended || analysis.verdict.state == RouterState::kTooEarly) {
+      leave(ended ? "too early for a verdict" : "not finished");
+      continue;
+    }
+    Config without_seed = record.config;
+    without_seed.run.seed = 0;
+    WarningRun run{.name = path,
+                   .configuration = config_sha256(without_seed),
+                   .end = analysis.verdict.state,
+                   .steps = record.config.run.steps,
+                   .saturated_at = {},
+                   .value = {}};
+    for (const RouterLayer& layer : analysis.layers) {
+      if (layer.saturated_at && (!run.saturated_at || *layer.saturated_at < *run.saturated_at)) {
+        run.saturated_at = layer.saturated_at;
+      }
+    }
+    const TelemetryReader telemetry(record.path + "/telemetry.db");
+    const RouterHistory history = read_router_history(telemetry, record.config.model.moe->top_k,
+                                                      record.config.telemetry.window);
+    for (const double share : kWarningShares) add_values(run, history, share);
+    runs.push_back(std::move(run));
+  }
+  EarlyWarning warning = judge_warnings(std::move(runs));
+  warning.left_out = std::move(left_out);
+  return warning;
+}
+
+}  // namespace assay

@@ -1,0 +1,88 @@
+// Early warning: which measure of the routers, early in a run, tells that they end collapsed? Each
+// measure is a rule "at least (at most) a bound at this share of the planned steps"; its bound and
+// direction are those that separate the other runs best, and it is judged on the run (or all runs
+// of the configuration) that was left out. Nothing is chosen on what it is judged by.
+//
+//   hit rate          collapsed runs that it warned of / collapsed runs
+//   false alarm rate  other runs that it warned of / other runs
+//   balanced          (hit rate + 1 - false alarm rate) / 2: 0.5 for a rule that knows nothing
+//
+// Intervals are Wilson's at 95% (J. Am. Stat. Assoc. 22, 1927), for counts of independent runs;
+// seeds of one configuration are not, so the rates over configurations are the ones to trust.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lab/runs/router_state.h"
+#include "lab/runs/run_record.h"
+#include "lab/runs/statistics.h"
+
+namespace assay {
+
+// What a run showed, and how it ended.
+struct WarningRun {
+  std::string name;
+  std::string configuration;  // equal for runs that differ in their seed only
+  RouterState end = RouterState::kHealthy;
+  int64_t steps = 0;                         // planned
+  std::optional<int64_t> saturated_at;       // the first layer
+  std::map<std::string, double> value = {};  // "max_load_norm, worst at 5%"; absent: not measured
+};
+
+struct Threshold {
+  bool at_least = true;
+  double bound = 0;
+  bool warns(double value) const { return at_least ? value >= bound : value <= bound; }
+};
+// The bound between two neighbouring values, and the direction, with the largest balanced rate;
+// ties: the wider gap, then the lower bound. collapsed: 1 or 0 by value. nullopt if it is the same
+// for all.
+std::optional<Threshold> best_threshold(std::span<const double> values,
+                                        std::span<const char> collapsed);
+double balanced_rate(const Threshold& rule, std::span<const double> values,
+                     std::span<const char> collapsed);
+
+struct WarningCounts {
+  int64_t hits = 0, collapsed = 0, alarms = 0, others = 0;
+  double balanced() const;
+};
+Interval wilson(int64_t count, int64_t of);
+
+struct WarningRule {
+  std::string measure;
+  std::optional<Threshold> rule;           // on all runs
+  WarningCounts by_run, by_configuration;  // judged on what was left out
+};
+
+struct EarlyWarning {
+  std::vector<WarningRun> runs;
+  std::vector<std::string> left_out;  // "NAME: too early", ...
+  std::vector<WarningRule> rules;     // best by configuration first
+  // The measure too is chosen anew without each configuration: what a user of this table gets.
+  WarningCounts chosen;
+  // Over collapsed runs that `rules.front()` warned of before their first layer saturated.
+  int64_t warned_before = 0, warned = 0;
+  int64_t rarely_measured = 0;  // measures that too few runs have
+};
+
+// A measure is judged if so many of the runs have it: rules are compared on the same runs.
+inline constexpr double kWarningCoverage = 0.9;
+// Measures at these shares of the planned steps, at the first logged step from there on.
+inline constexpr double kWarningShares[] = {0.01, 0.02, 0.05, 0.1, 0.2};
+
+// Judges the runs; `runs` are those with a verdict.
+EarlyWarning judge_warnings(std::vector<WarningRun> runs);
+// Reads runs that ended; those without a verdict, dense ones and unfinished ones are left out.
+EarlyWarning early_warning(const std::vector<std::string>& runs);
+
+std::string early_warning_text(const EarlyWarning& warning);
+nlohmann::ordered_json early_warning_json(const EarlyWarning& warning);
+
+}  // namespace assay

@@ -1,0 +1,89 @@
+// assay early-warning on planted runs, by hand.
+#include "lab/router/early_warning.h"
+#include "tests/catch.h"
+
+using namespace assay;
+
+namespace {
+
+// Four configurations of two seeds; the first two collapse. "good" separates them, "same" is equal
+// for all, "noise" knows nothing, "late" is known of one run only.
+std::vector<WarningRun> planted() {
+  std::vector<WarningRun> runs;
+  for (int c = 0; c < 4; ++c) {
+    for (int seed = 0; seed < 2; ++seed) {
+      WarningRun run;
+      run.name = std::to_string(c) + "/" + std::to_string(seed);
+      run.configuration = std::to_string(c);
+      run.end = c < 2 ? RouterState::kCollapsed : RouterState::kUneven;
+      run.steps = 100;
+      if (c < 2) run.saturated_at = c == 0 ? 5 : 50;
+      run.value["good at 10%"] = c < 2 ? 0.8 + 0.01 * seed : 0.2 + 0.01 * seed;
+      run.value["same at 10%"] = 0.5;
+      run.value["noise at 10%"] = seed;
+      if (c == 0 && seed == 0) run.value["late at 20%"] = 1;
+      runs.push_back(run);
+    }
+  }
+  return runs;
+}
+
+const WarningRule& rule_of(const EarlyWarning& w, const std::string& measure) {
+  for (const WarningRule& r : w.rules) {
+    if (r.measure == measure) return r;
+  }
+  FAIL(measure);
+  return w.rules.front();
+}
+
+}  // namespace
+
+TEST_CASE("a bound lies between the values that it separates") {
+  const std::vector<double> values = {0.1, 0.2, 0.6, 0.9};
+  const std::vector<char> high = {0, 0, 1, 1}, low = {1, 1, 0, 0}, all = {1, 1, 1, 1};
+  const auto rule = best_threshold(values, high);
+  REQUIRE(rule->at_least);
+  REQUIRE(rule->bound == Approx(0.4));
+  REQUIRE(balanced_rate(*rule, values, high) == 1);
+  REQUIRE(!best_threshold(values, low)->at_least);
+  REQUIRE(!best_threshold(values, all));
+  // One of two collapsed runs, and one of two others: 0.5 for every bound that says so.
+  REQUIRE(balanced_rate({.at_least = true, .bound = 0.15}, values, std::vector<char>{0, 1, 0, 1}) ==
+          Approx(0.75));
+}
+
+TEST_CASE("Wilson's interval") {
+  // 9 of 10: (0.9 + 0.19207 +- 1.96 sqrt(0.009 + 0.0096037)) / 1.38415.
+  REQUIRE(wilson(9, 10).low == Approx(0.595850).epsilon(1e-5));
+  REQUIRE(wilson(9, 10).high == Approx(0.982124).epsilon(1e-5));
+  REQUIRE(wilson(0, 5).low == 0);
+  REQUIRE(wilson(0, 0).high == 1);
+}
+
+TEST_CASE("rules are judged on what was left out") {
+  const EarlyWarning w = judge_warnings(planted());
+  REQUIRE(w.rarely_measured == 1);
+  REQUIRE(w.rules.front().measure == "good at 10%");
+  const WarningCounts& good = w.rules.front().by_configuration;
+  REQUIRE((good.hits == 4 && good.collapsed == 4 && good.alarms == 0 && good.others == 4));
+  REQUIRE(w.rules.front().by_run.balanced() == 1);
+  // A rule of the noise is no better than chance.
+  REQUIRE(rule_of(w, "noise at 10%").by_configuration.balanced() <= 0.5);
+  REQUIRE(w.chosen.hits == 4);
+  REQUIRE(w.chosen.alarms == 0);
+  // At step 10 the runs of configuration 0 are saturated since step 5.
+  REQUIRE((w.warned == 4 && w.warned_before == 2));
+  const std::string text = early_warning_text(w);
+  REQUIRE(text.find("8 runs of 4 configurations: 4 collapsed, 4 not") != std::string::npos);
+  REQUIRE(text.find("best: good at 10% >= 0.505") != std::string::npos);
+}
+
+TEST_CASE("nothing to judge") {
+  std::vector<WarningRun> runs = planted();
+  for (WarningRun& run : runs) run.end = RouterState::kHealthy;
+  REQUIRE(early_warning_text(judge_warnings(runs)).find("nothing to judge") != std::string::npos);
+  runs = planted();
+  for (WarningRun& run : runs) run.value.erase("good at 10%");
+  REQUIRE(early_warning_text(judge_warnings(runs)).find("no measure tells") != std::string::npos);
+  REQUIRE(early_warning_text(judge_warnings({})).find("nothing to judge") != std::string::npos);
+}
