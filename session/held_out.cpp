@@ -37,7 +37,7 @@ HeldOut::HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& opt
   const bool has_data = config.data.synth || !config.data.val.empty();
   if (!has_data && options.files.empty()) {
     throw UserError(source_.folder + " was trained without held-out text (data.val)",
-                    "give shards: --data FILE");
+                    "give shards: --shards FILE");
   }
   if (has_data) data_ = resolve_data(config);
   ValidationSet::Config set{.files = options.files.empty() ? data_.val : options.files,

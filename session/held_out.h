@@ -41,6 +41,8 @@ class HeldOut {
   Batch micro(int i) const { return set_->micro(i); }
   // The shards that the options named; empty: the run's.
   const std::vector<std::string>& files() const { return files_; }
+  // The held-out shards of each source of a mixture; empty without one.
+  const std::vector<SourceShards>& sources() const { return data_.source_val; }
   bool counts(int32_t target) const { return target >= 0 && target != data_.mask_id; }
   // Of the tokens and targets, and of the checkpoint's files.
   const std::string& text_sha256() const { return text_sha256_; }

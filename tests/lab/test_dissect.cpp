@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "lab/dissect/damage.h"
+#include "lab/dissect/overlap.h"
 #include "lab/dissect/used.h"
 #include "tests/catch.h"
 
@@ -52,6 +53,19 @@ TEST_CASE("experts by load, their shares, and what is removed") {
   REQUIRE(changes[2].experts == std::vector<int32_t>{1, 3, 4});
   REQUIRE_THROWS_AS(interventions({.layers = {0}}, all, 3, true), UserError);
   REQUIRE_THROWS_AS(interventions({.experts = {5}}, all, 3, true), UserError);
+}
+
+TEST_CASE("overlap of loads, and what sampling alone gives") {
+  // Shares 0.5, 0.5, 0 and 0.25, 0.5, 0.25: half of the distance is 0.25.
+  const std::vector<int64_t> a = {2, 2, 0}, b = {1, 2, 1};
+  REQUIRE(load_overlap(a, b).overlap == Approx(0.75));
+  // Pooled 3/8, 1/2, 1/8 and 1/A + 1/B = 1/2.
+  const double terms = std::sqrt(0.234375 / 3.14159265358979) + std::sqrt(0.25 / 3.14159265358979) +
+                       std::sqrt(0.109375 / 3.14159265358979);
+  REQUIRE(load_overlap(a, b).sampling == Approx(1 - terms / 2));
+  REQUIRE(load_overlap(a, a).overlap == 1);
+  REQUIRE(load_overlap(a, std::vector<int64_t>{0, 0, 4}).overlap == 0);
+  REQUIRE(load_overlap(a, std::vector<int64_t>{0, 0, 0}).overlap == 0);
 }
 
 TEST_CASE("used experts, also after a part of the text") {

@@ -104,12 +104,26 @@ def check_topic(place):
         header[2] = len(tokens)
         path = place.path / f"{name}.bin"
         path.write_bytes(header.tobytes() + array.array("H", tokens).tobytes())
-        changes, _ = damage_of(run, "--data", path, "--experts", "all", "--groups", "0", "--removals", "zero", "--layers", str(LAYER))
+        changes, _ = damage_of(run, "--shards", path, "--experts", "all", "--groups", "0", "--removals", "zero", "--layers", str(LAYER))
         return {e: changes[LAYER, f"expert {e}", "zero"] for e in range(8)}
     off = of_text("off", [i for i in ids if i not in TOPIC_IDS])[TOPIC]
     check(off["load_share"] == 0 and off["damage"]["nats"] == 0, f"without the topic: {off}")
     on = of_text("on", [i for i in ids if i in TOPIC_IDS][:4097])
     check(max(on, key=lambda e: on[e]["damage"]["nats"]) == TOPIC, f"on the topic: {on}")
+
+
+def check_routing(place):
+    """Loads of held-out text against telemetry's, by hand."""
+    run = place.run("run")
+    said = json.loads(dissect("routing", run, "--json").stdout)
+    used = json.loads(dissect("used", run, "--json").stdout)
+    check([(p["a"], p["b"]) for p in said["pairs"]] == [("training", "held-out")], said)
+    check(len(said["pairs"][0]["overlap"]) == 2, said)
+    for layer, (overlap, sampling) in enumerate(zip(said["pairs"][0]["overlap"], said["pairs"][0]["sampling"])):
+        held_out = used["layers"][layer]["counts"]
+        check(0 < overlap <= 1 and 0.9 < sampling < 1 and sum(held_out) == 2 * 4096, said)
+    # In the layer that was edited after training the tokens go elsewhere.
+    check(said["pairs"][0]["overlap"][LAYER] < said["pairs"][0]["overlap"][0], said)
 
 
 def check_exported(place):
@@ -171,6 +185,7 @@ def main():
     with Workplace(moe=True) as place:
         check_planted(place)
         check_topic(place)
+        check_routing(place)
         check_exported(place)
         check_resumed(place)
         check_emulator(place)

@@ -16,7 +16,7 @@ void add_dissect_options(CLI::App* subcommand, DissectOptions& options) {
           "the run)")
       ->check(above_zero());
   subcommand
-      ->add_option("--data", options.text.files,
+      ->add_option("--shards", options.text.files,
                    "read these shards instead of the run's validation data, comma-separated")
       ->delimiter(',')
       ->check(CLI::ExistingFile);
@@ -32,6 +32,7 @@ void add_dissect_commands(Commands& commands) {
   dissect->require_subcommand(1);
   add_dissect_damage(commands, dissect);
   add_dissect_used(commands, dissect);
+  add_dissect_routing(commands, dissect);
   dissect->footer(
       "Forward passes over held-out text; nothing of the run changes but its folder RUN/dissect.\n"
       "docs/dissect.md explains the tables.");

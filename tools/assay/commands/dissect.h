@@ -11,10 +11,11 @@ struct DissectOptions {
   HeldOutOptions text;
   bool json = false;
 };
-// RUN, --tokens, --data, --device, --json.
+// RUN, --tokens, --shards, --device, --json.
 void add_dissect_options(CLI::App* subcommand, DissectOptions& options);
 
 void add_dissect_damage(Commands& commands, CLI::App* dissect);
+void add_dissect_routing(Commands& commands, CLI::App* dissect);
 void add_dissect_used(Commands& commands, CLI::App* dissect);
 
 }  // namespace assay

@@ -108,7 +108,7 @@ void add_dissect_damage(Commands& commands, CLI::App* dissect) {
       "Examples:\n"
       "  assay dissect damage runs/moe\n"
       "  assay dissect damage runs/moe --layers 2 --experts all --groups 0 --removals zero\n"
-      "  assay dissect damage runs/moe --data other.bin        on text of another kind");
+      "  assay dissect damage runs/moe --shards other.bin        on text of another kind");
   commands.on_chosen(sub, [a] { return dissect_damage(*a); });
 }
 

@@ -29,6 +29,8 @@ const std::map<std::string, NamedValue>& named_values() {
       {"--csv", {"DIR", ValueKind::kFolder}},
       {"--tensorboard", {"DIR", ValueKind::kFolder}},
       {"--bundle", {"DIR", ValueKind::kFolder}},
+      {"--export", {"FOLDER", ValueKind::kFolder}},
+      {"--shards", {"FILE", ValueKind::kFile}},
       {"--data", {"DIR", ValueKind::kFolder}},
       {"--text", {"TEXT", ValueKind::kText}},
       {"RUN", {"RUN", ValueKind::kRun}},

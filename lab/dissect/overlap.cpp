@@ -1,0 +1,85 @@
+#include "lab/dissect/overlap.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numbers>
+#include <numeric>
+
+#include "base/check.h"
+#include "lab/runs/text_table.h"
+#include "models/audit/audit_report.h"
+
+namespace assay {
+
+LoadOverlap load_overlap(std::span<const int64_t> a, std::span<const int64_t> b) {
+  CHECK(a.size() == b.size(), "loads of %zu and %zu experts", a.size(), b.size());
+  const auto all_a = double(std::accumulate(a.begin(), a.end(), int64_t{0}));
+  const auto all_b = double(std::accumulate(b.begin(), b.end(), int64_t{0}));
+  if (all_a == 0 || all_b == 0) return {};
+  double distance = 0, expected = 0;
+  for (size_t e = 0; e < a.size(); ++e) {
+    const double p = double(a[e]) / all_a, q = double(b[e]) / all_b;
+    const double s = double(a[e] + b[e]) / (all_a + all_b);
+    distance += std::fabs(p - q);
+    expected += std::sqrt(2 * s * (1 - s) * (1 / all_a + 1 / all_b) / std::numbers::pi);
+  }
+  return {.overlap = 1 - 0.5 * distance, .sampling = std::max(0.0, 1 - 0.5 * expected)};
+}
+
+namespace {
+
+// Every pair of texts, training with held-out text first.
+template <typename F>
+void each_pair(const RoutingReport& r, F&& f) {
+  for (size_t a = 0; a < r.texts.size(); ++a) {
+    for (size_t b = a + 1; b < r.texts.size(); ++b) f(r.texts[a], r.texts[b]);
+  }
+}
+
+}  // namespace
+
+std::string routing_text(const RoutingReport& r) {
+  std::string text =
+      strprintf("%s, step %ld: E = %ld experts, K = %ld per token, %zu MoE layers\n", r.run.c_str(),
+                long(r.step), long(r.experts), long(r.top_k), r.layers.size());
+  for (const RoutedText& t : r.texts) {
+    if (t.tokens > 0) text += "  " + t.name + ": " + grouped(t.tokens) + " tokens\n";
+  }
+  std::vector<std::string> heads = {"overlap of the loads"};
+  for (const int64_t layer : r.layers) heads.push_back(strprintf("layer %ld", long(layer)));
+  TextTable table(heads);
+  each_pair(r, [&](const RoutedText& a, const RoutedText& b) {
+    std::vector<std::string> cells = {a.name + " and " + b.name};
+    for (size_t l = 0; l < r.layers.size(); ++l) {
+      const LoadOverlap o = load_overlap(a.loads[l], b.loads[l]);
+      cells.push_back(strprintf("%.3f (%.3f)", o.overlap, o.sampling));
+    }
+    table.add(cells);
+  });
+  return text + "\n" + table.text() +
+         "1: the same shares of the assignments; in brackets what sampling alone would give if "
+         "both were alike\ntraining: the last W logged steps\n";
+}
+
+nlohmann::ordered_json routing_json(const RoutingReport& r) {
+  nlohmann::ordered_json json;
+  json["run"] = r.run;
+  json["step"] = r.step;
+  json["experts"] = r.experts;
+  json["top_k"] = r.top_k;
+  json["layers"] = r.layers;
+  json["pairs"] = nlohmann::ordered_json::array();
+  each_pair(r, [&](const RoutedText& a, const RoutedText& b) {
+    nlohmann::ordered_json pair{{"a", a.name}, {"b", b.name}};
+    for (size_t l = 0; l < r.layers.size(); ++l) {
+      const LoadOverlap o = load_overlap(a.loads[l], b.loads[l]);
+      pair["overlap"].push_back(o.overlap);
+      pair["sampling"].push_back(o.sampling);
+    }
+    json["pairs"].push_back(pair);
+  });
+  return json;
+}
+
+}  // namespace assay
