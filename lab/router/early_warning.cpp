@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <set>
 
@@ -246,17 +247,29 @@ void add_values(WarningRun& run, const RouterHistory& history, double share) {
 EarlyWarning early_warning(const std::vector<std::string>& paths) {
   std::vector<WarningRun> runs;
   std::vector<std::string> left_out;
+  std::set<std::string> seen_paths;  // a run counts once, however it is named
   for (const std::string& path : paths) {
-    const RunRecord record = read_run(path);
+    if (!seen_paths.insert(std::filesystem::weakly_canonical(path).string()).second) continue;
     const auto leave = [&](const std::string& why) { left_out.push_back(path + ": " + why); };
+    std::optional<RunRecord> read;
+    try {
+      read = read_run(path);
+    } catch (const UserError& error) {
+      leave(error.what());
+      continue;
+    }
+    const RunRecord& record = *read;
     if (!record.config.model.moe) {
       leave("dense");
       continue;
     }
     const RouterAnalysis analysis = analyse_router(record, {});
-    const bool ended = record.finished() || analysis.end == "collapse_stop";
-    if (!ended || analysis.verdict.state == RouterState::kTooEarly) {
-      leave(ended ? "too early for a verdict" : "not finished");
+    // Its verdict would be that of a rule like those which are judged here.
+    const bool stopped = analysis.end == "collapse_stop";
+    if (!record.finished() || analysis.verdict.state == RouterState::kTooEarly) {
+      leave(stopped             ? "stopped by its guard"
+            : record.finished() ? "too early for a verdict"
+                                : "not finished");
       continue;
     }
     Config without_seed = record.config;

@@ -62,6 +62,13 @@ def check_early_warning(w):
     verdict = analysis(w.run("moe"))["verdict"]["state"]
     expect([r["end"] for r in said["runs"]] == [verdict] and said["rules"] == [], f"early-warning: {said}")
     expect("nothing to judge" in assay("early-warning", w.path).stdout, "a folder of runs")
+    (w.path / "broken").mkdir()
+    (w.path / "broken" / "telemetry.db").write_bytes(b"no database")
+    shutil.copy(w.run("moe") / "config.yaml", w.path / "broken")
+    done = assay("early-warning", w.path, w.run("moe"), "--json")
+    expect(done.returncode == 0, f"a damaged run: {done}")
+    said = json.loads(done.stdout)
+    expect(len(said["runs"]) == 1 and len(said["left_out"]) == 1, f"named twice, counted once; damaged, left out: {said}")
     (w.path / "empty").mkdir()
     done = assay("early-warning", w.path / "empty")
     expect(done.returncode == 1 and "is no run and holds none" in done.stderr and "hint:" in done.stderr, f"early-warning: {done}")

@@ -1,11 +1,14 @@
 #include "tools/assay/commands/match_ladder.h"
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "lab/runs/text_table.h"
 #include "models/audit/audit_report.h"
@@ -20,6 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
+constexpr double kMostResidual = 5;  // percent, of what --contract makes equal
+
 LadderEqual equal_of(const std::string& contract) {
   if (contract == "total") return LadderEqual::kTotal;
   if (contract == "active") return LadderEqual::kActive;
@@ -29,12 +34,35 @@ LadderEqual equal_of(const std::string& contract) {
                   "with --experts choose total, active or flops, or leave it out to keep E F");
 }
 
+// UserError if a preset of the rung could not be read, if two rungs have one name, or if the
+// quantity that was to be equal is not.
+void require_usable(const LadderRequest& r, const Config& base, const std::vector<Rung>& rungs) {
+  std::set<std::string> names;
+  for (const Rung& rung : rungs) {
+    if (!names.insert(rung.name).second) {
+      throw UserError("two models would be called " + rung.name, "name each number once");
+    }
+    parse_config_text(to_yaml(rung.config), rung.name, ".");
+    const RungResiduals residual = rung_residuals(base, rung.config);
+    const double off = r.contract == "total"    ? residual.total
+                       : r.contract == "active" ? residual.active
+                       : r.contract == "flops"  ? residual.flops
+                                                : 0;
+    if (r.experts.empty() || std::fabs(off) <= kMostResidual) continue;
+    throw UserError(strprintf("%s: no width brings %s within %g%% of the base's, the nearest is "
+                              "%+.3g%% off",
+                              rung.name.c_str(), r.contract.c_str(), kMostResidual, off),
+                    "give a smaller --multiple, or fewer experts");
+  }
+}
+
 std::vector<Rung> rungs_of(const LadderRequest& r, const Config& base) {
   std::vector<Rung> rungs;
   const LadderEqual equal = equal_of(r.contract);
   for (const int64_t e : r.experts) rungs.push_back(granularity_rung(base, e, equal, r.multiple));
   for (const int64_t l : r.depths) rungs.push_back(depth_rung(base, l, r.multiple));
   for (const int64_t x : r.horizons) rungs.push_back(horizon_rung(base, x));
+  require_usable(r, base, rungs);
   return rungs;
 }
 
