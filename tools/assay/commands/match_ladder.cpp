@@ -87,6 +87,7 @@ std::string ladder_text(const Config& base, const std::vector<Rung>& rungs) {
 // What differs between the rungs beside what the ladder is about and the table shows.
 std::vector<std::string> confounds_of(const LadderRequest& r, const std::vector<Rung>& rungs) {
   std::vector<NamedConfig> models;
+  models.reserve(rungs.size());
   for (const Rung& rung : rungs) models.push_back({rung.name, rung.config});
   std::vector<std::string> lines;
   for (const Confound& c : confounds(models, {})) {
