@@ -11,7 +11,7 @@
 #include "engine/run/checkpoint.h"
 #include "engine/run/checkpoint_files.h"
 #include "engine/run/run_dir.h"
-#include "engine/telemetry/sqlite.h"
+#include "engine/telemetry/telemetry.h"
 #include "models/audit/horizon.h"
 
 namespace assay {
@@ -47,7 +47,7 @@ std::string checkpoint_at(const std::string& run, int64_t step, int64_t horizon)
   return folder;
 }
 
-std::string origin_text(const Branch& branch) {
+Json origin_of(const Branch& branch) {
   Json json;
   json["trunk"] = fs::weakly_canonical(branch.trunk).string();
   json["checkpoint"] = fs::path(branch.checkpoint).filename().string();
@@ -55,7 +55,16 @@ std::string origin_text(const Branch& branch) {
   json["step"] = branch.at.step;
   json["steps"] = branch.at.steps;
   json["warmdown"] = branch.at.warmdown();
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json;
+}
+
+// The trunk may have moved since.
+bool is_origin(const std::string& text, const Branch& branch) {
+  Json written = Json::parse(text, nullptr, false), own = origin_of(branch);
+  if (!written.is_object()) return false;
+  written.erase("trunk");
+  own.erase("trunk");
+  return written == own;
 }
 
 void link_or_copy(const fs::path& from, const fs::path& to) {
@@ -76,18 +85,11 @@ void fill(const Branch& branch, const fs::path& folder) {
        {"config.yaml", "meta.json", kTuneCopy, kProductsFile, "tokenizer.json"}) {
     if (fs::exists(trunk / name)) fs::copy_file(trunk / name, folder / name);
   }
-  // Complete also while the trunk still trains.
-  const std::string copy = (folder / "telemetry.db").string();
-  Database from((trunk / "telemetry.db").string(), Database::Mode::kReadOnly);
-  Statement(from, "VACUUM INTO ?").bind(0, std::string_view(copy)).execute();
-  Database to(copy, Database::Mode::kCreate);
-  for (const char* table : {"scalar", "span", "router_layer", "expert_load", "eval", "event",
-                            "precision", "rank_step"}) {
-    Statement(to, std::string("DELETE FROM ") + table + " WHERE step > ?")
-        .bind(0, branch.at.step)
-        .execute();
-  }
-  write_file_atomic((folder / kBranchFile).string(), origin_text(branch));
+  copy_telemetry((trunk / "telemetry.db").string(), (folder / "telemetry.db").string(),
+                 branch.at.step);
+  const auto replace = Json::error_handler_t::replace;
+  write_file_atomic((folder / kBranchFile).string(),
+                    origin_of(branch).dump(1, ' ', false, replace) + "\n");
 }
 
 }  // namespace
@@ -114,7 +116,7 @@ Branch plan_branch(const BranchRequest& request) {
 void make_branch(const Branch& branch, const std::string& folder) {
   const fs::path origin = fs::path(folder) / kBranchFile;
   if (fs::exists(folder) && !fs::is_empty(folder)) {
-    if (fs::exists(origin) && read_file(origin.string()) == origin_text(branch)) return;
+    if (fs::exists(origin) && is_origin(read_file(origin.string()), branch)) return;
     throw UserError(folder + " holds files already, which are not those of this branch",
                     "choose another --run, or remove it");
   }
@@ -125,6 +127,9 @@ void make_branch(const Branch& branch, const std::string& folder) {
     fill(branch, part);
     fs::remove(folder, failed);  // it may be there, empty
     fs::rename(part, folder);
+  } catch (const UserError&) {
+    fs::remove_all(part, failed);
+    throw;
   } catch (const fs::filesystem_error& error) {
     fs::remove_all(part, failed);
     throw UserError("cannot make " + folder + ": " + error.code().message(),

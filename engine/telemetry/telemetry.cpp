@@ -175,16 +175,36 @@ Telemetry::~Telemetry() {
   }
 }
 
+namespace {
+
+// The rows of later steps, in every table that has steps.
+void delete_after(Database& database, int64_t step) {
+  for (const char* table : {"scalar", "span", "router_layer", "expert_load", "eval", "event",
+                            "precision", "rank_step"}) {
+    Statement(database, std::string("DELETE FROM ") + table + " WHERE step > ?")
+        .bind(0, step)
+        .execute();
+  }
+}
+
+}  // namespace
+
+void copy_telemetry(const std::string& from, const std::string& to, int64_t step) {
+  {
+    Database original(from, Database::Mode::kReadOnly);
+    Statement(original, "VACUUM INTO ?").bind(0, std::string_view(to)).execute();
+  }
+  Database copy(to, Database::Mode::kCreate);
+  Transaction transaction(copy);
+  delete_after(copy, step);
+  transaction.commit();
+}
+
 void Telemetry::truncate_after(int64_t step, const std::string& detail) {
   flush();
   const std::lock_guard lock(database_mutex_);
   Transaction transaction(database_);
-  for (const char* table : {"scalar", "span", "router_layer", "expert_load", "eval", "event",
-                            "precision", "rank_step"}) {
-    Statement(database_, std::string("DELETE FROM ") + table + " WHERE step > ?")
-        .bind(0, step)
-        .execute();
-  }
+  delete_after(database_, step);
   const std::string now = utc_now();
   writer_->event.bind(0, step).bind(1, now).bind(2, "resume").bind(3, detail).execute();
   transaction.commit();

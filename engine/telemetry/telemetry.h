@@ -96,4 +96,8 @@ class Telemetry {
   std::thread thread_;
 };
 
+// Copies a database, which may be in use, without the rows after `step`. `to` must not exist.
+// UserError if it cannot be read or written.
+void copy_telemetry(const std::string& from, const std::string& to, int64_t step);
+
 }  // namespace assay

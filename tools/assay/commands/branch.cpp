@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "comm/launch.h"
 #include "models/audit/audit_report.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/commands/train.h"
@@ -35,6 +36,11 @@ int run_branch(const Arguments& a) {
   if (!at) throw UserError("where to branch is missing", "give --at SHARE or --at-step N");
   if (!down) {
     throw UserError("the warm-down is missing", "give --warmdown SHARE or --warmdown-steps N");
+  }
+  if (launched_processes() > 0) {
+    throw UserError("assay branch trains in one process",
+                    "make the branch without a launcher, stop it, and go on with several: assay "
+                    "train FOLDER/config.yaml --run FOLDER");
   }
   const Branch branch = plan_branch(a.request);
   const std::string trunk = std::filesystem::path(branch.trunk).lexically_normal().string();
