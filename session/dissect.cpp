@@ -5,7 +5,6 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -30,8 +29,7 @@ void draw_experts(uint64_t seed, int64_t experts, int64_t top_k, int32_t* to) {
 class Change final : public MoeProbe {
  public:
   Change(const HeldOut& text, const Intervention& change, const RoutingRecord& record)
-      : text_(text),
-        change_(change),
+      : change_(change),
         record_(record),
         layer_(size_t(change.layer - text.layers().front())),
         removed_(size_t(text.config().model.moe->experts), 0) {
@@ -99,7 +97,6 @@ class Change final : public MoeProbe {
   }
 
  private:
-  const HeldOut& text_;
   const Intervention& change_;
   const RoutingRecord& record_;
   const size_t layer_;         // index among the MoE layers
@@ -146,11 +143,12 @@ Damage measure(HeldOut& text, const Intervention& change, const RoutingRecord& r
   return damage_of(std::span(nats).subspan(from), std::span(record.nats).subspan(from));
 }
 
-// Results as they come, one JSON object per line; a line that was cut short is dropped.
+// Results as they come, one JSON object per line; a line that is no result, because a write was cut
+// short, is dropped. A file belongs to a checkpoint, a text and a device, which round differently.
 class Results {
  public:
   Results(const std::string& folder, const HeldOut& text) {
-    const std::string of = text.checkpoint_sha256() + text.text_sha256();
+    const std::string of = text.checkpoint_sha256() + text.text_sha256() + text.device();
     make_folders(folder);
     path_ = folder + strprintf("/damage-step-%08ld-", long(text.source().state.step)) +
             sha256_hex(of).substr(0, 12) + ".jsonl";
@@ -159,12 +157,13 @@ class Results {
     std::ifstream file(path_);
     for (std::string line; std::getline(file, line) && !file.eof();) {
       const Json json = Json::parse(line, nullptr, false);
-      if (json.is_discarded() || !json.contains("change")) continue;
-      const Damage damage{
-          .nats = json.value("nats", 0.0),
-          .se = json.contains("se") ? std::optional<double>(json.value("se", 0.0)) : std::nullopt,
-          .targets = json.value("targets", int64_t{0})};
-      known_[json.value("change", "")] = damage;
+      try {
+        Damage damage{.nats = json.at("nats"), .se = {}, .targets = json.at("targets")};
+        if (json.contains("se")) damage.se = json.at("se").get<double>();
+        known_[json.at("change")] = damage;
+      } catch (const Json::exception&) {
+        continue;
+      }
       whole += line + "\n";
     }
     write_file_atomic(path_, whole);

@@ -48,6 +48,8 @@ class HeldOut {
   const std::string& text_sha256() const { return text_sha256_; }
   const std::string& checkpoint_sha256() const { return checkpoint_sha256_; }
 
+  std::string device() const { return backend() == Backend::kGpu ? "cuda" : "cpu"; }
+
   // Nats of the targets of micro-batch i; the view is valid until the next call.
   View<const float, 1> evaluate(int i, MoeProbe* probe);
   // The selection bias (E) of a layer; with Bias::kAlways also where the run trained none.
@@ -55,6 +57,7 @@ class HeldOut {
   void set_bias(int64_t layer, std::span<const float> bias);
 
  private:
+  Backend backend() const { return loaded_->session.backend; }
   View<float, 1> bias_view(int64_t layer);
 
   CheckpointSource source_;

@@ -114,7 +114,7 @@ void add_layer(std::vector<Intervention>& list, const DamagePlan& plan, const La
                int64_t top_k, bool has_shared) {
   const std::vector<int32_t> order = loads.by_load();
   const auto count = int64_t(order.size());
-  const int64_t groups = std::min(plan.groups, count);
+  const int64_t groups = std::min(plan.groups, count / 2);
   for (int64_t g = 0; g < groups; ++g) {
     const auto begin = order.begin() + g * count / groups;
     const auto end = order.begin() + (g + 1) * count / groups;

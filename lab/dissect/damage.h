@@ -74,7 +74,7 @@ struct LayerLoads {
 
 struct DamagePlan {
   std::vector<Removal> removals = {Removal::kZero, Removal::kNext, Removal::kMean};
-  int64_t groups = 10;                // of equal numbers of experts, by load; 0: none
+  int64_t groups = 10;                // of equally many experts, at least two, by load; 0: none
   int64_t busiest = 4;                // single experts, the busiest first; -1: all
   std::vector<int32_t> experts = {};  // single experts by id, in every layer
   bool shared = true, routed = true, routers = true;

@@ -10,7 +10,6 @@ import pathlib
 import shutil
 import signal
 import sqlite3
-import struct
 import subprocess
 import sys
 import tempfile
@@ -165,23 +164,6 @@ def merge(run):
     check(done.returncode == 0, f"merge {run}: {done.stdout}{done.stderr}")
 
 
-def plant_infinity(checkpoint, token):
-    """Sets one element of a token's embedding to infinity and updates the manifest's hash."""
-    path = checkpoint / "model.safetensors"
-    data = bytearray(path.read_bytes())
-    before = hashlib.sha256(data).hexdigest()
-    header_bytes = int.from_bytes(data[:8], "little")
-    entry = json.loads(data[8:8 + header_bytes])["embed.weight"]
-    check(entry["dtype"] == "F32", entry)
-    row = 4 * entry["shape"][1]
-    at = 8 + header_bytes + entry["data_offsets"][0] + token * row
-    data[at:at + row] = struct.pack("<f", math.inf) * entry["shape"][1]
-    path.write_bytes(data)
-    manifest = (checkpoint / "MANIFEST.json").read_text()
-    check(manifest.count(before) == 1, manifest)
-    (checkpoint / "MANIFEST.json").write_text(manifest.replace(before, hashlib.sha256(data).hexdigest()))
-
-
 def edit_tensors(checkpoint, edit):
     """Calls edit({name: (values, shape)}) with the fp32 tensors of a checkpoint's model, and writes them back with the
     manifest's hash."""
@@ -200,6 +182,14 @@ def edit_tensors(checkpoint, edit):
     manifest = (checkpoint / "MANIFEST.json").read_text()
     check(manifest.count(before) == 1, manifest)
     (checkpoint / "MANIFEST.json").write_text(manifest.replace(before, hashlib.sha256(data).hexdigest()))
+
+
+def plant_infinity(checkpoint, token):
+    """Sets a token's embedding to infinity."""
+    def edit(tensors):
+        values, (_, width) = tensors["embed.weight"]
+        values[token * width:(token + 1) * width] = [math.inf] * width
+    edit_tensors(checkpoint, edit)
 
 
 SAME = ["SELECT step, name, value FROM scalar WHERE name NOT IN ('tokens_per_s', 'train_s', 'mfu_share', 'peak_rss_bytes', 'sent_bytes',"

@@ -159,7 +159,6 @@ def check_emulator(place):
     run, few = place.run("run"), ("--tokens", "256", "--experts", "4", "--groups", "0", "--layers", str(LAYER))
     emulator = ASSAY.parent / "assay_on_executor"
     here = damage_of(run, *few)[1]
-    shutil.rmtree(run / "dissect")
     done = subprocess.run([str(emulator), "dissect", "damage", run, *few, "--device", "cuda", "--json"], capture_output=True, text=True)
     check(done.returncode == 0, done.stderr)
     there = json.loads(done.stdout)
@@ -176,6 +175,7 @@ def check_bad_input(place):
                              (("used", place.path / "nothing"), "nothing"),
                              (("damage", run, "--layers", "7"), "layer 7 has no experts"),
                              (("damage", run, "--experts", "9"), "there is no expert 9"),
+                             (("damage", run, "--experts", "4294967296"), "is not a number of an expert"),
                              (("damage", run, "--experts", "some"), "is not a number of an expert")):
         done = dissect(*arguments, expect=1)
         check(words in done.stderr and done.stderr.count("error:") == 1 and "hint:" in done.stderr, f"{arguments}: {done.stderr}")

@@ -1,6 +1,7 @@
 // assay dissect damage: what experts, the shared expert and the routers are worth in held-out loss.
 #include <charconv>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -24,7 +25,8 @@ int64_t integer(const std::string& text) {
   int64_t value = 0;
   const auto end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc{} && stop == end && value >= 0) return value;
+  const bool is_one = error == std::errc{} && stop == end;
+  if (is_one && value >= 0 && value <= std::numeric_limits<int32_t>::max()) return value;
   throw UserError("--experts: '" + text + "' is not a number of an expert",
                   "give all, none, busiest:N or ids: --experts 3,17");
 }
@@ -96,8 +98,10 @@ void add_dissect_damage(Commands& commands, CLI::App* dissect) {
       "--experts", a->experts,
       "single experts to remove, beside the groups: all, none, busiest:N of each layer, "
       "or ids: 3,17 (default: busiest:4)");
-  sub->add_option("--groups", a->plan.groups,
-                  "groups of equally many experts, sorted by load; 0 = none (default: 10)")
+  sub->add_option(
+         "--groups", a->plan.groups,
+         "groups of equally many experts, at least two, sorted by load; 0 = none (default: "
+         "10)")
       ->check(zero_or_more());
   sub->add_option("--layers", a->plan.layers, "blocks to change, comma-separated (default: all)")
       ->delimiter(',');
