@@ -27,7 +27,7 @@ bool is_collapsed(const WarningRun& run) {
   return run.end == RouterState::kCollapsed;
 }
 
-Seen seen(const std::vector<WarningRun>& runs, const std::string& measure,
+Seen seen(const std::vector<WarningRun>& runs, const WarningMeasure& measure,
           const std::function<bool(const WarningRun&)>& wanted) {
   Seen s;
   for (const WarningRun& run : runs) {
@@ -51,13 +51,13 @@ void count(WarningCounts& counts, const WarningRun& run, const Threshold& rule, 
 }
 
 std::optional<Threshold> threshold_without(const std::vector<WarningRun>& runs,
-                                           const std::string& measure,
+                                           const WarningMeasure& measure,
                                            const std::function<bool(const WarningRun&)>& without) {
   const Seen s = seen(runs, measure, [&](const WarningRun& r) { return !without(r); });
   return best_threshold(s.values, s.collapsed);
 }
 
-WarningRule judge_measure(const std::vector<WarningRun>& runs, const std::string& measure) {
+WarningRule judge_measure(const std::vector<WarningRun>& runs, const WarningMeasure& measure) {
   WarningRule rule{.measure = measure, .rule = {}, .by_run = {}, .by_configuration = {}};
   rule.rule = threshold_without(runs, measure, [](const WarningRun&) { return false; });
   std::map<std::string, std::optional<Threshold>> of_configuration;
@@ -78,12 +78,12 @@ WarningRule judge_measure(const std::vector<WarningRun>& runs, const std::string
 }
 
 // The measure and its threshold that separate best where `without` does not hold.
-std::pair<std::string, std::optional<Threshold>> best_rule(
-    const std::vector<WarningRun>& runs, const std::set<std::string>& measures,
+std::pair<WarningMeasure, std::optional<Threshold>> best_rule(
+    const std::vector<WarningRun>& runs, const std::set<WarningMeasure>& measures,
     const std::function<bool(const WarningRun&)>& without) {
-  std::pair<std::string, std::optional<Threshold>> best;
+  std::pair<WarningMeasure, std::optional<Threshold>> best;
   double best_rate = -1;
-  for (const std::string& measure : measures) {
+  for (const WarningMeasure& measure : measures) {
     const Seen s = seen(runs, measure, [&](const WarningRun& r) { return !without(r); });
     const auto rule = best_threshold(s.values, s.collapsed);
     if (!rule) continue;
@@ -96,9 +96,9 @@ std::pair<std::string, std::optional<Threshold>> best_rule(
 }
 
 WarningCounts judge_choice(const std::vector<WarningRun>& runs,
-                           const std::set<std::string>& measures) {
+                           const std::set<WarningMeasure>& measures) {
   WarningCounts counts;
-  std::map<std::string, std::pair<std::string, std::optional<Threshold>>> rules;
+  std::map<std::string, std::pair<WarningMeasure, std::optional<Threshold>>> rules;
   for (const WarningRun& run : runs) {
     const auto [at, is_new] = rules.try_emplace(run.configuration);
     if (is_new) {
@@ -111,12 +111,6 @@ WarningCounts judge_choice(const std::vector<WarningRun>& runs,
     if (rule && found != run.value.end()) count(counts, run, *rule, found->second);
   }
   return counts;
-}
-
-// The step of "..., worst at 5%".
-int64_t step_of(const WarningRun& run, const std::string& measure) {
-  const double percent = std::stod(measure.substr(measure.rfind(' ') + 1));
-  return int64_t(std::ceil(percent / 100 * double(run.steps)));
 }
 
 }  // namespace
@@ -156,6 +150,14 @@ std::optional<Threshold> best_threshold(std::span<const double> values,
   return best;
 }
 
+std::string WarningMeasure::text() const {
+  return name + strprintf(" at %g%%", 100 * share);
+}
+
+int64_t WarningRun::step_at(double share) const {
+  return int64_t(std::ceil(share * double(steps)));
+}
+
 double WarningCounts::balanced() const {
   if (collapsed == 0 || others == 0) return 0.5;
   return assay::balanced(double(hits) / double(collapsed), double(alarms) / double(others));
@@ -173,11 +175,11 @@ Interval wilson(int64_t count, int64_t of) {
 EarlyWarning judge_warnings(std::vector<WarningRun> runs) {
   EarlyWarning warning;
   warning.runs = std::move(runs);
-  std::map<std::string, int64_t> known;
+  std::map<WarningMeasure, int64_t> known;
   for (const WarningRun& run : warning.runs) {
     for (const auto& [measure, value] : run.value) known[measure] += 1;
   }
-  std::set<std::string> measures;
+  std::set<WarningMeasure> measures;
   for (const auto& [measure, runs_with_it] : known) {
     if (double(runs_with_it) >= kWarningCoverage * double(warning.runs.size())) {
       measures.insert(measure);
@@ -185,7 +187,7 @@ EarlyWarning judge_warnings(std::vector<WarningRun> runs) {
       warning.rarely_measured += 1;
     }
   }
-  for (const std::string& measure : measures) {
+  for (const WarningMeasure& measure : measures) {
     WarningRule rule = judge_measure(warning.runs, measure);
     if (rule.rule) warning.rules.push_back(std::move(rule));
   }
@@ -201,7 +203,7 @@ EarlyWarning judge_warnings(std::vector<WarningRun> runs) {
     if (!is_collapsed(run) || found == run.value.end() || !best.rule->warns(found->second))
       continue;
     warning.warned += 1;
-    const bool before = !run.saturated_at || step_of(run, best.measure) < *run.saturated_at;
+    const bool before = !run.saturated_at || run.step_at(best.measure.share) < *run.saturated_at;
     warning.warned_before += before ? 1 : 0;
   }
   return warning;
@@ -214,15 +216,14 @@ constexpr const char* kMeasures[] = {"max_load_norm", "cv_norm",    "entropy_nor
                                      "active_norm",   "gini",       "margin",
                                      "lead",          "bias_range", "gate_entropy_norm"};
 
-// Over the layers: the mean, and the value of the most uneven layer, which is the largest of some
-// measures and the smallest of others.
+// Whether the smallest of the layers' values is taken beside their mean, or the largest.
 bool low_is_uneven(const std::string& measure) {
   return measure == "entropy_norm" || measure == "active_norm" || measure == "margin" ||
          measure == "gate_entropy_norm";
 }
 
 void add_values(WarningRun& run, const RouterHistory& history, double share) {
-  const auto from = int64_t(std::ceil(share * double(run.steps)));
+  const int64_t from = run.step_at(share);
   const auto step = std::lower_bound(history.steps.begin(), history.steps.end(), from);
   if (step == history.steps.end() || double(*step) > 1.5 * std::max<double>(double(from), 2))
     return;
@@ -234,11 +235,13 @@ void add_values(WarningRun& run, const RouterHistory& history, double share) {
     if (values.empty()) continue;
     double sum = 0;
     for (const double v : values) sum += v;
-    const auto worst = low_is_uneven(measure) ? std::min_element(values.begin(), values.end())
-                                              : std::max_element(values.begin(), values.end());
-    const std::string at = strprintf(" at %g%%", 100 * share);
-    run.value[std::string(measure) + ", worst" + at] = *worst;
-    run.value[std::string(measure) + ", mean" + at] = sum / double(values.size());
+    const std::string name = measure;
+    if (low_is_uneven(measure)) {
+      run.value[{name + ", min", share}] = *std::min_element(values.begin(), values.end());
+    } else {
+      run.value[{name + ", max", share}] = *std::max_element(values.begin(), values.end());
+    }
+    run.value[{name + ", mean", share}] = sum / double(values.size());
   }
 }
 

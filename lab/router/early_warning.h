@@ -11,6 +11,7 @@
 // seeds of one configuration are not, so the rates over configurations are the ones to trust.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -26,14 +27,24 @@
 
 namespace assay {
 
+// A measure of the routers over the layers, "max_load_norm, max", at a share of the planned steps.
+struct WarningMeasure {
+  std::string name;
+  double share = 0;
+  auto operator<=>(const WarningMeasure&) const = default;
+  std::string text() const;  // "max_load_norm, max at 5%"
+};
+
 // What a run showed, and how it ended.
 struct WarningRun {
   std::string name;
   std::string configuration;  // equal for runs that differ in their seed only
   RouterState end = RouterState::kHealthy;
-  int64_t steps = 0;                         // planned
-  std::optional<int64_t> saturated_at;       // the first layer
-  std::map<std::string, double> value = {};  // "max_load_norm, worst at 5%"; absent: not measured
+  int64_t steps = 0;                            // planned
+  std::optional<int64_t> saturated_at;          // the first layer
+  std::map<WarningMeasure, double> value = {};  // absent: not measured
+
+  int64_t step_at(double share) const;  // of the planned ones, rounded up
 };
 
 struct Threshold {
@@ -56,7 +67,7 @@ struct WarningCounts {
 Interval wilson(int64_t count, int64_t of);
 
 struct WarningRule {
-  std::string measure;
+  WarningMeasure measure;
   std::optional<Threshold> rule;           // on all runs
   WarningCounts by_run, by_configuration;  // judged on what was left out
 };

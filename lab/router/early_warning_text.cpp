@@ -28,13 +28,13 @@ std::string sentence(const EarlyWarning& w) {
   std::string text;
   // A rule that knows nothing has 0.5.
   if (c.balanced() < 0.75) {
-    text = "no measure tells collapsed runs from others well: the best, " + best.measure +
+    text = "no measure tells collapsed runs from others well: the best, " + best.measure.text() +
            ", has " + strprintf("a balanced rate of %.2f, where 0.5 is chance\n", c.balanced());
   } else {
     text = strprintf(
         "best: %s %s, judged on configurations it has not seen, warns of %ld of %ld "
         "collapsed runs and of %ld of %ld others",
-        best.measure.c_str(), rule_text(*best.rule).c_str(), long(c.hits), long(c.collapsed),
+        best.measure.text().c_str(), rule_text(*best.rule).c_str(), long(c.hits), long(c.collapsed),
         long(c.alarms), long(c.others));
     text +=
         strprintf("; of %ld collapsed runs that it warns of, %ld have no saturated layer by then\n",
@@ -79,7 +79,7 @@ std::string early_warning_text(const EarlyWarning& w) {
   for (size_t i = 0; i < std::min(kRows, w.rules.size()); ++i) {
     const WarningRule& r = w.rules[i];
     const WarningCounts& c = r.by_configuration;
-    table.add({r.measure, rule_text(*r.rule), rate_text(c.hits, c.collapsed),
+    table.add({r.measure.text(), rule_text(*r.rule), rate_text(c.hits, c.collapsed),
                rate_text(c.alarms, c.others),
                strprintf("%ld of %ld", long(r.by_run.hits), long(r.by_run.collapsed)),
                strprintf("%ld of %ld", long(r.by_run.alarms), long(r.by_run.others)),
@@ -113,7 +113,8 @@ Json early_warning_json(const EarlyWarning& w) {
   json["left_out"] = w.left_out;
   json["rules"] = Json::array();
   for (const WarningRule& r : w.rules) {
-    json["rules"].push_back({{"measure", r.measure},
+    json["rules"].push_back({{"measure", r.measure.name},
+                             {"share", r.measure.share},
                              {"direction", r.rule->at_least ? "at_least" : "at_most"},
                              {"bound", r.rule->bound},
                              {"by_configuration", counts_json(r.by_configuration)},

@@ -18,10 +18,10 @@ std::vector<WarningRun> planted() {
       run.end = c < 2 ? RouterState::kCollapsed : RouterState::kUneven;
       run.steps = 100;
       if (c < 2) run.saturated_at = c == 0 ? 5 : 50;
-      run.value["good at 10%"] = c < 2 ? 0.8 + 0.01 * seed : 0.2 + 0.01 * seed;
-      run.value["same at 10%"] = 0.5;
-      run.value["noise at 10%"] = seed;
-      if (c == 0 && seed == 0) run.value["late at 20%"] = 1;
+      run.value[{"good", 0.1}] = c < 2 ? 0.8 + 0.01 * seed : 0.2 + 0.01 * seed;
+      run.value[{"same", 0.1}] = 0.5;
+      run.value[{"noise", 0.1}] = seed;
+      if (c == 0 && seed == 0) run.value[{"late", 0.2}] = 1;
       runs.push_back(run);
     }
   }
@@ -30,7 +30,7 @@ std::vector<WarningRun> planted() {
 
 const WarningRule& rule_of(const EarlyWarning& w, const std::string& measure) {
   for (const WarningRule& r : w.rules) {
-    if (r.measure == measure) return r;
+    if (r.measure.text() == measure) return r;
   }
   FAIL(measure);
   return w.rules.front();
@@ -63,7 +63,7 @@ TEST_CASE("Wilson's interval") {
 TEST_CASE("rules are judged on what was left out") {
   const EarlyWarning w = judge_warnings(planted());
   REQUIRE(w.rarely_measured == 1);
-  REQUIRE(w.rules.front().measure == "good at 10%");
+  REQUIRE(w.rules.front().measure.text() == "good at 10%");
   const WarningCounts& good = w.rules.front().by_configuration;
   REQUIRE((good.hits == 4 && good.collapsed == 4 && good.alarms == 0 && good.others == 4));
   REQUIRE(w.rules.front().by_run.balanced() == 1);
@@ -83,7 +83,7 @@ TEST_CASE("nothing to judge") {
   for (WarningRun& run : runs) run.end = RouterState::kHealthy;
   REQUIRE(early_warning_text(judge_warnings(runs)).find("nothing to judge") != std::string::npos);
   runs = planted();
-  for (WarningRun& run : runs) run.value.erase("good at 10%");
+  for (WarningRun& run : runs) run.value.erase({"good", 0.1});
   REQUIRE(early_warning_text(judge_warnings(runs)).find("no measure tells") != std::string::npos);
   REQUIRE(early_warning_text(judge_warnings({})).find("nothing to judge") != std::string::npos);
 }
