@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Draws collapse-damage.png from the JSON of `assay dissect` (docs/studies/collapse-damage.md):
-    mkdir -p /tmp/damage && tar -C /tmp/damage -xf bench/results/epyc-zen4-2core/collapse-damage.tar.zst
-    python3 docs/images/collapse_damage.py /tmp/damage/collapse-damage docs/images/collapse-damage.png
+    tar -C build -xf bench/results/epyc-zen4-2core/collapse-damage.tar.zst
+    python3 docs/images/collapse_damage.py build/collapse-damage docs/images/collapse-damage.png
+with matplotlib.
 """
 import json
 import pathlib

@@ -24,6 +24,8 @@ double measure(const Config& config, LadderEqual equal) {
   return double(a.flops_per_token);
 }
 
+constexpr int64_t kMostChosen = 64;  // the largest model.moe.top_k
+
 // The numbers of experts that give whole K and S, and a whole F without a contract.
 std::string possible_experts(const MoeConfig& m, bool whole_width) {
   int64_t step = m.experts / std::gcd(m.experts, m.top_k);
@@ -31,6 +33,7 @@ std::string possible_experts(const MoeConfig& m, bool whole_width) {
   std::string text;
   int count = 0;
   for (int64_t e = step; e <= 64 * m.experts && e <= 65536 && count < 8; e *= 2) {
+    if (m.top_k * e / m.experts > kMostChosen) break;
     if (whole_width && (m.experts * m.expert_ffn) % e != 0) break;
     text += (text.empty() ? "" : ", ") + std::to_string(e);
     ++count;

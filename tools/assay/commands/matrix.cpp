@@ -497,6 +497,7 @@ void add_matrix_command(Commands& commands) {
       "  contracts:                      # one table each; default: the models' own\n"
       "    - {kind: activeDN, reference: dense}       # tokens per active parameter as in dense\n"
       "    - {kind: totalDN, coefficient: 20, name: total20}\n"
+      "    - {kind: flops, reference: dense, branches: [0.2]}   # annealed at 20% too: branch.md\n"
       "  precisions: [auto]\n"
       "  seeds: [1, 2, 3]\n"
       "  claims:\n"
