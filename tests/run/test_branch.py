@@ -2,6 +2,7 @@
 """assay branch: the bits of a branch are those of a run that had stopped there by its configuration (dense, mixture,
 nvfp4, under a contract, after kill -9), and bad input."""
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -70,6 +71,19 @@ def check_killed(place, trunk, share):
     check(origin["trunk"] == str(trunk.resolve()) and origin["step"] == 20 and origin["steps"] == 32, origin)
 
 
+def check_moved(place, trunk, share):
+    """A branch goes on although its trunk's folder has moved."""
+    folder = place.run("moved-branch")
+    stop_at([str(ASSAY), "branch", str(trunk), *share, "--run", str(folder)], 24, signal.SIGKILL)
+    moved = trunk.rename(place.run("moved-trunk"))
+    branch(moved, *share, "--run", folder)
+    moved.rename(trunk)
+    difference = first_difference(place.run("b"), folder)
+    check(difference is None, f"a trunk that moved: {difference}")
+    done = assay("branch", trunk, *share, "--run", place.run("under-a-launcher"), env={**os.environ, "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"})
+    check(done.returncode == 1 and "trains in one process" in done.stderr, f"under a launcher: {done.stderr}")
+
+
 def check_bad_input(place, trunk, share):
     used = place.run("b")
     cases = [((place.path / "none", *share), "none"),
@@ -136,6 +150,7 @@ def main():
     with Workplace() as place:
         trunk, share = check_bits(place, "plain")
         check_killed(place, trunk, share)
+        check_moved(place, trunk, share)
         check_bad_input(place, trunk, share)
         check_matrix(place)
     for what in VARIANTS:

@@ -146,7 +146,7 @@ def check_resumed(place):
     newest = files[0]
     text = newest.read_text()
     lines = text.splitlines(keepends=True)
-    newest.write_text("".join(lines[:5]) + lines[5][:20])  # killed while it wrote
+    newest.write_text("".join(lines[:5]) + '{"change": 5}\n7\n' + lines[5][:20])  # no results, and killed while it wrote
     check(damage_of(run, "--groups", "4")[1] == whole, "measured again: the same")
     check(set(newest.read_text().splitlines()) <= set(text.splitlines()), "and the same lines")
     newest.unlink()
@@ -159,8 +159,10 @@ def check_emulator(place):
     run, few = place.run("run"), ("--tokens", "256", "--experts", "4", "--groups", "0", "--layers", str(LAYER))
     emulator = ASSAY.parent / "assay_on_executor"
     here = damage_of(run, *few)[1]
+    of_cpu = set((run / "dissect").glob("damage-*.jsonl"))
     done = subprocess.run([str(emulator), "dissect", "damage", run, *few, "--device", "cuda", "--json"], capture_output=True, text=True)
     check(done.returncode == 0, done.stderr)
+    check(len(set((run / "dissect").glob("damage-*.jsonl")) - of_cpu) == 1, "results of one device are not taken for the other's")
     there = json.loads(done.stdout)
     # A logit rounds to bf16; what rounds alike with and without a change cancels in a damage.
     check(abs(here["loss_nats"] - there["loss_nats"]) < 2 ** -8 * here["loss_nats"], f"{here} {there}")

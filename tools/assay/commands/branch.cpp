@@ -37,7 +37,7 @@ int run_branch(const Arguments& a) {
   if (!down) {
     throw UserError("the warm-down is missing", "give --warmdown SHARE or --warmdown-steps N");
   }
-  if (launched_processes() > 0) {
+  if (launched_processes() > 1) {
     throw UserError("assay branch trains in one process",
                     "make the branch without a launcher, stop it, and go on with several: assay "
                     "train FOLDER/config.yaml --run FOLDER");
