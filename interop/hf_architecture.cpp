@@ -1,6 +1,7 @@
 #include "interop/hf_architecture.h"
 
 #include "base/check.h"
+#include "engine/config/fields.h"
 #include "models/parameters/table.h"
 
 namespace assay {
@@ -14,8 +15,8 @@ std::vector<std::string> beyond_mixtral(const ModelConfig& m) {
   if (moe.first_dense_layers > 0) {
     parts.push_back(strprintf("model.moe.first_dense_layers = %ld", long(moe.first_dense_layers)));
   }
-  if (moe.router.bias_rate > 0) {
-    parts.push_back(strprintf("model.moe.router.bias_rate = %g", moe.router.bias_rate));
+  if (moe.router.bias_rate.on()) {
+    parts.push_back("model.moe.router.bias_rate = " + yaml_scalar(moe.router.bias_rate));
   }
   if (!moe.router.normalize_gates) parts.push_back("model.moe.router.normalize_gates = false");
   if (m.qk_norm) parts.push_back("model.qk_norm = true");

@@ -224,6 +224,8 @@ std::string fixed_part(ModelConfig model) {
     RouterConfig& router = model.moe->router;
     const RouterConfig usual;
     router.bias_rate = usual.bias_rate;
+    router.bias_steps = usual.bias_steps;
+    router.bias_rule = usual.bias_rule;
     router.bias_follows_lr = usual.bias_follows_lr;
     router.aux = usual.aux;
     router.aux_alpha = usual.aux_alpha;
@@ -251,13 +253,13 @@ Config run_config(const ImportPlan& plan, const ImportedModel& imported) {
   if (fixed_part(config.model) != fixed_part(imported.model)) {
     throw UserError(plan.folder + "/config.json fixes the model, but --set changes it",
                     "of model.* only init and the router's training fields (aux, aux_alpha, "
-                    "z_alpha, bias_rate) can be set");
+                    "z_alpha, bias_*) can be set");
   }
   return config;
 }
 
 void require_bias_rate(const Filled& filled, const Config& config, const std::string& folder) {
-  if (!config.model.moe || config.model.moe->router.bias_rate > 0) return;
+  if (!config.model.moe || config.model.moe->router.bias_rate.on()) return;
   if (!filled.has_bias(config.model)) return;
   throw UserError(folder + " has selection biases, but model.moe.router.bias_rate is 0",
                   "a router uses its bias only if bias_rate > 0, e.g. --set "

@@ -106,7 +106,7 @@ class Mapping {
         {.gain = moe.router.route_scale});
     // With a rate of 0 the router ignores its bias.
     add(theirs + "gate.e_score_correction_bias", {moe.experts}, ours + "bias",
-        {.gain = moe.router.bias_rate > 0 ? 1.0 : 0.0, .type = MappedTensor::Type::kF32});
+        {.gain = moe.router.bias_rate.on() ? 1.0 : 0.0, .type = MappedTensor::Type::kF32});
     experts(theirs, ours, {"gate_proj", "up_proj", "down_proj"}, 1.0);
     // Without shared experts the tensors exist and are empty.
     swiglu(theirs + "shared_experts.", ours + "shared.", moe.shared * moe.expert_ffn);

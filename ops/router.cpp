@@ -211,10 +211,20 @@ void router_bias_update(Exec, const RouterBiasUpdate& a) {
   };
   for (int64_t e = 0; e < experts; ++e) signs += sign(e);
   const double mean = double(signs) / double(experts);
+  const double rate =
+      double(a.rate) * (a.lead.empty() ? 1 : mean_lead(a.lead[kLeadUnits], a.lead[kLeadRows]));
   for (int64_t e = 0; e < experts; ++e) {
-    const double b = double(a.bias[e]) - double(a.rate) * (sign(e) - mean);
-    a.bias[e] = static_cast<float>(std::clamp(b, -16.0, 16.0));
+    const double over = a.rule == BiasRule::kSign
+                            ? sign(e) - mean
+                            : double(a.counts[e] * experts - total) / double(total);
+    a.bias[e] = static_cast<float>(std::clamp(double(a.bias[e]) - rate * over, -16.0, 16.0));
   }
+}
+
+void router_lead_sum(Exec, const RouterLeadSum& a) {
+  a.sum[kLeadUnits] = 0;
+  a.sum[kLeadRows] = a.lead.dim[0];
+  for (int64_t t = 0; t < a.lead.dim[0]; ++t) a.sum[kLeadUnits] += lead_units(a.lead[t]);
 }
 
 void router_margin(Exec on, const RouterMargin& a) {
@@ -307,6 +317,8 @@ void router_forward(Exec on, const RouterForward& a) {
 void router_bias_update(Exec on, const RouterBiasUpdate& a) {
   CHECK(a.bias.dim[0] == a.counts.dim[0], "router_bias_update: bias (%ld), counts (%ld)",
         long(a.bias.dim[0]), long(a.counts.dim[0]));
+  CHECK(a.lead.empty() || a.lead.dim[0] == kLeadSums, "router_bias_update: lead (%ld)",
+        long(a.lead.dim[0]));
   if (on.gpu) return gpu::router_bias_update(on, a);
   cpu::router_bias_update(on, a);
 }
@@ -320,12 +332,19 @@ void router_margin(Exec on, const RouterMargin& a) {
   cpu::router_margin(on, a);
 }
 
+void router_lead_sum(Exec on, const RouterLeadSum& a) {
+  CHECK(a.sum.dim[0] == kLeadSums, "router_lead_sum: sum (%ld)", long(a.sum.dim[0]));
+  if (on.gpu) return gpu::router_lead_sum(on, a);
+  cpu::router_lead_sum(on, a);
+}
+
 namespace gpu {
 ASSAY_GPU_ABSENT(router_backward, RouterBackward<float>)
 ASSAY_GPU_ABSENT(router_backward, RouterBackward<bf16>)
 ASSAY_GPU_ABSENT(router_forward, RouterForward)
 ASSAY_GPU_ABSENT(router_bias_update, RouterBiasUpdate)
 ASSAY_GPU_ABSENT(router_margin, RouterMargin)
+ASSAY_GPU_ABSENT(router_lead_sum, RouterLeadSum)
 }  // namespace gpu
 
 }  // namespace assay

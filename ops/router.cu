@@ -234,10 +234,27 @@ __global__ __launch_bounds__(kBlock) void router_bias_update_kernel(
   for (int64_t e = threadIdx.x; e < experts; e += kBlock) signs += sign(e);
   signs = block_sum(signs, scratch);
   const double mean = double(signs) / double(experts);
+  const double rate =
+      double(a.rate) * (a.lead.empty() ? 1 : mean_lead(a.lead[kLeadUnits], a.lead[kLeadRows]));
   for (int64_t e = threadIdx.x; e < experts; e += kBlock) {
-    const double b = double(a.bias[e]) - double(a.rate) * (sign(e) - mean);
+    const double over = a.rule == BiasRule::kSign
+                            ? sign(e) - mean
+                            : double(a.counts[e] * experts - total) / double(total);
+    const double b = double(a.bias[e]) - rate * over;
     a.bias[e] = float(b < -16.0 ? -16.0 : b > 16.0 ? 16.0 : b);
   }
+}
+
+// One block: a few rows.
+__global__ __launch_bounds__(kBlock) void router_lead_sum_kernel(
+    const __grid_constant__ RouterLeadSum a) {
+  GPU_SHARED(int64_t, scratch, [kWarp]);
+  int64_t units = 0;
+  for (int64_t t = threadIdx.x; t < a.lead.dim[0]; t += kBlock) units += lead_units(a.lead[t]);
+  units = block_sum(units, scratch);
+  if (threadIdx.x != 0) return;
+  a.sum[kLeadUnits] = units;
+  a.sum[kLeadRows] = a.lead.dim[0];
 }
 
 // One warp per token, for a few rows: every lane searches for its experts among the chosen.
@@ -347,6 +364,11 @@ void router_margin(Exec on, const RouterMargin& a) {
           .grid = {unsigned(ceil_div(a.logits.dim[0], warps))},
           .block = {kWarp, warps}},
          router_margin_kernel, a);
+}
+
+void router_lead_sum(Exec on, const RouterLeadSum& a) {
+  launch(on, {.name = "router_lead_sum", .grid = {1}, .block = {kBlock}}, router_lead_sum_kernel,
+         a);
 }
 
 }  // namespace assay::gpu

@@ -91,12 +91,31 @@ struct RouterBackward {
   RouterSettings settings;
 };
 
-// b -= rate * (sign(load - 1/E) - mean_e sign(load - 1/E)), then clamped to +-16;
-// load = counts / sum of counts. Without assignments b does not change.
+// kSign          b -= u * (sign(load - 1/E) - mean_e sign(load - 1/E))
+// kProportional  b -= u * (E load - 1), whose mean over the experts is 0
+// then clamped to +-16; load = counts / sum of counts; u = rate, or rate times the mean of `lead`.
+// Without assignments b does not change. Source: arXiv:2408.15664, whose error is in tokens and not
+// relative to the mean load, and whose sign rule does not subtract the mean.
 struct RouterBiasUpdate {
-  View<float, 1> bias;            // acc (E)
-  View<const int64_t, 1> counts;  // in  (E)   assignments of the whole step
+  View<float, 1> bias;               // acc (E)
+  View<const int64_t, 1> counts;     // in  (E)   assignments of the whole step
+  View<const int64_t, 1> lead = {};  // in  (kLeadSums)   optional
   float rate;
+  BiasRule rule = BiasRule::kSign;
+};
+
+// Elements of a sum of leads. Integers, so that the order of the sum does not matter, within a
+// launch or between ranks.
+enum LeadSum {
+  kLeadUnits,  // of 2^-32
+  kLeadRows,
+  kLeadSums
+};
+
+// A lead beyond [0, 64], or NaN, counts as the nearest end, or 0.
+struct RouterLeadSum {
+  View<int64_t, 1> sum;       // out (kLeadSums)
+  View<const float, 1> lead;  // in  (N)   of RouterMargin
 };
 
 // margin = (s + b) of the last chosen expert - (s + b) of the best that is not chosen; lead = the
@@ -115,6 +134,7 @@ template <typename T>
 void router_backward(Exec on, const RouterBackward<T>& a);
 void router_bias_update(Exec on, const RouterBiasUpdate& a);
 void router_margin(Exec on, const RouterMargin& a);
+void router_lead_sum(Exec on, const RouterLeadSum& a);
 
 // Number of groups of tokens with their own aux value: the sequences with kSequence, else one.
 int64_t router_groups(int64_t tokens, const RouterSettings& settings);
@@ -122,6 +142,16 @@ int64_t router_groups(int64_t tokens, const RouterSettings& settings);
 // They fix the order of the sums.
 constexpr int64_t kRouterPieceTokens = 64;
 int64_t router_pieces(int64_t tokens, const RouterSettings& settings);
+
+// A lead in units of 2^-32.
+constexpr int64_t lead_units(float lead) {
+  const float bounded = lead >= 0 ? (lead <= 64 ? lead : 64) : 0;
+  return static_cast<int64_t>(static_cast<double>(bounded) * 0x1p32);
+}
+// The mean lead of a sum; 0 of no rows.
+constexpr double mean_lead(int64_t units, int64_t rows) {
+  return rows == 0 ? 0 : static_cast<double>(units) * 0x1p-32 / static_cast<double>(rows);
+}
 
 // True if only the chosen logits have gradient: normalised gates (or sigmoid), no z, no kSwitch.
 template <typename T>
@@ -154,6 +184,7 @@ void router_backward(Exec on, const RouterBackward<bf16>& a);
 void router_forward(Exec on, const RouterForward& a);
 void router_bias_update(Exec on, const RouterBiasUpdate& a);
 void router_margin(Exec on, const RouterMargin& a);
+void router_lead_sum(Exec on, const RouterLeadSum& a);
 }  // namespace gpu
 
 }  // namespace assay

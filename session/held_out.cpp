@@ -22,7 +22,7 @@ CheckpointSource with_bias(CheckpointSource source, HeldOutOptions::Bias bias) {
   }
   RouterConfig& router = source.config.model.moe->router;
   // The rate is not used in an evaluation: only whether there is one.
-  if (bias == HeldOutOptions::Bias::kAlways && router.bias_rate == 0) router.bias_rate = 1;
+  if (bias == HeldOutOptions::Bias::kAlways && !router.bias_rate.on()) router.bias_rate = 1;
   return source;
 }
 

@@ -9,7 +9,7 @@ namespace assay {
 namespace {
 
 bool is_balanced(const RouterConfig& router) {
-  return router.bias_rate > 0 || (router.aux != RouterAux::kNone && router.aux_alpha > 0);
+  return router.bias_rate.on() || (router.aux != RouterAux::kNone && router.aux_alpha > 0);
 }
 
 }  // namespace
@@ -27,6 +27,12 @@ std::vector<std::string> training_warnings(const Config& config) {
           "the routers are not balanced: model.moe.router has bias_rate 0 and no auxiliary loss; a "
           "few experts may get all tokens (router: {bias_rate: 0.001}, or {aux: switch, aux_alpha: "
           "0.01})");
+    }
+    const RouterConfig& router = moe->router;
+    if (router.bias_steps && !router.bias_rate.automatic) {
+      warnings.push_back(strprintf(
+          "model.moe.router.bias_steps = %g is not used: bias_rate is %g (bias_rate: auto uses it)",
+          *router.bias_steps, router.bias_rate.number));
     }
   }
   const int cores = int(std::thread::hardware_concurrency());

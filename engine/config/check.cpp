@@ -56,6 +56,12 @@ void validate_moe(const ModelConfig& m) {
                         " is more than model.layers = " + text(m.layers),
                     "leave at least one block for the experts, or remove model.moe");
   }
+  if (moe.router.bias_rate.automatic && moe.router.resolved_bias_rule() != BiasRule::kSign) {
+    throw UserError(
+        "model.moe.router.bias_rate = auto with bias_rule = proportional: the lead gives the step "
+        "of the sign rule, and no step per excess load",
+        "--set model.moe.router.bias_rule=sign, or a number as bias_rate");
+  }
 }
 
 void validate_batch(const Config& c) {

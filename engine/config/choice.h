@@ -28,6 +28,18 @@ constexpr const char* name_of(E value) {
   return Choice<E>::kNames[static_cast<size_t>(value)];
 }
 
+template <typename T>
+struct OptionalChoice;
+template <IsChoice E>
+struct OptionalChoice<std::optional<E>> {
+  using Enum = E;
+};
+// A std::optional of an enumeration with names.
+template <typename T>
+concept IsOptionalChoice = requires {
+  typename OptionalChoice<T>::Enum;
+};
+
 // Nothing if no enumerator has the name.
 template <IsChoice E>
 constexpr std::optional<E> choice_named(std::string_view name) {

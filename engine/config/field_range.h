@@ -39,6 +39,9 @@ inline std::string out_of_range(const std::string& value, const FieldCheck& chec
   if (known.empty() || std::find(known.begin(), known.end(), value) != known.end()) return "";
   return "= " + yaml_scalar(value) + " is not a choice";
 }
+inline std::string out_of_range(const BiasRate& value, const FieldCheck& check) {
+  return value.automatic ? "" : out_of_range(value.number, check);
+}
 inline std::string out_of_range(const std::optional<double>& value, const FieldCheck& check) {
   return value ? out_of_range(*value, check) : "";
 }
@@ -52,6 +55,10 @@ inline std::string out_of_range(const std::optional<std::vector<double>>& values
 }
 template <IsChoice E>
 std::string out_of_range(E, const FieldCheck&) {
+  return "";
+}
+template <IsChoice E>
+std::string out_of_range(const std::optional<E>&, const FieldCheck&) {
   return "";
 }
 

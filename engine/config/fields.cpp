@@ -26,6 +26,13 @@ template <IsChoice E>
 const char* type_name(const E&) {
   return "string";
 }
+template <IsChoice E>
+const char* type_name(const std::optional<E>&) {
+  return "string";
+}
+const char* type_name(const BiasRate&) {
+  return "number";
+}
 const char* type_name(const std::vector<std::string>&) {
   return "list";
 }
@@ -50,6 +57,9 @@ class Collector {
                      .doc = doc,
                      .check = check});
     if constexpr (IsChoice<T>) rows_.back().check.choices = choice_names<T>();
+    if constexpr (IsOptionalChoice<T>) {
+      rows_.back().check.choices = choice_names<typename OptionalChoice<T>::Enum>();
+    }
   }
 
   template <typename T>
@@ -172,6 +182,10 @@ std::string yaml_scalar(double value) {
 
 std::string yaml_scalar(const std::optional<double>& value) {
   return value ? yaml_scalar(*value) : "absent";
+}
+
+std::string yaml_scalar(const BiasRate& value) {
+  return value.automatic ? "auto" : yaml_scalar(value.number);
 }
 
 std::string yaml_scalar(const std::string& value) {

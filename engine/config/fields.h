@@ -40,6 +40,11 @@ template <IsChoice E>
 std::string yaml_scalar(E value) {
   return yaml_scalar(std::string(name_of(value)));
 }
+template <IsChoice E>
+std::string yaml_scalar(const std::optional<E>& value) {
+  return value ? yaml_scalar(*value) : "absent";
+}
+std::string yaml_scalar(const BiasRate& value);
 std::string yaml_scalar(const std::vector<std::string>& value);
 std::string yaml_scalar(const std::optional<double>& value);
 std::string yaml_scalar(const std::optional<std::vector<double>>& value);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/bias_rate.h"
 #include "engine/config/choice.h"
 #include "engine/config/field_check.h"
 #include "ops/router_choices.h"
@@ -27,6 +28,11 @@ struct Choice<AuxScope> {
   static constexpr const char* kNames[] = {"micro", "step", "sequence"};
 };
 
+template <>
+struct Choice<BiasRule> {
+  static constexpr const char* kNames[] = {"sign", "proportional"};
+};
+
 enum class AttentionGain { kOne, kDepth };
 template <>
 struct Choice<AttentionGain> {
@@ -44,12 +50,18 @@ struct RouterConfig {
   double route_scale = 1.0;
   double gate_scale = 1.0;
   bool normalize_gates = true;
-  double bias_rate = 1e-3;
+  BiasRate bias_rate = 1e-3;
+  std::optional<double> bias_steps = {};   // with bias_rate auto; absent: kUsualBiasSteps
+  std::optional<BiasRule> bias_rule = {};  // absent: sign
   bool bias_follows_lr = false;
   RouterAux aux = RouterAux::kSwitch;
   double aux_alpha = 0.01;
   AuxScope aux_scope = AuxScope::kMicro;
   double z_alpha = 0.0;
+
+  static constexpr double kUsualBiasSteps = 100;
+  double resolved_bias_steps() const { return bias_steps.value_or(kUsualBiasSteps); }
+  BiasRule resolved_bias_rule() const { return bias_rule.value_or(BiasRule::kSign); }
 };
 
 template <typename V>
@@ -59,7 +71,14 @@ void visit(V& v, RouterConfig& c) {
   v("gate_scale", c.gate_scale, "factor on the gates", positive());
   v("normalize_gates", c.normalize_gates, "softmax: divide the chosen gates by their sum", any());
   v("bias_rate", c.bias_rate,
-    "balancing: step of the selection bias per optimizer step; 0 = no bias", not_negative());
+    "balancing: step of the selection bias per optimizer step; 0 = no bias; auto = from the "
+    "router's lead",
+    not_negative());
+  v("bias_steps", c.bias_steps,
+    "with bias_rate auto: steps within which the bias makes up a token's lead; absent = 100",
+    at_least(1));
+  v("bias_rule", c.bias_rule,
+    "by the sign of an expert's excess load, or proportional to it; absent = sign", any());
   v("bias_follows_lr", c.bias_follows_lr, "bias_rate times the schedule's share of the peak lr",
     any());
   v("aux", c.aux, "balancing: auxiliary loss on the loads", any());

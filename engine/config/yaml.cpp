@@ -63,11 +63,10 @@ class SetField {
     if (key_ != name) return;
     found_ = true;
     if constexpr (IsChoice<T>) {
-      std::string text;
-      const FieldCheck choices = one_of(choice_names<T>());
-      set(text, choices);
-      require(out_of_range(text, choices), doc, choices);
-      field = *choice_named<T>(text);
+      field = choice<T>(doc);
+    } else if constexpr (IsOptionalChoice<T>) {
+      if (value_.IsNull()) return field.reset();
+      field = choice<typename OptionalChoice<T>::Enum>(doc);
     } else {
       set(field, check);
       require(out_of_range(field, check), doc, check);
@@ -111,37 +110,56 @@ class SetField {
     return read.value;
   }
 
-  void set(bool& field, const FieldCheck&) {
+  template <IsChoice E>
+  E choice(const char* doc) const {
+    std::string text;
+    const FieldCheck choices = one_of(choice_names<E>());
+    set(text, choices);
+    require(out_of_range(text, choices), doc, choices);
+    return *choice_named<E>(text);
+  }
+
+  void set(bool& field, const FieldCheck&) const {
     const std::optional<bool> read = read_bool(plain("true or false"));
     if (!read) wrong_type("true or false");
     field = *read;
   }
-  void set(int64_t& field, const FieldCheck&) {
+  void set(int64_t& field, const FieldCheck&) const {
     const ReadInt read = read_int(plain("an integer"));
     if (!read.problem.empty()) fail(read.problem, help_hint());
     field = read.value;
   }
-  void set(double& field, const FieldCheck&) {
+  void set(double& field, const FieldCheck&) const {
     const ReadDouble read = read_double(plain("a number"));
     if (!read.problem.empty()) fail(read.problem, help_hint());
     field = read.value;
   }
-  void set(std::optional<std::vector<double>>& field, const FieldCheck&) {
+  void set(BiasRate& field, const FieldCheck&) const {
+    const std::string text = plain("a number or auto");
+    if (text == "auto") {
+      field = BiasRate::measured();
+      return;
+    }
+    const ReadDouble read = read_double(text);
+    if (!read.problem.empty()) fail(read.problem, "a number, or auto; " + help_hint());
+    field = read.value;
+  }
+  void set(std::optional<std::vector<double>>& field, const FieldCheck&) const {
     if (value_.IsNull()) return field.reset();
     field.emplace();
     if (value_.IsScalar()) return field->push_back(number(value_));
     if (!value_.IsSequence()) wrong_type("a list of numbers");
     for (const YAML::Node& item : value_) field->push_back(number(item));
   }
-  void set(std::optional<double>& field, const FieldCheck& check) {
+  void set(std::optional<double>& field, const FieldCheck& check) const {
     if (value_.IsNull()) return field.reset();
     set(field.emplace(), check);
   }
-  void set(std::string& field, const FieldCheck& check) {
+  void set(std::string& field, const FieldCheck& check) const {
     if (!value_.IsScalar()) wrong_type("a string");
     field = check.path ? absolute(value_.Scalar()) : value_.Scalar();
   }
-  void set(std::vector<std::string>& field, const FieldCheck& check) {
+  void set(std::vector<std::string>& field, const FieldCheck& check) const {
     if (value_.IsNull())
       fail(std::string("is null; expected a list of ") + (check.path ? "paths" : "strings"),
            check.path ? strprintf("e.g. %s: [shards/*.bin]", key_.c_str()) : help_hint());
@@ -303,6 +321,9 @@ Config finish(Config config, const std::string& folder) {
   // Relative only if it is the default.
   const fs::path cache = config.data.cache;
   if (!cache.empty()) config.data.cache = (fs::path(folder) / cache).lexically_normal().string();
+  if (auto& moe = config.model.moe; moe && moe->router.bias_rate.automatic) {
+    moe->router.bias_steps = moe->router.resolved_bias_steps();  // in the run's config.yaml
+  }
   validate(config);
   return config;
 }

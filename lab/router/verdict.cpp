@@ -55,25 +55,29 @@ std::string numbers_of(const RouterAnalysis& a, const Facts& f) {
 
 void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const Facts& f,
                     std::vector<RouterAdvice>& advice) {
-  if (router.bias_rate <= 0 || !f.worst->bias_range || !f.worst->margin) return;
+  if (!router.bias_rate.on() || !f.worst->bias_range || !f.worst->margin) return;
   const double travel = *f.worst->bias_range, margin = *f.worst->margin;
   std::string measured = strprintf(
       "layer %ld: the biases differ by up to %.3g; the scores of the last chosen and the first "
       "unchosen expert of a token differ by %.3g on average",
       long(f.worst->layer), travel, margin);
   const double lead = f.worst->lead.value_or(0);
+  const bool automatic = router.bias_rate.automatic;
+  const double rate =
+      automatic ? lead / (2 * router.resolved_bias_steps()) : router.bias_rate.number;
+  const std::string shown = automatic ? strprintf("auto (now %.2g)", rate) : strprintf("%g", rate);
   if (lead > 0) measured += strprintf(", the first chosen and the first unchosen by %.3g", lead);
   if (travel >= 1.8 * kBiasClamp) {
     advice.push_back({"bias_at_clamp", measured + strprintf("; their limit is +-%g", kBiasClamp),
                       "the biases are at their limit: add router.aux, which changes the scores "
                       "themselves, or lower router_lr"});
-  } else if (travel < margin && margin > 2 * kSwapSteps * router.bias_rate) {
-    const double swap = margin / (2 * router.bias_rate);
+  } else if (travel < margin && margin > 2 * kSwapSteps * rate) {
+    const double swap = margin / (2 * rate);
     advice.push_back(
         {"bias_too_slow",
-         measured + strprintf("; at bias_rate %g two experts change places after about %.0f steps, "
+         measured + strprintf("; at bias_rate %s two experts change places after about %.0f steps, "
                               "the run had %ld",
-                              router.bias_rate, swap, long(a.last_step)),
+                              shown.c_str(), swap, long(a.last_step)),
          strprintf("--set model.moe.router.bias_rate=%.1g, which changes choices within a hundred "
                    "steps; or add router.aux, which acts at once; compare the validation losses, "
                    "since balance competes with them",
@@ -84,13 +88,15 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
          measured + strprintf("; %.1f%% of the assignments move to other experts "
                               "between logged steps, sampling alone gives %.1f%%",
                               100 * f.worst->turnover, 100 * a.turnover_floor),
-         strprintf("a smaller router.bias_rate than %g, or bias_follows_lr", router.bias_rate)});
-  } else if (travel < lead && lead > 2 * kSwapSteps * router.bias_rate) {
+         (automatic ? strprintf("more router.bias_steps than %g", router.resolved_bias_steps())
+                    : "a smaller router.bias_rate than " + shown) +
+             ", or bias_follows_lr"});
+  } else if (travel < lead && lead > 2 * kSwapSteps * rate) {
     advice.push_back(
         {"bias_behind_lead",
-         measured + strprintf("; the bias changes a token's last choices, and at bias_rate %g "
+         measured + strprintf("; the bias changes a token's last choices, and at bias_rate %s "
                               "its first one after about %.0f steps, the run had %ld",
-                              router.bias_rate, lead / (2 * router.bias_rate), long(a.last_step)),
+                              shown.c_str(), lead / (2 * rate), long(a.last_step)),
          strprintf(
              "--set model.moe.router.bias_rate=%.1g, which reaches the busiest experts "
              "within a hundred steps; or add router.aux, which acts on the scores themselves; "
@@ -99,12 +105,14 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
   } else {
     advice.push_back(
         {"bias_too_weak",
-         measured + strprintf("; after %ld steps at bias_rate %g the loads are still uneven: the "
+         measured + strprintf("; after %ld steps at bias_rate %s the loads are still uneven: the "
                               "scores of the busiest experts are far above the last chosen one",
-                              long(a.last_step), router.bias_rate),
-         strprintf("--set model.moe.router.bias_rate=%g, or router.aux, which acts on the scores "
-                   "themselves; compare the validation losses, since balance competes with them",
-                   10 * router.bias_rate)});
+                              long(a.last_step), shown.c_str()),
+         (automatic ? strprintf("--set model.moe.router.bias_steps=%g",
+                                std::max(1.0, router.resolved_bias_steps() / 3))
+                    : strprintf("--set model.moe.router.bias_rate=%g", 10 * rate)) +
+             ", or router.aux, which acts on the scores themselves; compare the validation losses, "
+             "since balance competes with them"});
   }
 }
 
@@ -113,7 +121,7 @@ std::vector<RouterAdvice> advice_for(const RouterAnalysis& a, const Config& conf
   const RouterConfig& router = config.model.moe->router;
   const bool has_aux = router.aux != RouterAux::kNone && router.aux_alpha > 0;
   std::vector<RouterAdvice> advice;
-  if (!has_aux && router.bias_rate <= 0) {
+  if (!has_aux && !router.bias_rate.on()) {
     advice.push_back({"no_balancing",
                       strprintf("router.aux is %s with aux_alpha %g, bias_rate is 0",
                                 name_of(router.aux), router.aux_alpha),

@@ -89,6 +89,7 @@ void MoeSublayer<T>::plan(MemoryPlan& plan, int64_t tokens) {
   add("measures", measures_, int64_t{kRouterMeasures});
   add("margin", margin_, kMarginTokens);
   add("lead", lead_, kMarginTokens);
+  if (moe_.router.bias_rate.automatic) add("lead_sum", lead_sum_, int64_t{kLeadSums});
   const auto add_read = [&](const char* what, auto& view, const auto&... dims) {
     plan.add(Section::kHostVisible, name_ + "." + what, view, {dims...});
   };
@@ -336,6 +337,7 @@ void MoeSublayer<T>::begin_step(Exec on) {
   part_ = layout_.first_part();
   micro_batches_ = 0;
   most_rounds_ = 0;
+  measured_ = false;
 }
 
 template <typename T>
@@ -366,14 +368,21 @@ template <typename T>
 void MoeSublayer<T>::update_bias(Exec on, float lr_fraction) {
   measure_margin(on);
   if (!has_bias()) return;
-  const float follow = moe_.router.bias_follows_lr ? lr_fraction : 1.0f;
+  const RouterConfig& router = moe_.router;
+  const double rate =
+      router.bias_rate.automatic ? 1 / (2 * router.resolved_bias_steps()) : router.bias_rate.number;
+  const float follow = router.bias_follows_lr ? lr_fraction : 1.0f;
   router_bias_update(on, {.bias = bias_,
                           .counts = gather_counts(on),
-                          .rate = static_cast<float>(moe_.router.bias_rate) * follow});
+                          .lead = lead_sum_,
+                          .rate = static_cast<float>(rate) * follow,
+                          .rule = router.resolved_bias_rule()});
 }
 
 template <typename T>
 void MoeSublayer<T>::measure_margin(Exec on) {
+  if (measured_) return;
+  measured_ = true;
   const int64_t sampled = std::min(kMarginTokens, last_tokens_);
   router_margin(on, {.margin = margin_.rows(0, sampled),
                      .lead = lead_.rows(0, sampled),
@@ -382,6 +391,7 @@ void MoeSublayer<T>::measure_margin(Exec on) {
                      .bias = has_bias() ? View<const float, 1>(bias_) : View<const float, 1>{},
                      .settings = settings_});
   margins_ = sampled;
+  if (!lead_sum_.empty()) router_lead_sum(on, {.sum = lead_sum_, .lead = lead_.rows(0, sampled)});
 }
 
 template <typename T>
@@ -400,6 +410,11 @@ void MoeSublayer<T>::sum_counts(Exec on, Group& ranks) {
   const View<const int64_t, 1> counts = gather_counts(on);
   CHECK(counts.data == step_counts_.data, "%s: one part on %d ranks", name_.c_str(), ranks.size());
   ranks.sum_integers(on, step_counts_);
+  if (!moe_.router.bias_rate.automatic) return;
+  // The step's last micro-batch is the last rank's.
+  measure_margin(on);
+  if (ranks.rank() != ranks.size() - 1) zero(on, lead_sum_);
+  ranks.sum_integers(on, lead_sum_);
 }
 
 template <typename T>

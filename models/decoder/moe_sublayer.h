@@ -43,8 +43,9 @@ class MoeSublayer final : public Sublayer<T> {
   void count_micro_batch(int64_t tokens);
   // Queues the copies to the host that state() reads.
   void read_back(Exec on);
-  // At the end of a step: measures margin and lead with the bias used for routing, then updates
-  // the bias at rate bias_rate, times lr_fraction with bias_follows_lr.
+  // At the end of a step, with ranks after sum_counts(): measures margin and lead with the bias
+  // used for routing, then updates the bias at rate bias_rate (auto: the lead / (2 bias_steps)),
+  // times lr_fraction with bias_follows_lr.
   void update_bias(Exec on, float lr_fraction);
   RouterLayerState state() const;
   // (tokens, K) experts chosen in the last forward pass.
@@ -68,6 +69,7 @@ class MoeSublayer final : public Sublayer<T> {
   // Reads s_.dgate; adds to s_.dnorm and to the router's gradient.
   void backward_router(Exec on, View<const T, 2> x, const BatchShape& shape,
                        const MicroScale& scale);
+  // Once a step; with bias_rate auto also lead_sum_.
   void measure_margin(Exec on);
   // With several parts, adds the part's counts to the step's and zeroes them. Returns the step's
   // (E) so far, where the ops run.
@@ -81,7 +83,7 @@ class MoeSublayer final : public Sublayer<T> {
   // What probe_ is shown of n tokens, and what it changes (models/decoder/moe_probe.cpp).
   void show_choices(Exec on, int64_t n);
   void show_outputs(Exec on, int64_t n);
-  bool has_bias() const { return moe_.router.bias_rate > 0; }
+  bool has_bias() const { return moe_.router.bias_rate.on(); }
 
   const ModelConfig config_;
   const MoeConfig moe_;
@@ -110,6 +112,7 @@ class MoeSublayer final : public Sublayer<T> {
 
   View<int64_t, 1> counts_;       // (E)   of the part, or of the step if it has one part
   View<int64_t, 1> step_counts_;  // (E)   of the step as far as gathered, if it has more parts
+  View<int64_t, 1> lead_sum_;     // (kLeadSums)   of the last micro-batch, with bias_rate auto
   View<double, 1> measures_;      // (kRouterMeasures)   summed over the part's micro-batches
   View<float, 1> margin_, lead_;  // (kMarginTokens)
   const ExpertSharing<T>& sharing_;
@@ -121,6 +124,7 @@ class MoeSublayer final : public Sublayer<T> {
   int64_t last_tokens_ = 0;
   int64_t most_rounds_ = 0;  // of the step's exchanges; after gather_results() of all ranks
   int64_t margins_ = 0;      // rows of margin_ and lead_ in use
+  bool measured_ = false;    // the margin, in this step
 
   struct Margins {
     double margin = 0, lead = 0;

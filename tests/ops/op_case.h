@@ -199,8 +199,8 @@ class Report {
     Comparison c{tensor, 0, -1, 0, 0, 0, 0};
     for (int64_t i = 0; i < got.size(); ++i) {
       double value;
-      if constexpr (std::is_same_v<std::remove_const_t<T>, double>) {
-        value = got[i];
+      if constexpr (sizeof(T) == 8) {
+        value = double(got[i]);  // double, or an integer below 2^53
       } else {
         value = double(float(got[i]));
       }

@@ -1,3 +1,5 @@
+#include <cmath>
+#include <limits>
 #include <set>
 
 #include "ops/router.h"
@@ -203,30 +205,67 @@ OpInstance self_check_instance(RouterScore score, RouterAux aux, Tokens tokens) 
   return {bench, [a, bench](Exec on) { router_forward(on, bench->located(a)); }, check, {}};
 }
 
-OpInstance bias_instance(const std::vector<int64_t>& counts, double start) {
+// lead: of 300 rows; 0: none is given.
+OpInstance bias_instance(const std::vector<int64_t>& counts, double start, BiasRule rule,
+                         double lead) {
   const int64_t experts = int64_t(counts.size());
   auto bench = std::make_shared<Workbench>();
   const View<int64_t, 1> in = bench->in<int64_t, 1>("counts", {experts});
+  const View<int64_t, 1> sum =
+      lead > 0 ? bench->in<int64_t, 1>("lead", {kLeadSums}) : View<int64_t, 1>{};
   const RouterBiasUpdate a{.bias = bench->acc<float, 1>("bias", {experts}, normal(0, start)),
                            .counts = in,
-                           .rate = 0.125f};
+                           .lead = sum,
+                           .rate = 0.125f,
+                           .rule = rule};
   std::copy(counts.begin(), counts.end(), in.data);
+  if (lead > 0) {
+    sum[kLeadUnits] = int64_t(std::ldexp(300 * lead, 32));
+    sum[kLeadRows] = 300;
+  }
   bench->commit();
   const auto check = [=](Report& report) {
     double total = 0, mean = 0;
     for (const int64_t n : counts) total += double(n);
-    std::vector<double> sign;
+    std::vector<double> over;
     for (const int64_t n : counts) {
       const double excess = double(n) - total / double(experts);
-      sign.push_back(excess > 1e-9 * total ? 1 : excess < -1e-9 * total ? -1 : 0);
-      mean += sign.back() / double(experts);
+      if (rule == BiasRule::kProportional) {
+        over.push_back(total > 0 ? excess / (total / double(experts)) : 0);
+      } else {
+        over.push_back(excess > 1e-9 * total ? 1 : excess < -1e-9 * total ? -1 : 0);
+        mean += over.back() / double(experts);
+      }
     }
+    const double rate = 0.125 * (lead > 0 ? lead : 1);
     std::vector<double> want;
-    for (const double x : sign) want.push_back(std::clamp(start - 0.125 * (x - mean), -16.0, 16.0));
+    for (const double x : over) want.push_back(std::clamp(start - rate * (x - mean), -16.0, 16.0));
     report.near("bias", a.bias, want,
                 [&](int64_t e) { return tol::rounding<float>(want[size_t(e)]); });
   };
   return {bench, [a, bench](Exec on) { router_bias_update(on, bench->located(a)); }, check, {}};
+}
+
+// Rows beyond what a lead can be are bounded; the sum is exact.
+OpInstance lead_sum_instance(int64_t rows, double mean) {
+  auto bench = std::make_shared<Workbench>();
+  const View<float, 1> lead = bench->in<float, 1>("lead", {rows}, normal(0.25, mean));
+  if (rows > 5) {
+    lead[1] = -0.5f;
+    lead[3] = 1e30f;
+    lead[5] = std::numeric_limits<float>::quiet_NaN();
+  }
+  const RouterLeadSum a{.sum = bench->out<int64_t, 1>("sum", {kLeadSums}), .lead = lead};
+  bench->commit();
+  const auto check = [=](Report& report) {
+    int64_t want = 0;
+    for (int64_t t = 0; t < rows; ++t) {
+      const double x = double(lead[t]);
+      want += int64_t(std::ldexp(!(x >= 0) ? 0 : std::min(x, 64.0), 32));
+    }
+    report.equal("sum", a.sum, {double(want), double(rows)});
+  };
+  return {bench, [a, bench](Exec on) { router_lead_sum(on, bench->located(a)); }, check, {}};
 }
 
 OpInstance margin_instance(const RouterShape& s) {
@@ -353,10 +392,16 @@ std::vector<OpCase> router_cases() {
       {"one over", {9, 1, 1, 1}}, {"one exactly", {1, 2, 3}},   {"E=4096 one over", skewed}};
   for (const auto& [name, counts] : loads) {
     for (const double start : {0.0, 15.99, -16.0}) {
-      cases.push_back({"router_bias_update",
-                       strprintf("router_bias_update %s from %g", name.c_str(), start),
-                       [counts = counts, start] { return bias_instance(counts, start); }});
+      cases.push_back(
+          {"router_bias_update", strprintf("router_bias_update %s from %g", name.c_str(), start),
+           [counts = counts, start] { return bias_instance(counts, start, BiasRule::kSign, 0); }});
     }
+    cases.push_back(
+        {"router_bias_update", "router_bias_update proportional " + name,
+         [counts = counts] { return bias_instance(counts, 0.5, BiasRule::kProportional, 0); }});
+    cases.push_back(
+        {"router_bias_update", "router_bias_update by the lead " + name,
+         [counts = counts] { return bias_instance(counts, 0.5, BiasRule::kSign, 0.37); }});
   }
   for (const auto score : {RouterScore::kSigmoid, RouterScore::kSoftmax}) {
     for (const Bias bias : {Bias::kNone, Bias::kRandom}) {
@@ -365,6 +410,13 @@ std::vector<OpCase> router_cases() {
         cases.push_back({"router_margin", "router_margin" + router_name(s),
                          [s] { return margin_instance(s); }});
       }
+    }
+  }
+  for (const int64_t rows : {1, 33, 256, 1000}) {
+    for (const double mean : {0.0, 0.5, 63.9}) {
+      cases.push_back({"router_lead_sum",
+                       strprintf("router_lead_sum of %ld rows about %g", long(rows), mean),
+                       [=] { return lead_sum_instance(rows, mean); }});
     }
   }
   for (OpCase& c : router_backward_cases()) cases.push_back(std::move(c));
