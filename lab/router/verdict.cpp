@@ -108,7 +108,7 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
          measured + strprintf("; after %ld steps at bias_rate %s the loads are still uneven: the "
                               "scores of the busiest experts are far above the last chosen one",
                               long(a.last_step), shown.c_str()),
-         (automatic ? strprintf("--set model.moe.router.bias_steps=%g",
+         (automatic ? strprintf("--set model.moe.router.bias_steps=%.2g",
                                 std::max(1.0, router.resolved_bias_steps() / 3))
                     : strprintf("--set model.moe.router.bias_rate=%g", 10 * rate)) +
              ", or router.aux, which acts on the scores themselves; compare the validation losses, "
