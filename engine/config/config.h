@@ -4,8 +4,8 @@
 //
 // A visitor is called as v(name, field, doc, check) and v.section(name, nested, doc), where nested
 // is a config struct or a std::optional of one. Field types: bool, int64_t, double, std::string,
-// std::vector<std::string>, std::optional<double>, std::optional<std::vector<double>>, BiasRate, and
-// enums with a table of names (engine/config/choice.h), which are their own list of choices, and a
+// std::vector<std::string>, std::optional<double>, std::optional<std::vector<double>>, BiasRate, an
+// enum with a table of names (engine/config/choice.h), which is its own list of choices, and a
 // std::optional of one. An absent optional field is in no file and no hash.
 #pragma once
 

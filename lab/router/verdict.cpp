@@ -65,6 +65,11 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
   const bool automatic = router.bias_rate.automatic;
   const double rate =
       automatic ? lead / (2 * router.resolved_bias_steps()) : router.bias_rate.number;
+  const auto to_make_up = [&](double difference) {  // within kSwapSteps
+    return automatic
+               ? strprintf("--set model.moe.router.bias_steps=%g", kSwapSteps)
+               : strprintf("--set model.moe.router.bias_rate=%.1g", difference / (2 * kSwapSteps));
+  };
   const std::string shown = automatic ? strprintf("auto (now %.2g)", rate) : strprintf("%g", rate);
   if (lead > 0) measured += strprintf(", the first chosen and the first unchosen by %.3g", lead);
   if (travel >= 1.8 * kBiasClamp) {
@@ -78,10 +83,9 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
          measured + strprintf("; at bias_rate %s two experts change places after about %.0f steps, "
                               "the run had %ld",
                               shown.c_str(), swap, long(a.last_step)),
-         strprintf("--set model.moe.router.bias_rate=%.1g, which changes choices within a hundred "
-                   "steps; or add router.aux, which acts at once; compare the validation losses, "
-                   "since balance competes with them",
-                   margin / (2 * kSwapSteps))});
+         to_make_up(margin) +
+             ", which changes choices within a hundred steps; or add router.aux, which acts at "
+             "once; compare the validation losses, since balance competes with them"});
   } else if (a.turnover_floor > 0 && f.worst->turnover > kRestless * a.turnover_floor) {
     advice.push_back(
         {"bias_overshoots",
@@ -97,18 +101,17 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
          measured + strprintf("; the bias changes a token's last choices, and at bias_rate %s "
                               "its first one after about %.0f steps, the run had %ld",
                               shown.c_str(), lead / (2 * rate), long(a.last_step)),
-         strprintf(
-             "--set model.moe.router.bias_rate=%.1g, which reaches the busiest experts "
-             "within a hundred steps; or add router.aux, which acts on the scores themselves; "
-             "compare the validation losses, since balance competes with them",
-             lead / (2 * kSwapSteps))});
+         to_make_up(lead) +
+             ", which reaches the busiest experts within a hundred steps; or add router.aux, which "
+             "acts on the scores themselves; compare the validation losses, since balance competes "
+             "with them"});
   } else {
     advice.push_back(
         {"bias_too_weak",
          measured + strprintf("; after %ld steps at bias_rate %s the loads are still uneven: the "
                               "scores of the busiest experts are far above the last chosen one",
                               long(a.last_step), shown.c_str()),
-         (automatic ? strprintf("--set model.moe.router.bias_steps=%.2g",
+         (automatic ? strprintf("--set model.moe.router.bias_steps=%.0f",
                                 std::max(1.0, router.resolved_bias_steps() / 3))
                     : strprintf("--set model.moe.router.bias_rate=%g", 10 * rate)) +
              ", or router.aux, which acts on the scores themselves; compare the validation losses, "

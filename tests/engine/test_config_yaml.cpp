@@ -48,6 +48,31 @@ run: {steps: 9.536e3}
   REQUIRE(!c.contract.landings);
 }
 
+TEST_CASE("bias_rate is a number or auto, whose steps are in the run's file") {
+  const std::string text = "model: {moe: {router: {bias_rate: auto}}}";
+  const Config c = parse(text);
+  const RouterConfig& router = c.model.moe->router;
+  REQUIRE(router.bias_rate == BiasRate::measured());
+  REQUIRE(router.bias_rate.on());
+  REQUIRE(router.bias_steps == 100);
+  REQUIRE(to_yaml(c).find("bias_rate: auto\n      bias_steps: 100.0\n") != std::string::npos);
+  REQUIRE(section_hashes(parse(to_yaml(c))) == section_hashes(c));
+  REQUIRE(parse(text, {"model.moe.router.bias_steps=30"}).model.moe->router.bias_steps == 30);
+  REQUIRE(!parse(text, {"model.moe.router.bias_rate=0"}).model.moe->router.bias_rate.on());
+  REQUIRE(parse(text, {"model.moe.router.bias_rate=2e-3"}).model.moe->router.bias_rate == 0.002);
+}
+
+TEST_CASE("an absent optional choice is in no text and no hash") {
+  const Config usual = parse("model: {moe: {}}");
+  REQUIRE(to_yaml(usual).find("bias_rule") == std::string::npos);
+  const Config c = parse("model: {moe: {router: {bias_rule: proportional}}}");
+  REQUIRE(c.model.moe->router.resolved_bias_rule() == BiasRule::kProportional);
+  REQUIRE(to_yaml(c).find("      bias_rule: proportional\n") != std::string::npos);
+  REQUIRE(section_hashes(c) != section_hashes(usual));
+  const Config back = parse(to_yaml(c), {"model.moe.router.bias_rule=null"});
+  REQUIRE(section_hashes(back).at("model") == section_hashes(usual).at("model"));
+}
+
 TEST_CASE("landings are a list of numbers, one, or none") {
   const auto landings = [](const std::string& text) {
     return parse("contract: {landings: " + text + "}").contract.landings;

@@ -51,6 +51,8 @@ THEIRS = [
      dict(fixtures.MIXTRAL, **SIZES, intermediate_size=48, num_local_experts=8), "switch"),
     ("GLM-4-MoE", fixtures.Glm4MoeForCausalLM, fixtures.Glm4MoeConfig,
      dict(fixtures.GLM4_MOE, **SIZES, intermediate_size=96, moe_intermediate_size=32, n_routed_experts=8), "gates"),
+    ("GLM-4-MoE, bias_rate auto", fixtures.Glm4MoeForCausalLM, fixtures.Glm4MoeConfig,
+     dict(fixtures.GLM4_MOE, **SIZES, intermediate_size=96, moe_intermediate_size=32, n_routed_experts=8), "auto"),
 ]
 OURS = [
     ("dense", "{}"),
@@ -142,10 +144,12 @@ def router_sets(kind):
     s = training.SETTINGS
     if not kind:
         return []
-    sets = [f"model.moe.router.aux={kind}", f"model.moe.router.aux_alpha={s['aux_alpha']}",
+    sets = [f"model.moe.router.aux={'gates' if kind == 'auto' else kind}", f"model.moe.router.aux_alpha={s['aux_alpha']}",
             f"model.moe.router.z_alpha={s['z_alpha']}"]
     if kind == "gates":
         sets.append(f"model.moe.router.bias_rate={s['bias_rate']}")
+    if kind == "auto":
+        sets += ["model.moe.router.bias_rate=auto", f"model.moe.router.bias_steps={s['bias_steps']}"]
     return [argument for change in sets for argument in ("--set", change)]
 
 
@@ -159,7 +163,7 @@ def compare_training(what, work, imported, model, tokens, kind):
     report(what, f"10 steps, loss {losses[0]:.3f} to {losses[-1]:.3f}", max(abs(a - b) for a, b in zip(ours, losses)), LOSS)
     worst = max(abs(a / b - 1) for a, b in zip(column("gradient_norm"), norms))
     report(what, "10 steps, gradient norm, relative", worst, NORM)
-    if kind == "gates":
+    if kind in ("gates", "auto"):
         [newest] = (imported / "checkpoints").glob(f"step-{len(losses):08d}")
         biases = {name: value for name, value in load_file(newest / "model.safetensors").items() if name.endswith("moe.bias")}
         theirs = {f"blocks.{i}.moe.bias": g.e_score_correction_bias for i, g in training.Routers(model).gates.items()}

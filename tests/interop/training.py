@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 SETTINGS = dict(steps=10, lr=2e-3, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, clip=1.0, warmup=3, warmdown=4,
-                batch_tokens=512, sequence=64, micro_batch=4, aux_alpha=0.05, z_alpha=0.005, bias_rate=0.002)
+                batch_tokens=512, sequence=64, micro_batch=4, aux_alpha=0.05, z_alpha=0.005, bias_rate=0.002, bias_steps=20)
 
 
 def share(step, s):
@@ -18,7 +18,7 @@ class Routers:
     """Records, by layer, the inputs and gates of a model's routers in its last forward pass."""
 
     def __init__(self, model):
-        self.seen, self.gates = {}, {}
+        self.seen, self.gates, self.leads = {}, {}, {}
         for i, layer in enumerate(model.model.layers):
             gate = getattr(getattr(layer, "block_sparse_moe", layer.mlp if hasattr(layer, "mlp") else None), "gate", None)
             if gate is not None:
@@ -40,6 +40,8 @@ class Routers:
             else:
                 scores = logits.sigmoid()
                 selection = scores + gate.e_score_correction_bias
+            best = selection[:256].topk(k + 1, dim=-1).values
+            self.leads[i] = (best[:, 0] - best[:, -1]).mean().item()  # of the last micro-batch
             chosen = selection.topk(k, dim=-1).indices
             counts[i] = torch.zeros(experts).index_add_(0, chosen.flatten(), torch.ones(chosen.numel()))
             frequency = counts[i] / counts[i].sum()
@@ -64,11 +66,12 @@ def groups(model, s):
 
 
 @torch.no_grad()
-def update_biases(routers, counts, s, share_now):
+def update_biases(routers, counts, s, kind):
     for i, gate in routers.gates.items():
         load = counts[i] / counts[i].sum()
         sign = torch.sign(load - 1 / len(load))
-        gate.e_score_correction_bias.sub_(s["bias_rate"] * (sign - sign.mean())).clamp_(-16, 16)
+        rate = routers.leads[i] / (2 * s["bias_steps"]) if kind == "auto" else s["bias_rate"]
+        gate.e_score_correction_bias.sub_(rate * (sign - sign.mean())).clamp_(-16, 16)
 
 
 def optimizers(model, s, kind):
@@ -83,7 +86,8 @@ def optimizers(model, s, kind):
 
 def train(model, tokens, kind):
     """Returns the losses in nats and gradient norms of the steps. kind: "" for dense, "muon" for
-    dense with Muon, else the auxiliary loss."""
+    dense with Muon, else the auxiliary loss, or auto: gates with
+    bias_rate auto."""
     s = SETTINGS
     model.train()
     routers = Routers(model)
@@ -100,7 +104,7 @@ def train(model, tokens, kind):
             logits = model(inputs[part], use_cache=False).logits.float()
             nats = F.cross_entropy(logits.flatten(0, 1), targets[part].flatten(), reduction="sum") / s["batch_tokens"]
             total = nats
-            if kind in ("switch", "gates"):
+            if kind in ("switch", "gates", "auto"):
                 aux, z, counts = routers.losses(model, kind)
                 total = total + (s["aux_alpha"] * aux + s["z_alpha"] * z) / micros
                 load = {i: load.get(i, 0) + c for i, c in counts.items()}
@@ -114,8 +118,8 @@ def train(model, tokens, kind):
             for group in optimizer.param_groups:
                 group["lr"] = s["lr"] * share(step, s)
             optimizer.step()
-        if kind == "gates":
-            update_biases(routers, load, s, share(step, s))
+        if kind in ("gates", "auto"):
+            update_biases(routers, load, s, kind)
         losses.append(loss)
         norms.append(norm)
     return losses, norms

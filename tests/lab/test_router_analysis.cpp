@@ -104,7 +104,7 @@ RouterAnalysis healthy() {
   return a;
 }
 
-Config balanced_by_bias(double rate) {
+Config balanced_by_bias(BiasRate rate) {
   Config config;
   config.model.moe = MoeConfig();
   config.model.moe->router.bias_rate = rate;
@@ -260,6 +260,30 @@ TEST_CASE("advice depends on the effect of the bias") {
   l.bias_range = 29;
   REQUIRE(rules_of(router_verdict(a, balanced_by_bias(1e-2))) ==
           std::vector<std::string>{"bias_at_clamp"});
+}
+
+TEST_CASE("advice on bias_rate auto is about its steps") {
+  RouterAnalysis a = healthy();
+  RouterLayer& l = a.layers[0];
+  l.max_load_norm = 0.95;
+  l.bias_range = 0.02;
+  l.margin = 0.1;
+  l.lead = 0.4;
+  Config config = balanced_by_bias(BiasRate::measured());
+  const RouterVerdict weak = router_verdict(a, config);
+  REQUIRE(rules_of(weak) == std::vector<std::string>{"bias_too_weak"});
+  REQUIRE(weak.advice[0].because.find("at bias_rate auto (now 0.002)") != std::string::npos);
+  REQUIRE(weak.advice[0].advice.find("bias_steps=33,") != std::string::npos);
+  config.model.moe->router.bias_steps = 1000;
+  const RouterVerdict slow = router_verdict(a, config);
+  REQUIRE(rules_of(slow) == std::vector<std::string>{"bias_too_slow"});
+  REQUIRE(slow.advice[0].advice.find("bias_steps=100,") != std::string::npos);
+  config.model.moe->router.bias_steps = 10;
+  l.bias_range = 0.3;
+  l.turnover = 0.04;
+  const RouterVerdict fast = router_verdict(a, config);
+  REQUIRE(rules_of(fast) == std::vector<std::string>{"bias_overshoots"});
+  REQUIRE(fast.advice[0].advice == "more router.bias_steps than 10, or bias_follows_lr");
 }
 
 TEST_CASE("advice names each of the other causes") {

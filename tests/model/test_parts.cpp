@@ -184,6 +184,37 @@ TEST_CASE("aux_scope step counts the part so far, the selection bias the whole s
   REQUIRE(assigned == kBatch * kSequence * 2);
 }
 
+TEST_CASE("bias_rate auto moves the bias by the lead over the steps") {
+  Config c = config_of("fp32");
+  c.model.moe->router.bias_rate = BiasRate::measured();
+  c.model.moe->router.bias_steps = 40;
+  c.model.moe->router.bias_follows_lr = true;
+  for (const double follow : {1.0, 0.25}) {
+    Parts p(c, 3);
+    p.batch();
+    p.memory.model->update_router_bias(p.on, float(follow));
+    p.memory.model->read_back(p.on);
+    wait(p.on);
+    const RouterLayerState s = p.memory.model->router_layers()[0];
+    REQUIRE(s.lead > 1e-3);
+    const double rate = follow * s.lead / (2 * 40), experts = double(s.counts.dim[0]);
+    int64_t total = 0;
+    for (int64_t e = 0; e < s.counts.dim[0]; ++e) total += s.counts[e];
+    std::vector<double> sign;
+    double mean = 0;
+    for (int64_t e = 0; e < s.counts.dim[0]; ++e) {
+      const int64_t excess = s.counts[e] * s.counts.dim[0] - total;
+      sign.push_back(excess > 0 ? 1 : excess < 0 ? -1 : 0);
+      mean += sign.back() / experts;
+    }
+    for (int64_t e = 0; e < s.counts.dim[0]; ++e) {
+      CAPTURE(follow, e);
+      // The rate is a float, and the lead is in units of 2^-32.
+      REQUIRE(std::abs(s.bias[e] + rate * (sign[size_t(e)] - mean)) < 4e-7 * rate + 0x1p-32);
+    }
+  }
+}
+
 TEST_CASE("parts have the same bits for any threads") {
   Parts one(config_of("bf16"), 6, 1), three(config_of("bf16"), 6, 3);
   one.batch();

@@ -25,7 +25,7 @@ Config config_of(const std::string& recipe, OptimizerKind kind, StateFormat stat
   c.model.hidden = 128;
   c.model.moe = six_experts();
   c.model.moe->expert_ffn = 128;
-  c.model.moe->router.bias_rate = 1e-3;
+  c.model.moe->router.bias_rate = BiasRate::measured();
   c.model.moe->router.aux = RouterAux::kGates;
   c.model.moe->router.aux_alpha = 0.02;
   c.precision.recipe = recipe;

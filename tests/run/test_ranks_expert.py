@@ -13,7 +13,7 @@ from harness import Workplace, assay, at_once, check, merge, newest_tensors, row
 
 # Four micro-batches a step, one for each of four ranks. Shares of the experts are whole pieces of 16384 elements.
 MODEL = (", moe: {experts: 8, top_k: 2, shared: 1, expert_ffn: 128,"
-         " router: {score: sigmoid, bias_rate: 1e-3, aux: gates, aux_alpha: 0.01}}")
+         " router: {score: sigmoid, bias_rate: auto, aux: gates, aux_alpha: 0.01}}")
 FOUR = ("--set", "run.micro_batch=4", "--set", "run.steps=16", "--set", "schedule.warmdown=4", "--set", "eval.every=8",
         "--set", "run.checkpoint_every=8", "--set", "run.threads=1", "--set", "parallel.parts=4",
         "--set", "parallel.expert_rows=4")  # room for all rows: one round

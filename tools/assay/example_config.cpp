@@ -32,7 +32,7 @@ model:
       score: softmax         # or sigmoid
       aux: switch            # load-balancing loss, or none
       aux_alpha: 0.01        # its weight
-      bias_rate: 0.001       # step of the selection bias, which balances without a loss; 0 = none
+      bias_rate: 0.001       # step of the selection bias, which balances without a loss; 0 = none, or auto
       z_alpha: 0.001         # weight of the penalty on large router logits
 
 data:
