@@ -114,6 +114,9 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
          (automatic ? strprintf("--set model.moe.router.bias_steps=%.0f",
                                 std::max(1.0, router.resolved_bias_steps() / 3))
                     : strprintf("--set model.moe.router.bias_rate=%g", 10 * rate)) +
+             (router.resolved_bias_rule() == BiasRule::kSign
+                  ? ", or bias_rule=proportional with a number as bias_rate"
+                  : "") +
              ", or router.aux, which acts on the scores themselves; compare the validation losses, "
              "since balance competes with them"});
   }
