@@ -15,8 +15,7 @@
 namespace assay {
 namespace {
 
-constexpr double kHeldWithin = 0.01;  // relative tolerance of the quantity held fixed
-constexpr double kNearStep = 0.1;     // largest relative distance of an evaluation from its step
+constexpr double kNearStep = 0.1;  // largest relative distance of an evaluation from its step
 
 std::optional<double> value_of(const std::optional<EvalValue>& eval) {
   if (!eval) return std::nullopt;
