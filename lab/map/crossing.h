@@ -44,6 +44,12 @@ struct BudgetRow {
   bool first_interpolated = false, second_interpolated = false;  // in any of the seeds
   Ahead ahead = Ahead::kUndecided;  // of one seed, which has no interval: by its sign
   bool decided() const { return difference.summary.interval95.has_value() && is_order(); }
+  // The model behind has no endpoint here, and the chord is rather too bad for it: it may be behind
+  // for that alone.
+  bool by_chord() const {
+    return (ahead == Ahead::kFirst && second_interpolated) ||
+           (ahead == Ahead::kSecond && first_interpolated);
+  }
   bool is_order() const { return ahead == Ahead::kFirst || ahead == Ahead::kSecond; }
 };
 
