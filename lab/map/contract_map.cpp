@@ -81,7 +81,7 @@ MapAxis axis_of(const EndpointSet& set, CostAxis axis, Better better) {
     return on;
   }
   if (axis == CostAxis::kMemory) {
-    on.absent = "does not grow with training: one value a model, in the table of the models";
+    on.absent = "does not grow with training: one value for each model, in the table of the models";
     return on;
   }
   for (size_t i = 0; i < set.models.size(); ++i) {

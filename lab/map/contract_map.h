@@ -44,6 +44,9 @@ std::string crossing_text(const ContractMap& map, CostAxis axis, const MapPair& 
 std::string cost_text(double cost);
 std::string measure_title(MapMeasure measure);  // "validation loss (nats per token)"
 
+// The first row has the heads; "" where a model lacks the value.
+std::vector<std::vector<std::string>> model_rows(const ContractMap& map);
+
 std::string map_text(const ContractMap& map);
 nlohmann::ordered_json map_json(const ContractMap& map);
 

@@ -34,18 +34,6 @@ std::optional<double> peak_memory(const MapModel& m) {
   return peak;
 }
 
-std::string models_text(const ContractMap& map) {
-  TextTable table({"model", "P_total", "P_active", "FLOPs/token", "peak memory", "seeds",
-                   "steps of its endpoints"});
-  for (const MapModel& m : map.set.models) {
-    const auto peak = peak_memory(m);
-    table.add({m.name, grouped(m.p_total), grouped(m.p_active), grouped(m.flops_per_token),
-               peak ? strprintf("%.0f MiB", *peak / 0x1p20) : "", std::to_string(m.seeds().size()),
-               steps_text(m)});
-  }
-  return table.text();
-}
-
 std::string pair_name(const ContractMap& map, const MapPair& pair) {
   return model(map, pair.second).name + " - " + model(map, pair.first).name;
 }
@@ -188,6 +176,18 @@ Json pair_json(const ContractMap& map, const MapAxis& axis, const MapPair& pair)
 
 }  // namespace
 
+std::vector<std::vector<std::string>> model_rows(const ContractMap& map) {
+  std::vector<std::vector<std::string>> rows = {{"model", "P_total", "P_active", "FLOPs/token",
+                                                 "peak memory", "seeds", "steps of its endpoints"}};
+  for (const MapModel& m : map.set.models) {
+    const auto peak = peak_memory(m);
+    rows.push_back({m.name, grouped(m.p_total), grouped(m.p_active), grouped(m.flops_per_token),
+                    peak ? strprintf("%.0f MiB", *peak / 0x1p20) : "",
+                    std::to_string(m.seeds().size()), steps_text(m)});
+  }
+  return rows;
+}
+
 std::string map_text(const ContractMap& map) {
   size_t endpoints = 0;
   for (const MapModel& m : map.set.models) endpoints += m.endpoints.size();
@@ -195,7 +195,10 @@ std::string map_text(const ContractMap& map) {
       "%zu endpoints of %zu models by %s; intervals are Student's 95%% of differences "
       "seed by seed\n\n",
       endpoints, map.set.models.size(), measure_title(map.measure).c_str());
-  text += models_text(map) + "\n" + answer_text(map);
+  const auto models = model_rows(map);
+  TextTable table(models.front());
+  for (size_t i = 1; i < models.size(); ++i) table.add(models[i]);
+  text += table.text() + "\n" + answer_text(map);
   bool hidden = false;
   for (const MapAxis& axis : map.axes) {
     for (const MapPair& pair : axis.pairs) {

@@ -4,7 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "lab/map/contract_map.h"
+#include "base/file.h"
+#include "lab/map/map_page.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/print_json.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> paths, models, axes = {"all"};
-  std::string measure = "val_loss";
+  std::string measure = "val_loss", html, title = "Contract map";
   bool json = false;
 };
 
@@ -38,6 +39,7 @@ int run_map(const Arguments& a) {
   const MapMeasure measure = a.measure == "core" ? MapMeasure::kCore : MapMeasure::kValLoss;
   const ContractMap map =
       contract_map(collect_endpoints(a.paths, measure, a.models), measure, axes);
+  if (!a.html.empty()) write_file_atomic(a.html, map_page(map, a.title));
   if (a.json) {
     print_json(map_json(map));
   } else {
@@ -64,6 +66,8 @@ void add_map_command(Commands& commands) {
       ->delimiter(',')
       ->capture_default_str();
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
+  sub->add_option("--html", a->html, "also write a page with a picture of every axis");
+  sub->add_option("--title", a->title, "heading of that page")->capture_default_str();
   sub->footer(
       "Example:\n"
       "  assay map runs/0004-mini\n"
