@@ -93,4 +93,11 @@ std::vector<std::string> incomparable_differences(std::span<const RunRecord> run
   return found;
 }
 
+void refuse_incomparable(const std::vector<std::string>& differences, const std::string& hint) {
+  if (differences.empty()) return;
+  std::string more;
+  if (differences.size() > 1) more = strprintf(" (and %zu more)", differences.size() - 1);
+  throw UserError("the runs are not comparable: " + differences.front() + more, hint);
+}
+
 }  // namespace assay

@@ -15,8 +15,7 @@
 namespace assay {
 namespace {
 
-constexpr double kHeldWithin = 0.01;  // relative tolerance of the quantity held fixed
-constexpr double kNearStep = 0.1;     // largest relative distance of an evaluation from its step
+constexpr double kNearStep = 0.1;  // largest relative distance of an evaluation from its step
 
 std::optional<double> value_of(const std::optional<EvalValue>& eval) {
   if (!eval) return std::nullopt;
@@ -212,13 +211,6 @@ void note_models(Comparison& c) {
     c.notes.push_back("a model with one seed has no interval: the seed may cause a difference");
 }
 
-void refuse_incomparable(const std::vector<std::string>& differences) {
-  std::string more;
-  if (differences.size() > 1) more = strprintf(" (and %zu more)", differences.size() - 1);
-  throw UserError("the runs are not comparable: " + differences.front() + more,
-                  "--force compares them anyway, without a ranking");
-}
-
 }  // namespace
 
 std::string CapabilitySummary::text() const {
@@ -239,8 +231,8 @@ std::string HealthSummary::text() const {
 Comparison compare(std::span<const RunRecord> runs, const CompareOptions& options) {
   Comparison c;
   c.incomparable = incomparable_differences(runs);
-  if (!c.incomparable.empty() && options.incomparable == Incomparable::kRefuse)
-    refuse_incomparable(c.incomparable);
+  if (options.incomparable == Incomparable::kRefuse)
+    refuse_incomparable(c.incomparable, "--force compares them anyway, without a ranking");
   c.target_loss = common_target(runs, options, c.notes);
   for (const SeedGroup& group : group_by_seed(runs))
     c.models.push_back(model_row(group, options, c.target_loss));

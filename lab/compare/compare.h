@@ -110,5 +110,7 @@ Comparison compare(std::span<const RunRecord> runs, const CompareOptions& option
 // Differences that forbid a comparison, one sentence each; empty if data and validation are the
 // same.
 std::vector<std::string> incomparable_differences(std::span<const RunRecord> runs);
+// UserError naming the first of them, if there is one.
+void refuse_incomparable(const std::vector<std::string>& differences, const std::string& hint);
 
 }  // namespace assay

@@ -10,6 +10,9 @@
 
 namespace assay {
 
+// Relative tolerance of a quantity that is held fixed: whole steps meet it only nearly.
+constexpr double kHeldWithin = 0.01;
+
 // Steps of the whole contract; run.steps may be a fraction of them.
 int64_t contract_horizon(const RunRecord& run);
 

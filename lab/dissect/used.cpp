@@ -1,9 +1,11 @@
 #include "lab/dissect/used.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "lab/runs/text_table.h"
 #include "models/audit/audit.h"
 #include "models/audit/audit_report.h"
@@ -79,6 +81,22 @@ nlohmann::ordered_json used_json(const UsedReport& r) {
     json["layers"].push_back(layer);
   }
   return json;
+}
+
+std::optional<UsedFigures> read_used(const std::string& run) {
+  const std::string path = run + "/" + kUsedFile;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+  const auto json = nlohmann::json::parse(read_file(path), nullptr, false);
+  try {
+    UsedFigures used{.text_sha256 = json.at("text_sha256"),
+                     .step = json.at("checkpoint_step"),
+                     .tokens = json.at("tokens"),
+                     .p_used = json.at("p_used")};
+    if (used.p_used > 0) return used;
+  } catch (const nlohmann::json::exception&) {
+  }
+  throw UserError(path + " is damaged", "assay dissect used " + run + " writes it anew");
 }
 
 }  // namespace assay

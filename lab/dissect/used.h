@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,5 +35,14 @@ int64_t used_parameters(const Config& config, std::span<const LayerLoads> loads)
 std::string used_text(const UsedReport& report);
 // p_total, p_active, p_used, and by layer the ids of the used experts.
 nlohmann::ordered_json used_json(const UsedReport& report);
+
+// In the folder of the run.
+constexpr const char* kUsedFile = "dissect/used.json";
+// What kUsedFile of a run says; nullopt without one. UserError if it is damaged.
+struct UsedFigures {
+  std::string text_sha256;
+  int64_t step = 0, tokens = 0, p_used = 0;
+};
+std::optional<UsedFigures> read_used(const std::string& run);
 
 }  // namespace assay

@@ -31,6 +31,30 @@ const std::set<std::string> kWithoutEffect = {"run.seed",
                                               "contract.derived_from"};
 // Under a contract of seconds these follow from the measured speed of each seed.
 const std::set<std::string> kMeasuredUnderSeconds = {"run.steps", "contract.horizon"};
+// Beside those above, what differs between endpoints of one model; a section by its point.
+const char* const kOfEndpoint[] = {"run.steps",         "run.target_loss",
+                                   "schedule.warmup",   "schedule.warmup_fraction",
+                                   "schedule.warmdown", "schedule.warmdown_fraction",
+                                   "data.max_epochs",   "data.reference",
+                                   "contract.",         "eval.",
+                                   "telemetry."};
+
+bool is_of_endpoint(const std::string& path) {
+  return std::any_of(std::begin(kOfEndpoint), std::end(kOfEndpoint), [&](const std::string& own) {
+    return own.back() == '.' ? path.starts_with(own) : path == own;
+  });
+}
+
+std::string identity_without(const Config& config,
+                             const std::function<bool(const std::string& path)>& without) {
+  std::string identity;
+  for (const FieldRow& field : config_fields(config)) {
+    if (kWithoutEffect.contains(field.path) || without(field.path)) continue;
+    identity +=
+        field.path + "=" + (field.check.path ? file_names(field.value) : field.value) + "\n";
+  }
+  return identity;
+}
 
 std::string common_start(const std::string& a, const std::string& b) {
   return a.substr(0, std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
@@ -86,23 +110,28 @@ std::vector<RunRecord> read_runs(const std::vector<std::string>& paths) {
 }
 
 std::string model_identity(const Config& config) {
-  std::string identity;
-  for (const FieldRow& field : config_fields(config)) {
-    if (kWithoutEffect.contains(field.path)) continue;
-    if (config.contract.kind == ContractKind::kSeconds &&
-        kMeasuredUnderSeconds.contains(field.path))
-      continue;
-    identity +=
-        field.path + "=" + (field.check.path ? file_names(field.value) : field.value) + "\n";
-  }
-  return identity;
+  const bool by_seconds = config.contract.kind == ContractKind::kSeconds;
+  return identity_without(config, [&](const std::string& path) {
+    return by_seconds && kMeasuredUnderSeconds.contains(path);
+  });
+}
+
+std::string recipe_identity(const Config& config) {
+  return identity_without(config, is_of_endpoint);
 }
 
 std::vector<SeedGroup> group_by_model(std::span<const RunRecord> runs) {
+  return group_runs(
+      runs, [](const RunRecord& run) { return model_identity(run.config); },
+      [](const RunRecord&) { return std::string(); });
+}
+
+std::vector<SeedGroup> group_runs(std::span<const RunRecord> runs, const RunText& identity,
+                                  const RunText& given_name) {
   std::map<std::string, size_t> place;
   std::vector<SeedGroup> groups;
   for (const RunRecord& run : runs) {
-    const auto [found, is_new] = place.try_emplace(model_identity(run.config), groups.size());
+    const auto [found, is_new] = place.try_emplace(identity(run), groups.size());
     if (is_new) groups.emplace_back();
     groups[found->second].runs.push_back(&run);
   }
@@ -111,7 +140,8 @@ std::vector<SeedGroup> group_by_model(std::span<const RunRecord> runs) {
                      [](const RunRecord* a, const RunRecord* b) {
                        return a->config.run.seed < b->config.run.seed;
                      });
-    group.name = shared_name(group.runs);
+    group.name = given_name(*group.runs.front());
+    if (group.name.empty()) group.name = shared_name(group.runs);
   }
   make_names_differ(groups);
   return groups;

@@ -42,9 +42,18 @@ std::vector<RunRecord> read_runs(const std::vector<std::string>& paths);
 // not change the numbers (threads, checkpoints, logging); of paths only the file name.
 std::string model_identity(const Config& config);
 
+// Equal for runs that are endpoints of one model: model_identity() without the number of steps and
+// what goes with it (warm-up, warm-down, contract, target) and without what is measured on the way.
+std::string recipe_identity(const Config& config);
+
 // In the order in which the models first appear; names are unique. The records must outlive the
 // groups. A seed may appear twice in a model.
 std::vector<SeedGroup> group_by_model(std::span<const RunRecord> runs);
+// The same by any identity. given_name: of the model that a run belongs to; where it gives "", the
+// name is the common part of the runs' names.
+using RunText = std::function<std::string(const RunRecord&)>;
+std::vector<SeedGroup> group_runs(std::span<const RunRecord> runs, const RunText& identity,
+                                  const RunText& given_name);
 // The same for statistics: UserError if a model has two runs of one seed, which would be counted
 // twice.
 std::vector<SeedGroup> group_by_seed(std::span<const RunRecord> runs);

@@ -115,6 +115,27 @@ TEST_CASE("a run whose loss is NaN is named") {
                "runs/a1: a value to compare is nan");
 }
 
+TEST_CASE("a trunk and its branches are endpoints of one model") {
+  RunRecord trunk = hand_made({.name = "moe"}), branch = hand_made({.name = "moe-branch-40"});
+  branch.config.run.steps = 40;
+  branch.config.schedule.warmdown = 8;
+  branch.config.contract.fraction = 0.4;
+  branch.config.eval.every = 10;
+  RunRecord other = hand_made({.name = "faster"});
+  other.config.optimizer.lr *= 2;
+  REQUIRE(model_identity(trunk.config) != model_identity(branch.config));
+  REQUIRE(recipe_identity(trunk.config) == recipe_identity(branch.config));
+  REQUIRE(recipe_identity(trunk.config) != recipe_identity(other.config));
+  const std::vector<RunRecord> runs = {trunk, branch, other};
+  const auto recipe = [](const RunRecord& run) { return recipe_identity(run.config); };
+  const auto groups = group_runs(runs, recipe, [](const RunRecord&) { return std::string(); });
+  REQUIRE(groups.size() == 2);
+  REQUIRE(groups[0].name == "moe");
+  REQUIRE(groups[0].runs.size() == 2);
+  const auto named = group_runs(runs, recipe, [](const RunRecord&) { return std::string("m"); });
+  REQUIRE(named[1].name == "m (2)");
+}
+
 TEST_CASE("differences are paired by seed, for any order and with missing seeds") {
   const SeedValues a = {
       {.seed = 1, .value = 3.0}, {.seed = 2, .value = 4.0}, {.seed = 4, .value = 9.0}};

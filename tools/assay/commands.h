@@ -53,6 +53,7 @@ void add_match_command(Commands& commands);
 void add_matrix_command(Commands& commands);
 void add_doctor_command(Commands& commands);
 void add_compare_command(Commands& commands);
+void add_map_command(Commands& commands);
 void add_published_commands(Commands& commands);
 void add_data_commands(Commands& commands);
 void add_synth_commands(Commands& commands);  // subcommands of `data`: call after add_data_commands

@@ -39,6 +39,7 @@ void add_all_commands(Commands& commands) {
   add_match_command(commands);
   add_matrix_command(commands);
   add_compare_command(commands);
+  add_map_command(commands);
   add_published_commands(commands);
   add_data_commands(commands);
   add_synth_commands(commands);

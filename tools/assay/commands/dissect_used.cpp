@@ -61,7 +61,7 @@ int dissect_used(const Arguments& a) {
                     .loads = record.loads};
   nlohmann::ordered_json json = used_json(report);
   make_folders(text.run() + "/dissect");
-  write_file_atomic(text.run() + "/dissect/used.json", json.dump(1) + "\n");
+  write_file_atomic(text.run() + "/" + kUsedFile, json.dump(1) + "\n");
   if (!a.json) std::fputs(used_text(report).c_str(), stdout);
   if (!a.folder.empty()) {
     RunMeta meta;

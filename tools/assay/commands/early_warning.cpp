@@ -1,54 +1,24 @@
 // assay early-warning: which measure, early in a run, tells that its routers end collapsed.
 #include "lab/router/early_warning.h"
 
-#include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/check.h"
+#include "lab/runs/run_folders.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
 
-namespace fs = std::filesystem;
-
 struct Arguments {
   std::vector<std::string> paths;
   bool json = false;
 };
 
-bool is_run(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path / "telemetry.db", ignored) && fs::exists(path / "config.yaml", ignored);
-}
-
-// The runs that are named, and those in a named folder, such as a matrix's.
-std::vector<std::string> runs_of(const std::vector<std::string>& paths) {
-  std::vector<std::string> runs;
-  for (const std::string& path : paths) {
-    std::vector<std::string> found;
-    std::error_code failed;
-    if (!is_run(path)) {
-      for (const auto& entry : fs::directory_iterator(path, failed)) {
-        if (is_run(entry.path())) found.push_back(entry.path().string());
-      }
-    }
-    if (is_run(path)) found.push_back(path);
-    if (found.empty()) {
-      throw UserError(path + " is no run and holds none", "give runs, or folders of runs");
-    }
-    std::sort(found.begin(), found.end());
-    runs.insert(runs.end(), found.begin(), found.end());
-  }
-  return runs;
-}
-
 int run_early_warning(const Arguments& a) {
-  const EarlyWarning warning = early_warning(runs_of(a.paths));
+  const EarlyWarning warning = early_warning(runs_in(a.paths));
   if (a.json) {
     print_json(early_warning_json(warning));
   } else {

@@ -1,0 +1,351 @@
+#include "lab/map/endpoints.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "engine/config/schedule.h"
+#include "engine/run/run.h"
+#include "lab/compare/compare.h"
+#include "lab/dissect/used.h"
+#include "lab/matrix/folder.h"
+#include "lab/runs/run_folders.h"
+#include "lab/runs/run_summary.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kSameWarmdown = 0.02;  // shares of the steps that are called equal
+
+fs::path whole(const std::string& path) {
+  std::error_code ignored;
+  const fs::path canonical = fs::weakly_canonical(path, ignored);
+  return canonical.has_filename() ? canonical : canonical.parent_path();
+}
+
+// The models of matrices by the folder of their runs.
+class MatrixModels {
+ public:
+  // "" for a run of no matrix.
+  std::string name_of(const std::string& run) {
+    const fs::path path = whole(run);
+    const auto& names = of_folder(path.parent_path());
+    const auto found = names.find(path.filename().string());
+    return found == names.end() ? "" : found->second;
+  }
+
+  // Cells of a matrix without a run, which no folder shows.
+  void add_not_begun(const std::string& path, std::vector<SkippedRun>& left_out) {
+    of_folder(whole(path));
+    for (const auto& [folder, reason] : not_begun_[whole(path)]) {
+      left_out.push_back({.run = (fs::path(path) / folder).string(), .reason = reason});
+    }
+  }
+
+  std::vector<std::string> notes;
+
+ private:
+  const std::map<std::string, std::string>& of_folder(const fs::path& folder) {
+    const auto [found, is_new] = names_.try_emplace(folder);
+    if (!is_new || !is_matrix_folder(folder.string())) return found->second;
+    try {
+      const RecordedMatrix recorded = read_matrix_folder(folder.string());
+      for (const Cell& cell : recorded.matrix.cells) {
+        const std::string precision = cell.precision == "auto" ? "" : " " + cell.precision;
+        found->second.try_emplace(cell.run, cell.model + precision);
+        if (cell.run != cell.name || fs::exists(folder / cell.run)) continue;
+        not_begun_[folder].emplace_back(
+            cell.name, cell.unavailable.empty() ? "has not begun" : cell.unavailable);
+      }
+    } catch (const UserError& error) {
+      notes.push_back(std::string(error.what()) +
+                      ": its runs are named without it, and cells that have not begun are unknown");
+    }
+    return found->second;
+  }
+
+  std::map<fs::path, std::map<std::string, std::string>> names_;
+  std::map<fs::path, std::vector<std::pair<std::string, std::string>>> not_begun_;
+};
+
+// Why the run is no endpoint; "" if it is one.
+std::string not_an_endpoint(const RunRecord& run) {
+  const auto at = [&] {
+    return strprintf("at step %ld of %ld", long(run.steps_done), long(run.config.run.steps));
+  };
+  if (stopped_by_guard(run.end)) return "stopped by its guard (" + run.end + ") " + at();
+  if (run.end == "target_loss") {
+    return "stopped at its target loss " + at() + ": it has not warmed down";
+  }
+  if (!run.finished() || run.steps_done < run.config.run.steps) return "not finished: " + at();
+  return "";
+}
+
+struct Measured {
+  double value = 0;
+  std::string missing;
+};
+
+Measured loss_of(const RunRecord& run) {
+  const auto last = run.last_val();
+  if (!last || last->step != run.steps_done) return {.missing = "no validation at its last step"};
+  if (!std::isfinite(last->value)) return {.missing = "its last loss is not finite"};
+  return {.value = last->value, .missing = ""};
+}
+
+// Only the score over all tasks and rows: a part of them is another number in every run.
+Measured core_of(const RunRecord& run) {
+  const auto score = capability_of(run);
+  if (!score) return {.missing = "not scored on CORE"};
+  if (score->name != "core") return {.missing = "scored on a part of CORE, " + score->name};
+  if (score->step != run.steps_done) {
+    return {.missing = strprintf("its last CORE is of step %ld of %ld", long(score->step),
+                                 long(run.steps_done))};
+  }
+  return {.value = score->value, .missing = ""};
+}
+
+Spent per_used_parameter(const RunRecord& run) {
+  // Every token uses all parameters of a dense model.
+  if (!run.config.model.moe)
+    return {.value = double(run.tokens) / double(run.audit.total), .missing = ""};
+  try {
+    const auto used = read_used(run.path);
+    if (!used)
+      return {.value = {},
+              .missing = "no " + std::string(kUsedFile) + ", which assay dissect used writes"};
+    if (used->step != run.steps_done) {
+      return {.value = {},
+              .missing = strprintf("%s is of step %ld, not %ld", kUsedFile, long(used->step),
+                                   long(run.steps_done))};
+    }
+    return {.value = double(run.tokens) / double(used->p_used), .missing = ""};
+  } catch (const UserError& error) {
+    return {.value = {}, .missing = error.what()};
+  }
+}
+
+Spent logged(std::optional<double> value) {
+  if (value && *value > 0) return {.value = value, .missing = ""};
+  return {.value = {}, .missing = "not logged"};
+}
+
+Endpoint endpoint_of(const RunRecord& run, double value) {
+  Endpoint e{.run = run.path,
+             .seed = run.config.run.seed,
+             .steps = run.steps_done,
+             .value = value,
+             .cost = {},
+             .device = run.device + (run.cpu.empty() ? "" : ", " + run.cpu)};
+  const auto set = [&](CostAxis axis, Spent cost) { e.cost[size_t(axis)] = std::move(cost); };
+  const double tokens = double(run.tokens);
+  set(CostAxis::kTokens, logged(tokens));
+  set(CostAxis::kPActive, logged(tokens / double(run.audit.active)));
+  set(CostAxis::kPTotal, logged(tokens / double(run.audit.total)));
+  set(CostAxis::kPUsed, per_used_parameter(run));
+  set(CostAxis::kFlops, logged(run.flops_at(run.steps_done)));
+  set(CostAxis::kSeconds, logged(run.seconds_at(run.steps_done)));
+  const auto peak = TelemetryReader(run.path + "/telemetry.db").last_scalar("peak_rss_bytes");
+  set(CostAxis::kMemory, logged(peak ? std::optional(peak->value) : std::nullopt));
+  set(CostAxis::kJoules, {.value = {}, .missing = "no run records energy"});
+  return e;
+}
+
+MapModel model_of(const SeedGroup& group, const std::map<const RunRecord*, double>& values,
+                  std::vector<SkippedRun>& left_out) {
+  MapModel model{.name = group.name,
+                 .p_total = group.audit().total,
+                 .p_active = group.audit().active,
+                 .flops_per_token = group.audit().flops_per_token,
+                 .endpoints = {}};
+  std::map<std::pair<int64_t, int64_t>, std::string> taken;  // seed, steps -> run
+  for (const RunRecord* run : group.runs) {
+    const auto [found, is_new] =
+        taken.try_emplace({run->config.run.seed, run->steps_done}, run->path);
+    if (!is_new) {
+      left_out.push_back({.run = run->path,
+                          .reason = strprintf("has the model, the seed and the %ld steps of ",
+                                              long(run->steps_done)) +
+                                    found->second});
+      continue;
+    }
+    model.endpoints.push_back(endpoint_of(*run, values.at(run)));
+  }
+  std::sort(model.endpoints.begin(), model.endpoints.end(),
+            [](const Endpoint& a, const Endpoint& b) {
+              return std::pair(a.seed, a.steps) < std::pair(b.seed, b.steps);
+            });
+  return model;
+}
+
+// A P_used depends on how much text was read, so only those of one text can be compared.
+void require_one_text(std::vector<MapModel>& models, std::span<const RunRecord> runs) {
+  std::set<std::pair<std::string, int64_t>> texts;
+  std::set<std::string> sparse;
+  for (const RunRecord& run : runs) {
+    if (!run.config.model.moe) continue;
+    sparse.insert(run.path);
+    try {
+      if (const auto used = read_used(run.path)) texts.emplace(used->text_sha256, used->tokens);
+    } catch (const UserError&) {  // said by per_used_parameter
+    }
+  }
+  if (texts.size() < 2) return;
+  for (MapModel& model : models) {
+    for (Endpoint& e : model.endpoints) {
+      Spent& cost = e.cost[size_t(CostAxis::kPUsed)];
+      if (sparse.contains(e.run) && cost.value) {
+        cost = {.value = {}, .missing = "P_used was measured on different texts"};
+      }
+    }
+  }
+}
+
+void note_warmdowns(const SeedGroup& group, std::vector<std::string>& notes) {
+  double low = 1, high = 0;
+  for (const RunRecord* run : group.runs) {
+    const Schedule schedule = make_schedule(run->config);
+    const double share = double(schedule.warmdown) / double(schedule.steps);
+    low = std::min(low, share);
+    high = std::max(high, share);
+  }
+  if (high - low <= kSameWarmdown) return;
+  notes.push_back(
+      strprintf("%s: the warm-down is %.0f%% of the steps in some endpoints and %.0f%% "
+                "in others, which is a difference between them too",
+                group.name.c_str(), 100 * low, 100 * high));
+}
+
+void note_collapses(const SeedGroup& group, std::vector<std::string>& notes) {
+  const auto collapsed = std::count_if(group.runs.begin(), group.runs.end(), [](const auto* run) {
+    return run->health && router_state(*run->health) == RouterState::kCollapsed;
+  });
+  if (collapsed == 0) return;
+  notes.push_back(strprintf("%s: the routers of %ld of its %zu endpoints are collapsed",
+                            group.name.c_str(), long(collapsed), group.runs.size()));
+}
+
+std::string names_of(const std::vector<SeedGroup>& groups) {
+  std::string names;
+  for (const SeedGroup& group : groups) names += (names.empty() ? "" : ", ") + group.name;
+  return names;
+}
+
+// Those that `only` names, in its order.
+std::vector<SeedGroup> chosen(std::vector<SeedGroup> groups, const std::vector<std::string>& only) {
+  if (only.empty()) return groups;
+  std::vector<SeedGroup> found;
+  for (const std::string& name : only) {
+    const auto group = std::find_if(groups.begin(), groups.end(),
+                                    [&](const SeedGroup& g) { return g.name == name; });
+    if (group == groups.end()) {
+      throw UserError("there is no model " + name, "the runs have " + names_of(groups));
+    }
+    found.push_back(*group);
+  }
+  return found;
+}
+
+std::string first_reasons(const std::vector<SkippedRun>& left_out) {
+  if (left_out.empty()) return "";
+  const std::string more =
+      left_out.size() > 1 ? strprintf(" (and %zu more)", left_out.size() - 1) : std::string();
+  return "left out: " + left_out.front().run + ": " + left_out.front().reason + more;
+}
+
+}  // namespace
+
+const std::array<AxisWords, kCostAxes>& cost_axes() {
+  static const std::array<AxisWords, kCostAxes> axes = {{
+      {CostAxis::kTokens, "tokens", "training tokens", "tokens"},
+      {CostAxis::kPActive, "p_active", "tokens per active parameter", ""},
+      {CostAxis::kPTotal, "p_total", "tokens per stored parameter", ""},
+      {CostAxis::kPUsed, "p_used", "tokens per used parameter", ""},
+      {CostAxis::kFlops, "flops", "training FLOPs", "FLOPs"},
+      {CostAxis::kSeconds, "seconds", "seconds of training", "s"},
+      {CostAxis::kMemory, "memory", "peak memory", "bytes"},
+      {CostAxis::kJoules, "joules", "energy", "J"},
+  }};
+  return axes;
+}
+
+const AxisWords& words_of(CostAxis axis) {
+  return cost_axes()[size_t(axis)];
+}
+
+std::vector<int64_t> MapModel::seeds() const {
+  std::set<int64_t> seeds;
+  for (const Endpoint& e : endpoints) seeds.insert(e.seed);
+  return {seeds.begin(), seeds.end()};
+}
+
+EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure measure,
+                              const std::vector<std::string>& only) {
+  EndpointSet set;
+  MatrixModels matrices;
+  std::vector<RunRecord> runs;
+  std::vector<double> measured;
+  std::set<fs::path> seen;
+  for (const std::string& path : runs_in(paths)) {
+    if (!seen.insert(whole(path)).second) continue;  // a run counts once, however it is named
+    try {
+      RunRecord run = read_run(path);
+      std::string reason = not_an_endpoint(run);
+      const Measured m = !reason.empty()                   ? Measured{}
+                         : measure == MapMeasure::kValLoss ? loss_of(run)
+                                                           : core_of(run);
+      if (reason.empty()) reason = m.missing;
+      if (!reason.empty()) {
+        set.left_out.push_back({.run = path, .reason = reason});
+        continue;
+      }
+      runs.push_back(std::move(run));
+      measured.push_back(m.value);
+    } catch (const UserError& error) {
+      set.left_out.push_back({.run = path, .reason = error.what()});
+    }
+  }
+  for (const std::string& path : paths) matrices.add_not_begun(path, set.left_out);
+
+  std::map<const RunRecord*, double> values;
+  for (size_t i = 0; i < runs.size(); ++i) values[&runs[i]] = measured[i];
+  const std::vector<SeedGroup> all = group_runs(
+      runs,
+      [&](const RunRecord& run) {
+        return matrices.name_of(run.path) + "\n" + recipe_identity(run.config);
+      },
+      [&](const RunRecord& run) { return matrices.name_of(run.path); });
+  set.notes = matrices.notes;
+  if (all.empty()) {
+    throw UserError("none of the runs is an endpoint", first_reasons(set.left_out));
+  }
+  const std::vector<SeedGroup> groups = chosen(all, only);
+  if (groups.size() < 2) {
+    throw UserError(
+        strprintf("the %zu endpoints are all of one model, ", groups.front().runs.size()) +
+            groups.front().name,
+        set.left_out.empty() || !only.empty()
+            ? "give runs of two models or more; the runs have " + names_of(all)
+            : first_reasons(set.left_out));
+  }
+  std::vector<RunRecord> used;
+  for (const SeedGroup& group : groups) {
+    for (const RunRecord* run : group.runs) used.push_back(*run);
+  }
+  refuse_incomparable(incomparable_differences(used),
+                      "leave some out: a loss can be compared on one text, tokenizer and length");
+  for (const SeedGroup& group : groups) {
+    set.models.push_back(model_of(group, values, set.left_out));
+    note_warmdowns(group, set.notes);
+    note_collapses(group, set.notes);
+  }
+  require_one_text(set.models, used);
+  return set;
+}
+
+}  // namespace assay

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""assay map: trunks and branches of a matrix are the endpoints of two models; the axes are those of the runs, and what
+is missing or cannot be compared is said."""
+import json
+import math
+import pathlib
+import shutil
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import Workplace, assay, check, rows
+
+MATRIX = """
+name: m
+models: {dense: config.yaml, moe: {config: config.yaml, set: {model.moe: {experts: 4, top_k: 2, expert_ffn: 32}}}}
+contracts:
+  - {kind: activeDN, reference: dense, branches: [0.25, 0.5], branch_warmdown: 0.2}
+seeds: [1, 2]
+set: {run.steps: 40, schedule.warmdown: 8, telemetry.probe_every: 40}
+"""
+
+
+def map_json(*arguments):
+    done = assay("map", *arguments, "--json")
+    check(done.returncode == 0, done.stdout + done.stderr)
+    return json.loads(done.stdout)
+
+
+def axis(answer, name):
+    return next(a for a in answer["axes"] if a["axis"] == name)
+
+
+def last_loss(run):
+    return rows(pathlib.Path(run), "SELECT value FROM eval WHERE task = 'val' AND metric = 'loss_nats' ORDER BY step")[-1][0]
+
+
+def near(a, b):
+    return math.isclose(a, b, rel_tol=1e-9)
+
+
+def check_endpoints(answer, matrix):
+    dense, moe = answer["models"]
+    check([dense["name"], moe["name"]] == ["dense", "moe"], "the models are those of the matrix")
+    check([(e["seed"], e["steps"]) for e in dense["endpoints"]] == [(s, n) for s in (1, 2) for n in (10, 20, 40)], dense)
+    check(len(moe["endpoints"]) == 6, "two branches and a trunk for each seed")
+    for e in moe["endpoints"]:
+        tokens = e["steps"] * 1024
+        cost = e["cost"]
+        check(e["value"] == last_loss(e["run"]), "the value is the loss at the last step")
+        check(cost["tokens"] == tokens and near(cost["flops"], tokens * moe["flops_per_token"]), cost)
+        check(near(cost["p_active"], tokens / moe["p_active"]) and near(cost["p_total"], tokens / moe["p_total"]), cost)
+        check(cost["seconds"] == rows(pathlib.Path(e["run"]), "SELECT value FROM scalar WHERE name = 'train_s' ORDER BY step")[-1][0], cost)
+        check(cost["memory"] > 1e6 and cost["joules"] is None and e["missing"]["joules"] == "no run records energy", e)
+    check(answer["left_out"] == [], answer["left_out"])
+    check(str(matrix) in dense["endpoints"][0]["run"], dense)
+
+
+def check_difference(answer):
+    """At the tokens of the dense model's middle endpoint: interpolated by hand."""
+    dense, moe = answer["models"]
+    pair = axis(answer, "tokens")["pairs"][0]
+    row = next(b for b in pair["budgets"] if b["cost"] == 20 * 1024)
+    points = {seed: [(e["cost"]["tokens"], e["value"]) for e in moe["endpoints"] if e["seed"] == seed] for seed in (1, 2)}
+    differences = []
+    for seed in (1, 2):
+        of_dense = next(e["value"] for e in dense["endpoints"] if e["seed"] == seed and e["steps"] == 20)
+        (x0, y0), (x1, y1) = next((p, q) for p, q in zip(points[seed], points[seed][1:]) if p[0] <= 20 * 1024 <= q[0])
+        share = math.log(20 * 1024 / x0) / math.log(x1 / x0)
+        differences.append(y0 + share * (y1 - y0) - of_dense)
+    mean = sum(differences) / 2
+    half = 12.706204736 * abs(differences[0] - differences[1]) / 2  # t(0.975, 1) sd / sqrt(2)
+    check(near(row["difference"], mean) and row["seeds"] == [1, 2], (row, mean))
+    check(math.isclose(row["interval95"][0], mean - half, abs_tol=1e-6), (row, half))
+    check(row["first_interpolated"] is False, row)
+    check([s["seed"] for s in pair["by_seed"]] == [1, 2], pair)
+
+
+def check_text(matrix):
+    done = assay("map", matrix)
+    check(done.returncode == 0 and "12 endpoints of 2 models" in done.stdout, done.stdout + done.stderr)
+    for words in ("tokens per stored parameter", "moe: no dissect/used.json", "no run records energy", "95% interval", "moe - dense"):
+        check(words in done.stdout, f"{words}: {done.stdout}")
+    one = assay("map", matrix, "--axis", "flops", "--models", "moe,dense").stdout
+    check("dense - moe" in one and "tokens per" not in one, one)
+
+
+def check_used(matrix, place):
+    """P_used of the mixtures; of a dense model it is all of its parameters."""
+    copy = place.run("used")
+    shutil.copytree(matrix, copy)
+    answer = map_json(copy)
+    moe = answer["models"][1]
+    for e in moe["endpoints"]:
+        write_used(e, moe["p_total"] // 2, e["steps"])
+    pair = axis(map_json(copy), "p_used")["pairs"][0]
+    check(pair["absent"] is None and pair["budgets"], pair)
+    dense = next(e for m in map_json(copy)["models"] for e in m["endpoints"] if m["name"] == "dense")
+    check(dense["cost"]["p_used"] == dense["cost"]["p_total"], dense)
+    e = map_json(copy)["models"][1]["endpoints"][0]
+    check(near(e["cost"]["p_used"], e["cost"]["tokens"] / (moe["p_total"] // 2)), e)
+    for change, words in (({"checkpoint_step": 3}, f"is of step 3, not {moe['endpoints'][0]['steps']}"), ({"text_sha256": "b"}, "on different texts")):
+        used = pathlib.Path(moe["endpoints"][0]["run"]) / "dissect" / "used.json"
+        before = used.read_text()
+        used.write_text(json.dumps({**json.loads(before), **change}))
+        missing = map_json(copy)["models"][1]["endpoints"][0]["missing"].get("p_used", "")
+        check(words in missing, missing)
+        used.write_text(before)
+    (pathlib.Path(moe["endpoints"][0]["run"]) / "dissect" / "used.json").write_text("{")
+    check("is damaged" in map_json(copy)["models"][1]["endpoints"][0]["missing"]["p_used"], "damaged used.json")
+
+
+def write_used(endpoint, p_used, step):
+    folder = pathlib.Path(endpoint["run"]) / "dissect"
+    folder.mkdir()
+    (folder / "used.json").write_text(json.dumps({"text_sha256": "a", "tokens": 4096, "checkpoint_step": step, "p_used": p_used}))
+
+
+def check_left_out(matrix, place):
+    """Every run that is no endpoint is listed with its reason; the others still count."""
+    copy = place.run("damaged")
+    shutil.copytree(matrix, copy)
+    cells = sorted(path.name for path in copy.glob("moe-*-seed1"))
+    (copy / cells[0] / "telemetry.db").write_bytes(b"not a database")
+    shutil.rmtree(copy / cells[1])
+    config = copy / cells[2] / "config.yaml"
+    config.write_text(config.read_text().replace("  steps: ", "  steps: 1"))
+    answer = map_json(copy)
+    reasons = {pathlib.Path(out["run"]).name: out["reason"] for out in answer["left_out"]}
+    check(set(reasons) == set(cells), reasons)
+    check("telemetry.db" in reasons[cells[0]] and reasons[cells[1]] == "has not begun", reasons)
+    check("not finished: at step" in reasons[cells[2]], reasons)
+    check({e["seed"] for e in answer["models"][1]["endpoints"]} == {2}, "the other seed is still there")
+    row = axis(answer, "tokens")["pairs"][0]["budgets"][0]
+    check(row["seeds"] == [2] and row["interval95"] is None, "one seed has no interval")
+    text = assay("map", copy).stdout
+    check("(one seed)" in text and "one seed has no interval" in text and "left out: " in text, text)
+
+    # Seconds of two devices are not compared; the other axes are.
+    meta = next(matrix_run for matrix_run in copy.glob("moe-*-seed2")) / "meta.json"
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), "cpu": "another"}))
+    answer = map_json(copy)
+    check("different devices" in axis(answer, "seconds")["absent"], axis(answer, "seconds"))
+    check(axis(answer, "flops")["pairs"][0]["budgets"], "FLOPs are the same everywhere")
+
+
+def check_errors(matrix, place):
+    other = place.run("other")
+    shutil.copytree(matrix, other)
+    for config in other.glob("moe-*/config.yaml"):
+        config.write_text(config.read_text().replace("tokens: 4096", "tokens: 2048"))
+    stopped = place.run("stopped")
+    place.train("stopped", "--set", "run.target_loss=100", "--set", "run.steps=40")
+    empty = place.path / "empty"
+    empty.mkdir()
+    cases = [((empty,), "is no run and holds none"),
+             ((stopped,), "none of the runs is an endpoint"),
+             ((matrix, "--models", "dense"), "are all of one model, dense"),
+             ((matrix, "--models", "dense,mixture"), "there is no model mixture"),
+             ((matrix, "--axis", "joule"), "--axis joule is unknown"),
+             ((matrix, "--measure", "core"), "none of the runs is an endpoint"),
+             ((other,), "the runs are not comparable: eval.tokens: 4096 in")]
+    for arguments, words in cases:
+        done = assay("map", *arguments)
+        check(done.returncode == 1 and words in done.stderr, f"{arguments}: {done.stdout}{done.stderr}")
+        check(done.stderr.count("error:") == 1 and done.stderr.count("hint:") == 1, done.stderr)
+    check("stopped at its target loss" in assay("map", stopped).stderr, "the hint has the reason")
+    # Without the matrix's record the models are named by what their runs have in common.
+    answer = map_json(*sorted(path for path in matrix.glob("*-seed*") if path.is_dir()))
+    check(len(answer["models"]) == 2 and answer["models"][0]["name"] == "dense", answer["models"])
+
+
+def main():
+    with Workplace() as place:
+        (place.path / "m.yaml").write_text(MATRIX)
+        matrix = place.run("m")
+        done = assay("matrix", place.path / "m.yaml", "--run-dir", matrix)
+        check(done.returncode == 0, done.stdout + done.stderr)
+        answer = map_json(matrix)
+        check_endpoints(answer, matrix)
+        check_difference(answer)
+        check_text(matrix)
+        check_used(matrix, place)
+        check_left_out(matrix, place)
+        check_errors(matrix, place)
+    print("map: ok")
+
+
+if __name__ == "__main__":
+    main()
