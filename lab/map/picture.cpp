@@ -43,7 +43,7 @@ std::vector<double> even_ticks(const Range& range, int most) {
   return ticks;
 }
 
-// Of a logarithmic axis: 1, 2 and 5 times powers of ten, or even steps where those are fewer than 3.
+// Of a logarithmic axis: 1, 2 and 5 times powers of ten, or even steps where these are under 3.
 std::vector<double> cost_ticks(const Range& log_cost) {
   std::vector<double> ticks;
   for (double power = std::floor(log_cost.low); power <= log_cost.high; ++power) {

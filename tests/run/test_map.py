@@ -82,6 +82,12 @@ def check_text(matrix):
         check(words in done.stdout, f"{words}: {done.stdout}")
     one = assay("map", matrix, "--axis", "flops", "--models", "moe,dense").stdout
     check("dense - moe" in one and "tokens per" not in one, one)
+    page = matrix.parent / "map.html"
+    done = assay("map", matrix, "--html", page, "--title", "a <b> title")
+    check(done.returncode == 0, done.stderr)
+    html = page.read_text()
+    check("a &lt;b&gt; title" in html and "<script" not in html and "://" not in html.replace("http://www.w3.org/2000/svg", ""), html[:500])
+    check(html.count("<svg") == len([a for a in map_json(matrix)["axes"] if a["absent"] is None]), html.count("<svg"))
 
 
 def check_used(matrix, place):
