@@ -69,6 +69,7 @@ GpuMeter::GpuMeter(const std::string& bus, const std::string& library) {
   find(clock_, "nvmlDeviceGetClockInfo");
   find(power_, "nvmlDeviceGetPowerUsage");
   find(reasons_, "nvmlDeviceGetCurrentClocksThrottleReasons");
+  find(energy_, "nvmlDeviceGetTotalEnergyConsumption");
 }
 
 GpuReading GpuMeter::read() const {
@@ -86,6 +87,13 @@ GpuReading GpuMeter::read() const {
     reading.slowed_by = reasons_in_words(bits);
   }
   return reading;
+}
+
+std::optional<double> GpuMeter::joules() const {
+  unsigned long long millijoules = 0;
+  if (!problem_.empty() || energy_ == nullptr) return std::nullopt;
+  if (energy_(device_, &millijoules) != kSuccess) return std::nullopt;
+  return 1e-3 * double(millijoules);
 }
 
 void say_problem(const GpuMeter& meter) {

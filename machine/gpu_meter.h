@@ -1,5 +1,5 @@
-// Clock and power of a GPU while it works, from NVML. That library belongs to the driver and is
-// opened at run time; where it or a figure is missing, readings have no value.
+// Clock, power and energy of a GPU while it works, from NVML. That library belongs to the driver
+// and is opened at run time; where it or a figure is missing, readings have no value.
 #pragma once
 
 #include <atomic>
@@ -26,6 +26,9 @@ class GpuMeter {
   explicit GpuMeter(const std::string& bus, const std::string& library = "libnvidia-ml.so.1");
   const std::string& problem() const { return problem_; }  // why no reading has a value; "": none
   GpuReading read() const;
+  // Used since its driver was loaded, by whoever uses the GPU; no value before Volta and on a part
+  // of a GPU (MIG).
+  std::optional<double> joules() const;
 
  private:
   using Handle = void*;
@@ -33,6 +36,7 @@ class GpuMeter {
   int (*clock_)(Handle device, unsigned type, unsigned* mhz) = nullptr;
   int (*power_)(Handle device, unsigned* milliwatts) = nullptr;
   int (*reasons_)(Handle device, unsigned long long* bits) = nullptr;
+  int (*energy_)(Handle device, unsigned long long* millijoules) = nullptr;
   std::string problem_;
 };
 

@@ -250,6 +250,9 @@ void TrainingRun::open() {
                                  .expert_sums = memory_.expert_sums.get(),
                                  .of_experts = session_.groups_of_experts()});
   }
+  if (session_.ranks == nullptr) {
+    energy_.emplace(session_.device.gpu ? session_.device.gpu->facts().bus : "");
+  }
   if (first()) open_records(peak);
   RunParts parts = this->parts();
   start_ = resume_or_initialise(parts, newest_);
@@ -273,6 +276,7 @@ void TrainingRun::open() {
       !text.empty()) {
     log_->info(text);
   }
+  if (energy_) log_->info(energy_->text(), "");
   log_->info(hashed_text(data_.hashed, data_.hash_seconds));
   for (const std::string& line : data_warnings(config(), data_)) log_->warn(line);
 }
@@ -299,6 +303,7 @@ RunResult TrainingRun::train(const TrainingHooks& hooks) {
     if (products_) products_->update();
     if (hooks.on_step) hooks.on_step(stats);
   };
+  if (energy_) parts.energy = [this] { return energy_->read(); };
   parts.stop_requested = stop_requested;
   parts.stop_after = of_first_rank(session_.host_group(), hooks.stop_after);
   const RunResult result = run(parts, start_);

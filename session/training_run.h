@@ -23,6 +23,7 @@
 #include "engine/run/run.h"
 #include "engine/run/run_dir.h"
 #include "models/audit/audit.h"
+#include "session/energy_counters.h"
 #include "session/run_data.h"
 #include "session/run_evaluators.h"
 #include "session/run_products.h"
@@ -114,8 +115,9 @@ class TrainingRun {
   std::map<std::string, std::string> data_sha256_;
   Exec on_;
   std::optional<TrainingRanks> ranks_;
-  std::optional<RunRecorder> recorder_;  // of the first rank
-  SilentRecorder silent_;                // of the others
+  std::optional<EnergyCounters> energy_;  // not with ranks: none could count the others' GPUs
+  std::optional<RunRecorder> recorder_;   // of the first rank
+  SilentRecorder silent_;                 // of the others
   RunStart start_;
   bool trained_ = false;
 };

@@ -24,6 +24,8 @@ enum Scalar {
   kTokens,
   kTokensPerS,
   kTrainSeconds,
+  kCpuJoules,
+  kGpuJoules,
   kMfu,
   kHash,
   kPeakRss,
@@ -59,6 +61,8 @@ std::vector<std::string> scalar_names(const std::vector<std::string>& sources, b
                                  "tokens",
                                  "tokens_per_s",
                                  "train_s",
+                                 "cpu_joules",
+                                 "gpu_joules",
                                  "mfu_share",
                                  "hash",
                                  "peak_rss_bytes",
@@ -195,6 +199,8 @@ void RunRecorder::step(Exec on, const StepStats& stats, const StepTimes& times, 
   s[kTokens] = double(done * config_.batch_tokens);
   s[kTokensPerS] = tokens_per_s;
   s[kTrainSeconds] = times.train_s;
+  s[kCpuJoules] = times.energy.cpu_joules;
+  s[kGpuJoules] = times.energy.gpu_joules;
   s[kHash] = double(stats.hash);
   s[kPeakRss] = peak_rss_bytes();
   for (size_t group = 0; group < kRatioRoles.size(); ++group) {

@@ -10,6 +10,7 @@
 #include "engine/evaluator.h"
 #include "engine/run/log.h"
 #include "engine/run/progress.h"
+#include "engine/run/training_energy.h"
 #include "engine/telemetry/router_telemetry.h"
 #include "engine/telemetry/telemetry.h"
 #include "engine/trainer.h"
@@ -30,11 +31,12 @@ struct RecorderConfig {
   int64_t print_every = 1;  // logged steps between those shown on stderr
 };
 
-// Seconds of one step, and of all steps of the run up to it, without evaluations and saves. NaN =
-// unknown.
+// Seconds of one step, and seconds and energy of all steps of the run up to it, without evaluations
+// and saves. NaN = unknown.
 struct StepTimes {
   double step_s = 0;
   double train_s = 0;
+  Energy energy = {};
   std::vector<RankStep> ranks = {};  // what each rank did in the step; empty: there is one
 };
 

@@ -35,7 +35,8 @@ class Run {
         steps_(parts.config.run.steps),
         done_(start.steps_done),
         saved_(start.steps_done),
-        seconds_before_(start.train_s) {
+        seconds_before_(start.train_s),
+        energy_(parts.energy, start.energy) {
     if (const auto best = parts.config.run.keep_best ? parts.checkpoints.best_step() : std::nullopt)
       best_loss_ =
           of_first_rank(group_, parts.recorder.validation_loss(*best).value_or(best_loss_));
@@ -174,6 +175,7 @@ class Run {
   }
 
   StepStats step() {
+    energy_.go_on();
     const auto start = Clock::now();
     doing("training step");
     const bool log = logged(done_ + 1);
@@ -183,9 +185,11 @@ class Run {
     train_seconds_ += seconds;
     steps_here_ += 1;
     if (log || !is_finite(stats)) {
+      energy_.count();
       // The first rank probes in its recorder, so what all do together comes before.
       const StepTimes times{.step_s = seconds,
                             .train_s = seconds_before_ + train_seconds_,
+                            .energy = energy_.total(),
                             .ranks = rank_steps(stats, seconds)};
       join_probe();
       p_.recorder.step(p_.on, stats, times, p_.model, routers_);
@@ -217,6 +221,7 @@ class Run {
       const std::string why = named(p_.model.not_finite_operand());
       if (!why.empty()) p_.recorder.not_finite_evaluation(at.steps_done, evaluator.task(), why);
     };
+    energy_.pause();
     doing("evaluation", true);
     try {
       std::optional<Evaluation> evaluation = evaluator.evaluate(p_.on, p_.model, at, watch);
@@ -287,6 +292,7 @@ class Run {
   }
 
   void save() {
+    energy_.pause();
     const auto start = Clock::now();
     doing("saving a checkpoint", true);
     p_.recorder.flush();  // telemetry must not be older than the checkpoint
@@ -294,6 +300,7 @@ class Run {
         p_, {.steps_done = done_,
              .last_probe = routers_.last_probe(),
              .train_s = seconds_before_ + train_seconds_,
+             .energy = energy_.total(),
              .schedule_share = trainer_.schedule().share(std::max<int64_t>(0, done_ - 1))});
     HostCopies model(p_.on, model_slices_to_save(p_)), optimizer(p_.on, p_.optimizer.slices());
     model.download();
@@ -388,6 +395,7 @@ class Run {
   int64_t steps_here_ = 0;
   double seconds_before_;     // training seconds of earlier processes
   double train_seconds_ = 0;  // training seconds of this process
+  TrainingEnergy energy_;
   RunResult result_;
 };
 

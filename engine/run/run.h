@@ -5,8 +5,8 @@
 //
 // A landing of the contract is evaluated regardless of eval.every, and its checkpoint is kept; the
 // event "landing" has its fraction. Every step with a validation loss is logged, so that its time
-// is known. Training seconds (scalar train_s) are measured by a steady clock and kept in the
-// checkpoints.
+// is known. Training seconds (scalar train_s) are measured by a steady clock, training
+// energy (cpu_joules, gpu_joules) by counters of the hardware; both are kept in the checkpoints.
 //
 // The first evaluator gives the validation loss. The other evaluators are read-only; they do not
 // change the run's bits. They may take long, so they run after a due checkpoint is saved; if one is
@@ -23,6 +23,7 @@
 #include "engine/run/checkpoint.h"
 #include "engine/run/landing.h"
 #include "engine/run/recorder.h"
+#include "engine/run/training_energy.h"
 #include "engine/telemetry/router_telemetry.h"
 #include "engine/trainer.h"
 
@@ -58,6 +59,7 @@ struct RunParts {
   std::function<void(const char* what, int64_t step, bool slow)> doing = {};
   // After each step, before the evaluations and the checkpoint that are due.
   std::function<void(const StepStats&)> on_step = {};
+  std::function<Energy()> energy = {};     // see TrainingEnergy; empty: not counted
   std::optional<int64_t> stop_after = {};  // stop after so many steps of this process
   std::function<bool()> stop_requested;    // called after each step and during evaluations
 };
@@ -76,9 +78,10 @@ struct RunResult {
 // The state in which a run begins: new, or from a checkpoint.
 struct RunStart {
   int64_t steps_done = 0;
-  std::vector<int32_t> last_probe = {};  // RouterTelemetry::last_probe()
-  double train_s = 0;                    // NaN if the checkpoint does not have it
-  std::string not_finite = {};           // first_not_finite() of the loaded tensors
+  std::vector<int32_t> last_probe = {};                // RouterTelemetry::last_probe()
+  double train_s = 0;                                  // NaN if the checkpoint does not have it
+  Energy energy = {.cpu_joules = 0, .gpu_joules = 0};  // the same
+  std::string not_finite = {};                         // first_not_finite() of the loaded tensors
 };
 
 RunResult run(RunParts& parts, const RunStart& start);

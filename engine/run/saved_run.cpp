@@ -22,6 +22,8 @@ namespace {
 constexpr const char* kDataHashes = "data_sha256";
 constexpr const char* kLastProbe = "router_probe";
 constexpr const char* kTrainSeconds = "train_s";
+constexpr const char* kCpuJoules = "cpu_joules";
+constexpr const char* kGpuJoules = "gpu_joules";
 
 // SHA-256 by file name; files of the same name get a number, in the order of their paths.
 std::map<std::string, std::string> hashes_by_name(const std::map<std::string, std::string>& files) {
@@ -48,6 +50,17 @@ std::vector<int32_t> parted(const std::string& text) {
   std::vector<int32_t> numbers;
   for (int32_t n; in >> n;) numbers.push_back(n);
   return numbers;
+}
+
+// What the checkpoint keeps under a name; `absent` without it.
+template <typename V>
+V extra_of(const TrainingState& state, const char* name, const V& absent) {
+  try {
+    return state.extra.value(name, absent);
+  } catch (const nlohmann::json::exception& error) {
+    throw UserError(strprintf("the checkpoint's %s is damaged: ", name) + error.what(),
+                    "remove the checkpoint's folder to use the previous one");
+  }
 }
 
 // Versions of the libraries that a run's files depend on.
@@ -79,7 +92,11 @@ TrainingState state_to_save(const RunParts& parts, const RunProgress& progress) 
   state.versions = library_versions();
   state.extra[kDataHashes] = hashes_by_name(parts.data_sha256);
   state.extra[kLastProbe] = joined(progress.last_probe);
-  if (std::isfinite(progress.train_s)) state.extra[kTrainSeconds] = progress.train_s;
+  for (const auto& [name, value] : {std::pair(kTrainSeconds, progress.train_s),
+                                    std::pair(kCpuJoules, progress.energy.cpu_joules),
+                                    std::pair(kGpuJoules, progress.energy.gpu_joules)}) {
+    if (std::isfinite(value)) state.extra[name] = value;
+  }
   return state;
 }
 
@@ -102,7 +119,7 @@ std::vector<Slice> model_slices_to_save(RunParts& parts) {
 
 void require_same_data(const TrainingState& state, const std::map<std::string, std::string>& now) {
   if (!state.extra.contains(kDataHashes)) return;  // a new run
-  const auto before = state.extra[kDataHashes].get<std::map<std::string, std::string>>();
+  const auto before = extra_of(state, kDataHashes, std::map<std::string, std::string>());
   std::map<std::string, std::pair<std::string, std::string>> both;  // by name: before, now
   for (const auto& [name, hash] : before) both[name].first = hash;
   for (const auto& [name, hash] : hashes_by_name(now)) both[name].second = hash;
@@ -136,8 +153,10 @@ RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>&
   parts.model.refresh_weights(parts.on);
   parts.loader.seek(state.cursor);
   return {.steps_done = state.step,
-          .last_probe = parted(state.extra.value(kLastProbe, std::string())),
-          .train_s = state.extra.value(kTrainSeconds, std::nan("")),
+          .last_probe = parted(extra_of(state, kLastProbe, std::string())),
+          .train_s = extra_of(state, kTrainSeconds, std::nan("")),
+          .energy = {.cpu_joules = extra_of(state, kCpuJoules, std::nan("")),
+                     .gpu_joules = extra_of(state, kGpuJoules, std::nan(""))},
           .not_finite = not_finite};
 }
 

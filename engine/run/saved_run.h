@@ -18,6 +18,7 @@ struct RunProgress {
   int64_t steps_done = 0;
   std::span<const int32_t> last_probe = {};  // RouterTelemetry::last_probe()
   double train_s = 0;                        // NaN: not known, and not saved
+  Energy energy = {};                        // the same
   double schedule_share = 0;                 // of the last step
 };
 TrainingState state_to_save(const RunParts& parts, const RunProgress& progress);

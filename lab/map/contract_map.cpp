@@ -8,23 +8,6 @@
 namespace assay {
 namespace {
 
-std::vector<SeedCurve> curves_of(const MapModel& model, CostAxis axis) {
-  std::vector<SeedCurve> curves;
-  for (const int64_t seed : model.seeds()) {
-    SeedCurve curve{.seed = seed, .points = {}};
-    for (const Endpoint& e : model.endpoints) {
-      const Spent& cost = e.of(axis);
-      if (e.seed == seed && cost.value) {
-        curve.points.push_back({.cost = *cost.value, .value = e.value});
-      }
-    }
-    std::sort(curve.points.begin(), curve.points.end(),
-              [](const CostPoint& a, const CostPoint& b) { return a.cost < b.cost; });
-    if (!curve.points.empty()) curves.push_back(std::move(curve));
-  }
-  return curves;
-}
-
 // Endpoints of the model without this cost, and why the first of them has none; "" if all have one.
 std::string lack_of(const MapModel& model, CostAxis axis, int64_t& count) {
   std::string why;
@@ -34,22 +17,6 @@ std::string lack_of(const MapModel& model, CostAxis axis, int64_t& count) {
     if (count++ == 0) why = e.of(axis).missing;
   }
   return why;
-}
-
-// Seconds of two devices are different quantities.
-std::string other_device(const MapModel& a, const MapModel& b) {
-  const Endpoint* first = nullptr;
-  for (const MapModel* model : {&a, &b}) {
-    for (const Endpoint& e : model->endpoints) {
-      if (!e.of(CostAxis::kSeconds).value) continue;
-      if (first == nullptr) first = &e;
-      if (e.device != first->device) {
-        return "seconds of different devices: " + first->device + " in " + first->run + ", " +
-               e.device + " in " + e.run;
-      }
-    }
-  }
-  return "";
 }
 
 MapPair pair_on(const EndpointSet& set, size_t first, size_t second, CostAxis axis, Better better) {
@@ -68,7 +35,7 @@ MapPair pair_on(const EndpointSet& set, size_t first, size_t second, CostAxis ax
                                    why.c_str()));
   }
   const MapModel &a = set.models[first], &b = set.models[second];
-  if (axis == CostAxis::kSeconds) pair.absent = other_device(a, b);
+  pair.absent = other_device(a, b, axis);
   if (!pair.absent.empty()) return pair;
   pair.on = compare_on_axis(curves_of(a, axis), curves_of(b, axis), better);
   return pair;
@@ -76,10 +43,6 @@ MapPair pair_on(const EndpointSet& set, size_t first, size_t second, CostAxis ax
 
 MapAxis axis_of(const EndpointSet& set, CostAxis axis, Better better) {
   MapAxis on{.axis = axis, .absent = {}, .pairs = {}};
-  if (axis == CostAxis::kJoules) {
-    on.absent = "no run records energy";
-    return on;
-  }
   if (axis == CostAxis::kMemory) {
     on.absent = "does not grow with training: one value for each model, in the table of the models";
     return on;
@@ -112,6 +75,39 @@ std::string no_budget_text(const ContractMap& map, CostAxis axis, const MapPair&
 }
 
 }  // namespace
+
+std::vector<SeedCurve> curves_of(const MapModel& model, CostAxis axis) {
+  std::vector<SeedCurve> curves;
+  for (const int64_t seed : model.seeds()) {
+    SeedCurve curve{.seed = seed, .points = {}};
+    for (const Endpoint& e : model.endpoints) {
+      const Spent& cost = e.of(axis);
+      if (e.seed == seed && cost.value) {
+        curve.points.push_back({.cost = *cost.value, .value = e.value});
+      }
+    }
+    std::sort(curve.points.begin(), curve.points.end(),
+              [](const CostPoint& a, const CostPoint& b) { return a.cost < b.cost; });
+    if (!curve.points.empty()) curves.push_back(std::move(curve));
+  }
+  return curves;
+}
+
+std::string other_device(const MapModel& a, const MapModel& b, CostAxis axis) {
+  if (axis != CostAxis::kSeconds && axis != CostAxis::kJoules) return "";
+  const Endpoint* first = nullptr;
+  for (const MapModel* model : {&a, &b}) {
+    for (const Endpoint& e : model->endpoints) {
+      if (!e.of(axis).value) continue;
+      if (first == nullptr) first = &e;
+      if (e.device != first->device) {
+        return std::string(words_of(axis).name) + " of different devices: " + first->device +
+               " in " + first->run + ", " + e.device + " in " + e.run;
+      }
+    }
+  }
+  return "";
+}
 
 ContractMap contract_map(EndpointSet set, MapMeasure measure, const std::vector<CostAxis>& axes) {
   ContractMap map{.measure = measure, .set = std::move(set), .axes = {}};

@@ -36,6 +36,11 @@ struct ContractMap {
 
 ContractMap contract_map(EndpointSet set, MapMeasure measure, const std::vector<CostAxis>& axes);
 
+// The model's endpoints that have this cost, a curve per seed, by ascending seed.
+std::vector<SeedCurve> curves_of(const MapModel& model, CostAxis axis);
+// Why seconds or joules of these two are not one quantity; "" if they are, and on other axes.
+std::string other_device(const MapModel& a, const MapModel& b, CostAxis axis);
+
 // "moe ahead at 2 of 3 budgets, 1 undecided".
 std::string budgets_text(const ContractMap& map, const MapPair& pair);
 // "turns at 1.2e+06 [1e+06, 1.4e+06], then dense is ahead", "no crossing in [1e+06, 4e+06]".

@@ -110,7 +110,7 @@ Measured core_of(const RunRecord& run) {
   return {.value = score->value, .missing = ""};
 }
 
-Spent per_used_parameter(const RunRecord& run) {
+Spent per_used_parameter(const RunRecord& run, std::string& text) {
   // Every token uses all parameters of a dense model.
   if (!run.config.model.moe)
     return {.value = double(run.tokens) / double(run.audit.total), .missing = ""};
@@ -124,6 +124,7 @@ Spent per_used_parameter(const RunRecord& run) {
               .missing = strprintf("%s is of step %ld, not %ld", kUsedFile, long(used->step),
                                    long(run.steps_done))};
     }
+    text = used->text_sha256 + " " + std::to_string(used->tokens);
     return {.value = double(run.tokens) / double(used->p_used), .missing = ""};
   } catch (const UserError& error) {
     return {.value = {}, .missing = error.what()};
@@ -135,24 +136,41 @@ Spent logged(std::optional<double> value) {
   return {.value = {}, .missing = "not logged"};
 }
 
+// Of all counters that the run had to its end. counted: which.
+Spent energy_of(const RunRecord& run, const TelemetryReader& telemetry, std::string& counted) {
+  double joules = 0;
+  for (const auto& [scalar, name] :
+       {std::pair("cpu_joules", "CPU"), std::pair("gpu_joules", "GPU")}) {
+    const auto last = telemetry.last_scalar(scalar);
+    if (!last || last->step != run.steps_done) continue;
+    joules += last->value;
+    counted += (counted.empty() ? "" : " and ") + std::string(name);
+  }
+  if (counted.empty()) return {.value = {}, .missing = "no counter of energy was read"};
+  return {.value = joules, .missing = ""};
+}
+
 Endpoint endpoint_of(const RunRecord& run, double value) {
   Endpoint e{.run = run.path,
              .seed = run.config.run.seed,
              .steps = run.steps_done,
              .value = value,
              .cost = {},
-             .device = run.device + (run.cpu.empty() ? "" : ", " + run.cpu)};
+             .device = run.device + (run.cpu.empty() ? "" : ", " + run.cpu),
+             .used_text = {},
+             .energy_of = {}};
   const auto set = [&](CostAxis axis, Spent cost) { e.cost[size_t(axis)] = std::move(cost); };
   const double tokens = double(run.tokens);
   set(CostAxis::kTokens, logged(tokens));
   set(CostAxis::kPActive, logged(tokens / double(run.audit.active)));
   set(CostAxis::kPTotal, logged(tokens / double(run.audit.total)));
-  set(CostAxis::kPUsed, per_used_parameter(run));
+  set(CostAxis::kPUsed, per_used_parameter(run, e.used_text));
   set(CostAxis::kFlops, logged(run.flops_at(run.steps_done)));
   set(CostAxis::kSeconds, logged(run.seconds_at(run.steps_done)));
-  const auto peak = TelemetryReader(run.path + "/telemetry.db").last_scalar("peak_rss_bytes");
+  const TelemetryReader telemetry(run.path + "/telemetry.db");
+  const auto peak = telemetry.last_scalar("peak_rss_bytes");
   set(CostAxis::kMemory, logged(peak ? std::optional(peak->value) : std::nullopt));
-  set(CostAxis::kJoules, {.value = {}, .missing = "no run records energy"});
+  set(CostAxis::kJoules, energy_of(run, telemetry, e.energy_of));
   return e;
 }
 
@@ -183,25 +201,20 @@ MapModel model_of(const SeedGroup& group, const std::map<const RunRecord*, doubl
   return model;
 }
 
-// A P_used depends on how much text was read, so only those of one text can be compared.
-void require_one_text(std::vector<MapModel>& models, std::span<const RunRecord> runs) {
-  std::set<std::pair<std::string, int64_t>> texts;
-  std::set<std::string> sparse;
-  for (const RunRecord& run : runs) {
-    if (!run.config.model.moe) continue;
-    sparse.insert(run.path);
-    try {
-      if (const auto used = read_used(run.path)) texts.emplace(used->text_sha256, used->tokens);
-    } catch (const UserError&) {  // said by per_used_parameter
+// Empties the axis where its costs were not all measured in one way, which `way` tells ("": not at
+// all).
+void require_one_way(std::vector<MapModel>& models, CostAxis axis, std::string Endpoint::*way,
+                     const char* otherwise) {
+  std::set<std::string> ways;
+  for (const MapModel& model : models) {
+    for (const Endpoint& e : model.endpoints) {
+      if (!(e.*way).empty()) ways.insert(e.*way);
     }
   }
-  if (texts.size() < 2) return;
+  if (ways.size() < 2) return;
   for (MapModel& model : models) {
     for (Endpoint& e : model.endpoints) {
-      Spent& cost = e.cost[size_t(CostAxis::kPUsed)];
-      if (sparse.contains(e.run) && cost.value) {
-        cost = {.value = {}, .missing = "P_used was measured on different texts"};
-      }
+      if (!(e.*way).empty()) e.cost[size_t(axis)] = {.value = {}, .missing = otherwise};
     }
   }
 }
@@ -344,7 +357,11 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
     note_warmdowns(group, set.notes);
     note_collapses(group, set.notes);
   }
-  require_one_text(set.models, used);
+  // A P_used depends on how much text was read.
+  require_one_way(set.models, CostAxis::kPUsed, &Endpoint::used_text,
+                  "P_used was measured on different texts");
+  require_one_way(set.models, CostAxis::kJoules, &Endpoint::energy_of,
+                  "the energy of some is the CPU's, of others the GPU's or both");
   return set;
 }
 

@@ -39,7 +39,9 @@ struct Endpoint {
   int64_t steps = 0;
   double value = 0;  // of the measure, at its last step
   std::array<Spent, kCostAxes> cost;
-  std::string device;  // "cpu, Intel(R) Xeon(R) Processor"
+  std::string device;     // "cpu, Intel(R) Xeon(R) Processor"
+  std::string used_text;  // on which its P_used was measured, with its length; "" of a dense run
+  std::string energy_of;  // what its joules count: "CPU", "GPU", "CPU and GPU"; "": not recorded
   const Spent& of(CostAxis axis) const { return cost[size_t(axis)]; }
 };
 

@@ -101,7 +101,8 @@ std::string list(const std::string& heading, const std::vector<std::string>& lin
 
 }  // namespace
 
-std::string map_page(const ContractMap& map, const std::string& title) {
+std::string map_page(const ContractMap& map, const std::vector<MapClaimResult>& claims,
+                     const std::string& title) {
   std::string figures;
   for (const MapAxis& axis : map.axes) {
     if (axis.absent.empty()) figures += figure(map, axis);
@@ -116,7 +117,8 @@ std::string map_page(const ContractMap& map, const std::string& title) {
          "<link rel=\"icon\" href=\"data:,\">\n<title>" +
          escaped_html(title) + "</title>\n<style>\n" + style(map.set.models.size()) +
          "</style>\n</head>\n<body>\n<header>\n<h1>" + escaped_html(title) + "</h1>\n" +
-         legend(map) + table(answer_rows(map)) + table(model_rows(map)) +
+         legend(map) + table(answer_rows(map)) +
+         (claims.empty() ? "" : table(map_claim_rows(claims))) + table(model_rows(map)) +
          "</header>\n<main>\n<p class=\"how\">Over ~: the model behind has no endpoint there; its "
          "value is read between two, which is rather too bad, and it may be behind for that alone. "
          "Pictures, above: " +

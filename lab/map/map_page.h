@@ -3,11 +3,14 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "lab/map/contract_map.h"
+#include "lab/map/map_claims.h"
 
 namespace assay {
 
-std::string map_page(const ContractMap& map, const std::string& title);
+std::string map_page(const ContractMap& map, const std::vector<MapClaimResult>& claims,
+                     const std::string& title);
 
 }  // namespace assay

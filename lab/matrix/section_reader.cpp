@@ -19,13 +19,12 @@ void SectionReader::fail(const YAML::Node& at, const std::string& what,
 void SectionReader::walk(const YAML::Node& node, const std::string& what,
                          const EachPair& each) const {
   if (!node.IsMap()) {
-    fail(node, what + " is " + yaml_kind(node) + ", not a section with `key: value` lines",
-         kMatrixHint);
+    fail(node, what + " is " + yaml_kind(node) + ", not a section with `key: value` lines", hint_);
   }
   std::set<std::string> seen;
   for (const auto& pair : node) {
     if (!pair.first.IsScalar()) {
-      fail(pair.first, "a key is " + yaml_kind(pair.first) + ", not a name", kMatrixHint);
+      fail(pair.first, "a key is " + yaml_kind(pair.first) + ", not a name", hint_);
     }
     const std::string key = pair.first.Scalar();
     if (!seen.insert(key).second) {
@@ -46,7 +45,7 @@ void SectionReader::read_section(const YAML::Node& node, const std::string& what
     for (const Field& field : fields) known.push_back(field.first);
     const std::string near = nearest_name(key, known);
     fail(at, "unknown key " + key + " in " + what,
-         (near.empty() ? "" : "did you mean " + near + "? ") + std::string(kMatrixHint));
+         (near.empty() ? "" : "did you mean " + near + "? ") + hint_);
   });
 }
 
@@ -59,14 +58,14 @@ void SectionReader::each_item(const YAML::Node& node, const std::string& what,
 
 std::string SectionReader::text(const YAML::Node& node, const std::string& what) const {
   if (!node.IsScalar() || node.Scalar().empty()) {
-    fail(node, what + " is " + yaml_kind(node) + ", not a string", kMatrixHint);
+    fail(node, what + " is " + yaml_kind(node) + ", not a string", hint_);
   }
   return node.Scalar();
 }
 
 double SectionReader::number(const YAML::Node& node, const std::string& what) const {
   const ReadDouble read = read_double(text(node, what));
-  if (!read.problem.empty()) fail(node, what + " " + read.problem, kMatrixHint);
+  if (!read.problem.empty()) fail(node, what + " " + read.problem, hint_);
   return read.value;
 }
 

@@ -1,5 +1,5 @@
-// Reads the sections of a matrix file; every message begins with the file and a line. Only for .cpp
-// files that walk YAML.
+// Reads the sections of a matrix file, or of a file of claims; every message begins with the file
+// and a line. Only for .cpp files that walk YAML.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,14 @@
 
 namespace assay {
 
-// What to do about a mistake of which nothing better is known.
+// Where a matrix file is explained.
 extern const char* const kMatrixHint;
 
 class SectionReader {
  public:
-  explicit SectionReader(YamlSource source) : source_(std::move(source)) {}
+  // hint: what to do about a mistake of which nothing better is known.
+  explicit SectionReader(YamlSource source, std::string hint = kMatrixHint)
+      : source_(std::move(source)), hint_(std::move(hint)) {}
 
   using Field = std::pair<std::string, std::function<void(const YAML::Node&)>>;
   using EachPair =
@@ -44,6 +46,7 @@ class SectionReader {
 
  private:
   const YamlSource source_;
+  const std::string hint_;
 };
 
 }  // namespace assay

@@ -105,6 +105,9 @@ std::vector<ClaimSpec> telemetry_claims(RunEvidence& run) {
   if (!run.scalar("train_loss_nats").empty())
     add("train_loss_final", "nats", how_scalar("train_loss_nats"));
   if (!run.scalar("train_s").empty()) add("train_seconds", "s", how_scalar("train_s"));
+  for (const char* joules : {"cpu_joules", "gpu_joules"}) {
+    if (!run.scalar(joules).empty()) add(std::string("train_") + joules, "J", how_scalar(joules));
+  }
 
   if (!run.eval("val", "loss_nats").empty()) {
     add("val_loss_final", "nats", how_eval("val", "loss_nats", "last"));

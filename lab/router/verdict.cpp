@@ -13,8 +13,9 @@ namespace {
 constexpr double kBiasClamp = 16;    // engine: a bias stays within +-16
 constexpr double kEarlyShare = 0.1;  // of the planned steps
 constexpr double kHardGates = 0.25;  // gate_entropy / ln K
-constexpr double kSwapSteps = 100;   // within which a bias should change a choice
 constexpr double kRestless = 3;      // turnover / its floor
+// Within which a bias should change a choice.
+constexpr double kSwapSteps = RouterConfig::kUsualBiasSteps;
 
 struct Facts {
   RouterHealth health;
@@ -63,6 +64,8 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
       long(f.worst->layer), travel, margin);
   const double lead = f.worst->lead.value_or(0);
   const bool automatic = router.bias_rate.automatic;
+  // A step of the proportional rule has no fixed size, so no number of steps follows from its rate.
+  const bool by_sign = router.resolved_bias_rule() == BiasRule::kSign;
   const double rate =
       automatic ? lead / (2 * router.resolved_bias_steps()) : router.bias_rate.number;
   const auto to_make_up = [&](double difference) {  // within kSwapSteps
@@ -76,7 +79,7 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
     advice.push_back({"bias_at_clamp", measured + strprintf("; their limit is +-%g", kBiasClamp),
                       "the biases are at their limit: add router.aux, which changes the scores "
                       "themselves, or lower router_lr"});
-  } else if (travel < margin && margin > 2 * kSwapSteps * rate) {
+  } else if (by_sign && travel < margin && margin > 2 * kSwapSteps * rate) {
     const double swap = margin / (2 * rate);
     advice.push_back(
         {"bias_too_slow",
@@ -95,7 +98,7 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
          (automatic ? strprintf("more router.bias_steps than %g", router.resolved_bias_steps())
                     : "a smaller router.bias_rate than " + shown) +
              ", or bias_follows_lr"});
-  } else if (travel < lead && lead > 2 * kSwapSteps * rate) {
+  } else if (by_sign && travel < lead && lead > 2 * kSwapSteps * rate) {
     advice.push_back(
         {"bias_behind_lead",
          measured + strprintf("; the bias changes a token's last choices, and at bias_rate %s "
@@ -114,9 +117,7 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
          (automatic ? strprintf("--set model.moe.router.bias_steps=%.0f",
                                 std::max(1.0, router.resolved_bias_steps() / 3))
                     : strprintf("--set model.moe.router.bias_rate=%g", 10 * rate)) +
-             (router.resolved_bias_rule() == BiasRule::kSign
-                  ? ", or bias_rule=proportional with a number as bias_rate"
-                  : "") +
+             (by_sign ? ", or bias_rule=proportional with a number as bias_rate" : "") +
              ", or router.aux, which acts on the scores themselves; compare the validation losses, "
              "since balance competes with them"});
   }

@@ -25,6 +25,8 @@ constexpr Known kSteps[] = {
     {"tokens", "tokens", "trained on since the beginning of the run"},
     {"tokens_per_s", "tokens/s", "of this step"},
     {"train_s", "s", "seconds of training since the beginning, without evaluations and saves"},
+    {"cpu_joules", "J", "energy of the machine's CPUs in the seconds of train_s"},
+    {"gpu_joules", "J", "energy of the GPU in the seconds of train_s"},
     {"mfu_share", "share", "of the measured limit of matrix products"},
     {"hash", "", "hash of loss, gradient norm and parameters, 32 bits"},
     {"peak_rss_bytes", "bytes", "largest resident memory of the process so far"},

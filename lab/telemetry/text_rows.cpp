@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "data/json_text.h"
 
 namespace assay {
 namespace {
@@ -23,7 +24,7 @@ std::string json_string(const std::string& text) {
 }
 
 void append_csv_text(const std::string& given, std::string& text) {
-  const std::string valid = nlohmann::json::parse(json_string(given)).get<std::string>();
+  const std::string valid = json_or_throw(json_string(given)).get<std::string>();
   if (valid.find_first_of(",\"\r\n") == std::string::npos) {
     text += valid;
     return;

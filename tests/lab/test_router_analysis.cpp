@@ -286,6 +286,21 @@ TEST_CASE("advice on bias_rate auto is about its steps") {
   REQUIRE(fast.advice[0].advice == "more router.bias_steps than 10, or bias_follows_lr");
 }
 
+TEST_CASE("advice on the proportional rule does not count its steps") {
+  RouterAnalysis a = healthy();
+  RouterLayer& l = a.layers[0];
+  l.max_load_norm = 0.95;
+  l.bias_range = 0.02;
+  l.margin = 0.1;
+  l.lead = 0.4;
+  Config config = balanced_by_bias(1e-4);
+  REQUIRE(rules_of(router_verdict(a, config)) == std::vector<std::string>{"bias_too_slow"});
+  config.model.moe->router.bias_rule = BiasRule::kProportional;
+  const RouterVerdict weak = router_verdict(a, config);
+  REQUIRE(rules_of(weak) == std::vector<std::string>{"bias_too_weak"});
+  REQUIRE(weak.advice[0].advice.find("bias_rate=0.001, or router.aux") != std::string::npos);
+}
+
 TEST_CASE("advice names each of the other causes") {
   RouterAnalysis a = healthy();
   RouterLayer& l = a.layers[0];

@@ -19,6 +19,13 @@ TEST_CASE("a meter reads the clock of the SMs, the power and what holds the cloc
           "\"sm_mhz\": 1755, \"watts\": 698.8, \"slowed_by\": \"power\"");
 }
 
+TEST_CASE("a meter reads the energy since the driver was loaded") {
+  const GpuMeter meter("0000:17:00.0", kLibrary);
+  const double before = *meter.joules();
+  REQUIRE(before > 5e9);
+  REQUIRE(*meter.joules() - before == 1.5);
+}
+
 TEST_CASE("without NVML, or for a GPU that it does not know, readings have no value") {
   const GpuMeter absent("0000:17:00.0", "libassay-has-no-such.so.1"),
       other("0000:18:00.0", kLibrary);
@@ -27,6 +34,7 @@ TEST_CASE("without NVML, or for a GPU that it does not know, readings have no va
   for (const GpuMeter* meter : {&absent, &other}) {
     REQUIRE(json_fields(meter->read()) == "\"sm_mhz\": null, \"watts\": null, \"slowed_by\": null");
     REQUIRE(!GpuTrace(*meter).end().sm_mhz);
+    REQUIRE(!meter->joules());
   }
 }
 

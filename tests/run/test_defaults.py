@@ -34,8 +34,10 @@ def check_balanced(place):
 
 
 def check_unbalanced(place):
-    done = place.train("none", "--steps", "10", "--set", "model.moe.router.bias_rate=0", "--set", "model.moe.router.aux=none")
+    done = place.train("none", "--steps", "10", "--set", "model.moe.router.bias_rate=0", "--set", "model.moe.router.aux=none",
+                       "--set", "model.moe.router.bias_steps=7")
     check("warning: the routers are not balanced" in done.stderr, done.stderr)
+    check("model.moe.router.bias_steps = 7 is not used: bias_rate is 0" in done.stderr, done.stderr)
     check("routers: too early" in done.stderr, done.stderr)
     done = place.train("dense", "--steps", "3", "--set", "model.moe.first_dense_layers=2", "--set", f"run.threads={os.cpu_count() + 1}")
     check("no block has experts" in done.stderr and f"run.threads = {os.cpu_count() + 1} on" in done.stderr, done.stderr)

@@ -3,8 +3,10 @@
 is missing or cannot be compared is said."""
 import json
 import math
+import os
 import pathlib
 import shutil
+import sqlite3
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -50,7 +52,7 @@ def check_endpoints(answer, matrix):
         check(cost["tokens"] == tokens and near(cost["flops"], tokens * moe["flops_per_token"]), cost)
         check(near(cost["p_active"], tokens / moe["p_active"]) and near(cost["p_total"], tokens / moe["p_total"]), cost)
         check(cost["seconds"] == rows(pathlib.Path(e["run"]), "SELECT value FROM scalar WHERE name = 'train_s' ORDER BY step")[-1][0], cost)
-        check(cost["memory"] > 1e6 and cost["joules"] is None and e["missing"]["joules"] == "no run records energy", e)
+        check(cost["memory"] > 1e6 and cost["joules"] is None and e["missing"]["joules"] == "no counter of energy was read", e)
     check(answer["left_out"] == [], answer["left_out"])
     check(str(matrix) in dense["endpoints"][0]["run"], dense)
 
@@ -78,7 +80,7 @@ def check_difference(answer):
 def check_text(matrix):
     done = assay("map", matrix)
     check(done.returncode == 0 and "12 endpoints of 2 models" in done.stdout, done.stdout + done.stderr)
-    for words in ("tokens per stored parameter", "moe: no dissect/used.json", "no run records energy", "95% interval", "moe - dense"):
+    for words in ("tokens per stored parameter", "moe: no dissect/used.json", "no counter of energy was read", "95% interval", "moe - dense"):
         check(words in done.stdout, f"{words}: {done.stdout}")
     one = assay("map", matrix, "--axis", "flops", "--models", "moe,dense").stdout
     check("dense - moe" in one and "tokens per" not in one, one)
@@ -113,6 +115,65 @@ def check_used(matrix, place):
         used.write_text(before)
     (pathlib.Path(moe["endpoints"][0]["run"]) / "dissect" / "used.json").write_text("{")
     check("is damaged" in map_json(copy)["models"][1]["endpoints"][0]["missing"]["p_used"], "damaged used.json")
+
+
+def check_energy(matrix, place):
+    """Joules are those of the counters at the last step, of one kind in all runs."""
+    copy = place.run("energy")
+    shutil.copytree(matrix, copy)
+    endpoints = [e for m in map_json(copy)["models"] for e in m["endpoints"]]
+    for e in endpoints:
+        set_joules(e, "cpu_joules", 3.5 * e["steps"])
+    answer = map_json(copy, "--axis", "joules")
+    check(all(e["cost"]["joules"] == 3.5 * e["steps"] for m in answer["models"] for e in m["endpoints"]), answer["models"])
+    check({35, 70} <= {b["cost"] for b in answer["axes"][0]["pairs"][0]["budgets"]}, answer["axes"])
+    set_joules(endpoints[0], "gpu_joules", 10)
+    e = map_json(copy)["models"][0]["endpoints"][0]
+    check(e["cost"]["joules"] is None and "of others the GPU's" in e["missing"]["joules"], e)
+    for e in endpoints[1:]:
+        set_joules(e, "gpu_joules", 10)
+    e = map_json(copy)["models"][0]["endpoints"][0]
+    check(e["cost"]["joules"] == 3.5 * e["steps"] + 10, e)
+
+
+def set_joules(endpoint, name, joules):
+    db = sqlite3.connect(pathlib.Path(endpoint["run"]) / "telemetry.db")
+    db.execute("INSERT INTO scalar (step, name, value) VALUES (?, ?, ?)", (endpoint["steps"], name, joules))
+    db.commit()
+    db.close()
+
+
+CLAIMS = """
+- {name: more training helps neither, of: moe, below: dense, along: tokens, at: every}
+- {of: moe, below: dense, along: p_total, at: 1}
+- {of: moe, overtakes: dense, along: flops, from: 1e9, to: 1e15}
+- {of: moe, below: dense, along: joules, at: 1}
+"""
+
+
+def check_claims(matrix, place):
+    """Claims are judged on the numbers of the map; what cannot be judged says why."""
+    file = place.path / "claims.yaml"
+    file.write_text(CLAIMS)
+    answer = map_json(matrix, "--claims", file)
+    every, at, _, joules = answer["claims"]
+    budgets = axis(answer, "tokens")["pairs"][0]["budgets"]
+    fails = sum(b["interval95"][0] > 0 for b in budgets)  # moe - dense
+    holds = sum(b["interval95"][1] < 0 for b in budgets)
+    check(every["why"] == f"{holds} of {len(budgets)} budgets, fails at {fails}", (every, budgets))
+    check(every["verdict"] == ("fails" if fails else "holds" if holds == len(budgets) else "undecided"), every)
+    check(at["verdict"] in ("holds", "fails", "undecided"), at)
+    check(joules["verdict"] == "no run" and "no counter of energy was read" in joules["why"], joules)
+    done = assay("map", matrix, "--claims", file, "--axis", "tokens", "--html", place.path / "claims.html")
+    check("more training helps neither: moe below dense at every budget" in done.stdout and " of 4 claims hold" in done.stdout, done.stdout)
+    check("moe overtakes dense" in (place.path / "claims.html").read_text(), "the page has the claims")
+    for text, words in (("- {of: moe, below: sparse, along: tokens, at: 1}", "the map has no model sparse"),
+                        ("- {of: moe, below: dense, along: token, at: 1}", "did you mean tokens?"),
+                        ("claims: [", "claims.yaml:")):
+        file.write_text(text + "\n")
+        done = assay("map", matrix, "--claims", file)
+        check(done.returncode == 1 and words in done.stderr and done.stderr.count("hint:") == 1, done.stderr)
+    check("no-such.yaml" in assay("map", matrix, "--claims", place.path / "no-such.yaml").stderr, "an absent file")
 
 
 def write_used(endpoint, p_used, step):
@@ -176,6 +237,7 @@ def check_errors(matrix, place):
 
 
 def main():
+    os.environ["ASSAY_POWERCAP"] = "/nonexistent"  # as on a machine without counters
     with Workplace() as place:
         (place.path / "m.yaml").write_text(MATRIX)
         matrix = place.run("m")
@@ -186,6 +248,8 @@ def main():
         check_difference(answer)
         check_text(matrix)
         check_used(matrix, place)
+        check_energy(matrix, place)
+        check_claims(matrix, place)
         check_left_out(matrix, place)
         check_errors(matrix, place)
     print("map: ok")

@@ -13,6 +13,8 @@
 #include "base/check.h"
 #include "cuda/device.h"
 #include "cuda/gpu_kind.h"
+#include "machine/cpu_energy.h"
+#include "machine/gpu_meter.h"
 #include "machine/limits.h"
 #include "models/decoder/decoder.h"
 #include "models/linear/native_products.h"
@@ -205,6 +207,32 @@ ordered_json gpu_facts(Measure measure, std::vector<Advice>& advice) {
   return j;
 }
 
+// The counters whose joules a run records.
+ordered_json energy_facts(std::vector<Advice>& advice) {
+  ordered_json j;
+  const CpuEnergy cpu;
+  j["cpu"] = cpu.problem().empty() ? cpu.counters() : "not counted";
+  if (!cpu.problem().empty()) {
+    advice.push_back({"runs do not record the CPU's energy: " + cpu.problem(),
+                      "if the files are there, let root make them readable: chmod a+r " +
+                          powercap_folder() +
+                          "/intel-rapl:*/energy_uj; virtual machines have none"});
+  }
+  const gpu::DeviceFacts facts = gpu::device_facts();
+  if (facts.devices == 0) return j;
+  const GpuMeter meter(facts.bus);
+  const bool counted = meter.joules().has_value();
+  j["gpu"] = counted ? "total of the GPU" : "not counted";
+  if (!counted) {
+    advice.push_back(
+        {"runs do not record the GPU's energy: " +
+             (meter.problem().empty() ? std::string("its driver has no total") : meter.problem()),
+         "use a GPU of 7.0 or newer that is not divided (MIG), with the driver's "
+         "libnvidia-ml.so.1"});
+  }
+  return j;
+}
+
 ordered_json disk_facts(std::vector<Advice>& advice) {
   std::error_code failed;
   const std::filesystem::space_info space = std::filesystem::space(".", failed);
@@ -257,6 +285,7 @@ Examination examine_machine(Measure measure) {
   e.facts["memory"] = memory_facts();
   if (measure == Measure::kLimits) e.facts["limits"] = cpu_limits(e.facts["cpu"]["cores"]);
   e.facts["gpu"] = gpu_facts(measure, e.advice);
+  e.facts["energy"] = energy_facts(e.advice);
   e.facts["libraries"]["sqlite"] = sqlite3_libversion();
   e.facts["libraries"]["zstd"] = ZSTD_versionString();
   e.facts["disk"] = disk_facts(e.advice);

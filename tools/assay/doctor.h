@@ -15,7 +15,8 @@ struct Advice {
 };
 
 struct Examination {
-  nlohmann::ordered_json facts;  // "program", "cpu", "memory", "limits", "gpu", "libraries", "disk"
+  nlohmann::ordered_json facts;  // "program", "cpu", "memory", "limits", "gpu", "energy",
+                                 // "libraries", "disk"
   std::vector<Advice> advice;
 };
 

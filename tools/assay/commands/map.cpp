@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "lab/map/map_claims.h"
 #include "lab/map/map_page.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/print_json.h"
@@ -14,7 +15,7 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> paths, models, axes = {"all"};
-  std::string measure = "val_loss", html, title = "Contract map";
+  std::string measure = "val_loss", html, claims, title = "Contract map";
   bool json = false;
 };
 
@@ -39,11 +40,15 @@ int run_map(const Arguments& a) {
   const MapMeasure measure = a.measure == "core" ? MapMeasure::kCore : MapMeasure::kValLoss;
   const ContractMap map =
       contract_map(collect_endpoints(a.paths, measure, a.models), measure, axes);
-  if (!a.html.empty()) write_file_atomic(a.html, map_page(map, a.title));
+  std::vector<MapClaimResult> claims;
+  if (!a.claims.empty()) claims = judge_map_claims(read_map_claims(a.claims), map);
+  if (!a.html.empty()) write_file_atomic(a.html, map_page(map, claims, a.title));
   if (a.json) {
-    print_json(map_json(map));
+    nlohmann::ordered_json json = map_json(map);
+    if (!a.claims.empty()) json["claims"] = map_claims_json(claims);
+    print_json(json);
   } else {
-    std::fputs(map_text(map).c_str(), stdout);
+    std::fputs((map_text(map) + map_claims_text(claims)).c_str(), stdout);
   }
   return kExitDone;
 }
@@ -65,6 +70,8 @@ void add_map_command(Commands& commands) {
                   "seconds, memory, joules; all")
       ->delimiter(',')
       ->capture_default_str();
+  sub->add_option("--claims", a->claims,
+                  "a file of claims to judge on the map: docs/map.md#claims");
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->add_option("--html", a->html, "also write a page with a picture of every axis");
   sub->add_option("--title", a->title, "heading of that page")->capture_default_str();
@@ -72,6 +79,7 @@ void add_map_command(Commands& commands) {
       "Example:\n"
       "  assay map runs/0004-mini\n"
       "  assay map runs/0004-mini --models dense,moe-64 --axis tokens,p_total\n"
+      "  assay map runs/0004-mini --claims claims.yaml\n"
       "The endpoints of a model are its finished runs of several lengths: branches of one trunk "
       "(assay branch), or runs under several contracts of a matrix. docs/map.md explains the "
       "tables.");
