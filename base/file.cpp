@@ -18,6 +18,7 @@ namespace assay {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 18;
+constexpr size_t kLargestFile = size_t{1} << 30;
 
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -87,6 +88,12 @@ std::string read_file(const std::string& path) {
     }
     if (got == 0) break;
     have += static_cast<size_t>(got);
+    if (have > kLargestFile) {
+      close(file);
+      throw UserError(strprintf("%s has more than %zu MiB, too much for such a file", path.c_str(),
+                                kLargestFile >> 20),
+                      "check that it is the right file");
+    }
   }
   close(file);
   bytes.resize(have);

@@ -16,7 +16,7 @@
 
 namespace assay {
 
-// The whole content of a file.
+// The whole content of a file, at most 1 GiB.
 std::string read_file(const std::string& path);
 
 // Replaces the content of `path` with `bytes`; on an error the previous content stays.

@@ -7,6 +7,9 @@
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <string_view>
+
+#include "base/check.h"
 
 namespace assay {
 namespace {
@@ -20,7 +23,70 @@ const char* hint_for(int why) {
   return "write the output elsewhere";
 }
 
+// A terminal behind a stream. `half` is a first byte of U+0080 to U+00BF, of which the second
+// decides.
+struct Guarded {
+  int descriptor = -1;
+  bool half = false;
+};
+
+std::string guarded_text(std::string_view bytes, bool& half) {
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool control = half ? byte >= 0x80 && byte < 0xa0
+                              : (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
+    if (half && !control) text += '\xc2';
+    half = !control && byte == 0xc2;
+    if (control) {
+      text += strprintf("\\x%02x", unsigned(byte));
+    } else if (!half) {
+      text += c;
+    }
+  }
+  return text;
+}
+
+bool write_whole(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+ssize_t write_guarded(void* cookie, const char* bytes, size_t count) {
+  auto* const terminal = static_cast<Guarded*>(cookie);
+  const std::string text = guarded_text({bytes, count}, terminal->half);
+  return write_whole(terminal->descriptor, text) ? static_cast<ssize_t>(count) : 0;
+}
+
+void guard(std::FILE*& stream, int descriptor, int buffering) {
+  if (isatty(descriptor) != 1) return;
+  static Guarded terminals[2];
+  Guarded* const terminal = &terminals[descriptor == STDERR_FILENO ? 1 : 0];
+  terminal->descriptor = descriptor;
+  std::FILE* const guarded = fopencookie(
+      terminal, "w", {.read = nullptr, .write = write_guarded, .seek = nullptr, .close = nullptr});
+  if (guarded == nullptr) return;
+  std::setvbuf(guarded, nullptr, buffering, BUFSIZ);
+  std::fflush(stream);
+  stream = guarded;
+}
+
 }  // namespace
+
+void guard_terminals() {
+  guard(stdout, STDOUT_FILENO, _IOLBF);
+  guard(stderr, STDERR_FILENO, _IONBF);
+}
+
+void control_terminal(std::FILE* stream, const std::string& sequence) {
+  std::fflush(stream);
+  write_whole(stream == stderr ? STDERR_FILENO : STDOUT_FILENO, sequence);
+}
 
 void hold_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {

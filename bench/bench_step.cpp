@@ -318,7 +318,7 @@ void print_json(const Result& r) {
   j["loss"] = r.training.loss();
   j["memory_bytes"] = r.training.memory_bytes();
   j["heat_s"] = t.heat_s;
-  j.update(nlohmann::json::parse("{" + json_fields(t.gpu) + "}"));
+  j.update(json_or_throw("{" + json_fields(t.gpu) + "}"));
   if (o.profile) j["profile"] = profile_json(t);
   std::printf("%s\n", j.dump().c_str());
 }

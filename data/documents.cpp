@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "data/json_text.h"
 
 namespace assay {
 
@@ -137,9 +138,12 @@ std::string field_text(const RawDocument& document, const std::string& field) {
   const std::string where =
       strprintf("%s line %ld", document.file.c_str(), static_cast<long>(document.line));
   require_lines(document);
+  if (json_is_too_deep(document.bytes)) {
+    throw BadLine(where + strprintf(" is nested more than %d deep", kDeepestJson), kOneObject);
+  }
   nlohmann::json object;
   try {
-    object = nlohmann::json::parse(document.bytes);
+    object = nlohmann::json::parse(document.bytes);  // not too deep: above
   } catch (const nlohmann::json::parse_error& error) {
     const bool utf8 = strstr(error.what(), "UTF-8") == nullptr;
     throw BadLine(

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 #include "data/shard.h"
 
@@ -37,7 +38,7 @@ Manifest read_manifest(const std::string& folder) {
   const std::string path = folder + "/" + kManifestName;
   const std::string text = read_file(path);
   try {
-    const ordered_json file = ordered_json::parse(text);
+    const ordered_json file = json_or_throw<ordered_json>(text);
     if (file.at("format") != kFormat)
       throw UserError(strprintf("%s has the format %s, expected %s", path.c_str(),
                                 file.at("format").dump().c_str(), kFormat),

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 
 namespace assay {
 
@@ -37,7 +38,7 @@ std::string mismatch(const std::string& reference, const std::string& shard,
   const std::string path = (fs::path(shard).parent_path() / "reference.json").string();
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return path + " is missing, which would say what the data is";
-  const json file = json::parse(read_file(path), nullptr, false);
+  const json file = json_in_file(path);
   const bool is_whole = file.is_object() && file.contains("name") && file["name"].is_string() &&
                         file.contains("sha256") && file["sha256"].is_object();
   if (!is_whole) return path + " is damaged";

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 
 namespace assay {
@@ -73,7 +74,7 @@ bool unprintable(const std::string& text, std::string& bytes) {
 
 json parse_json(const std::string& text, const std::string& name) {
   try {
-    return json::parse(text);
+    return json_or_throw(text);
   } catch (const json::exception& e) {
     refuse(name, strprintf("not JSON (%s)", e.what()));
   }

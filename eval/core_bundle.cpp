@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 #include "engine/config/yaml_source.h"
 #include "eval/csv.h"
 
@@ -120,7 +121,7 @@ void read_options(const json& row, const char* key, const std::string& where, Co
 }
 
 CoreRow parse_row(std::string_view line, CoreKind kind, const std::string& where) {
-  const json row = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const json row = json_of(line);
   if (row.is_discarded()) refuse(where, "not JSON");
   if (!row.is_object()) refuse(where, std::string("a row is an object, not ") + row.type_name());
   CoreRow out;

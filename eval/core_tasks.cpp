@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "comm/agree.h"
+#include "data/json_text.h"
 #include "eval/ranks.h"
 
 namespace assay {
@@ -82,7 +83,7 @@ void exchange(Group& ranks, std::vector<ScoredBlock>& scored, const std::vector<
   json own = json::array();
   for (const size_t number : mine) own.push_back(block_json(number, scored[number]));
   for (const std::string& text : gather_texts(ranks, own.dump())) {
-    for (const json& j : json::parse(text)) scored.at(j.at("block")) = parsed_block(j);
+    for (const json& j : json_or_throw(text)) scored.at(j.at("block")) = parsed_block(j);
   }
 }
 

@@ -5,13 +5,14 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 
 namespace assay {
 
 namespace {
 
 std::string json_prompt(std::string_view line, const std::string& where) {
-  const auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const auto row = json_of(line);
   if (!row.is_object() || !row.contains("prompt") || !row["prompt"].is_string()) {
     throw UserError(
         where + ": not a JSON object with a string \"prompt\"",
@@ -87,9 +88,7 @@ std::vector<std::string> read_prompts(const std::string& path) {
 }
 
 std::vector<std::string> parse_piped_prompts(std::string_view text, const std::string& name) {
-  const bool json = nlohmann::json::parse(text.substr(0, text.find('\n')), nullptr,
-                                          /*allow_exceptions=*/false)
-                        .is_object();
+  const bool json = json_of(text.substr(0, text.find('\n'))).is_object();
   return parse_prompts(text, json ? PromptLines::kJson : PromptLines::kText, name);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 
 namespace assay {
 namespace {
@@ -12,16 +13,13 @@ using nlohmann::json;
 
 constexpr int64_t kLargest = int64_t{1} << 30;
 constexpr size_t kShownBytes = 60;
-constexpr int kDeepest = 32;
 
 }  // namespace
 
 json read_json_object(const std::string& path, const std::string& hint) {
-  const json::parser_callback_t not_too_deep = [&](int depth, json::parse_event_t, json&) {
-    if (depth > kDeepest) throw UserError(path + ": is nested too deep", hint);
-    return true;
-  };
-  json parsed = json::parse(read_file(path), not_too_deep, /*allow_exceptions=*/false);
+  const std::string text = read_file(path);
+  if (json_is_too_deep(text)) throw UserError(path + ": is nested too deep", hint);
+  json parsed = json_of(text);
   if (!parsed.is_object()) throw UserError(path + ": is not a JSON object", hint);
   return parsed;
 }

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/step_count.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint.h"
@@ -60,7 +61,7 @@ Json origin_of(const Branch& branch) {
 
 // The trunk may have moved since.
 bool is_origin(const std::string& text, const Branch& branch) {
-  Json written = Json::parse(text, nullptr, false), own = origin_of(branch);
+  Json written = json_of<Json>(text), own = origin_of(branch);
   if (!written.is_object()) return false;
   written.erase("trunk");
   own.erase("trunk");

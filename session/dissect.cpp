@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 
 namespace assay {
@@ -156,7 +157,7 @@ class Results {
     std::string whole;
     std::ifstream file(path_);
     for (std::string line; std::getline(file, line) && !file.eof();) {
-      const Json json = Json::parse(line, nullptr, false);
+      const Json json = json_of<Json>(line);
       try {
         Damage damage{.nats = json.at("nats"), .se = {}, .targets = json.at("targets")};
         if (json.contains("se")) damage.se = json.at("se").get<double>();

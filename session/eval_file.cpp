@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 
 namespace assay {
 
@@ -18,7 +19,7 @@ std::string record_evaluation(const std::string& run, int64_t step, const ordere
   const std::string path = evaluation_file(run, step);
   ordered_json all = ordered_json::object();
   if (std::filesystem::exists(path)) {
-    all = ordered_json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+    all = json_of<ordered_json>(read_file(path));
     if (!all.is_object()) {
       throw UserError(path + " is not a JSON object",
                       "it is damaged: move it away and evaluate again");

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "cuda/product_library.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 #include "engine/config/choice.h"
 
@@ -215,7 +216,7 @@ KeptProduct product_of(const Reader& r) {
 }
 
 ordered_json parsed(const std::string& path, const std::string& bytes, const char* format) {
-  ordered_json json = ordered_json::parse(bytes, nullptr, /*allow_exceptions=*/false);
+  ordered_json json = json_of<ordered_json>(bytes);
   const Reader reader(json, path, "");
   if (reader.text("format") != format) {
     reader.fail(

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "comm/agree.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
@@ -77,9 +78,9 @@ void require_same_on_all(Ranks& ranks, NamedTexts mine) {
   json me = {{"who", process_name()}, {"mine", mine}};
   const std::vector<std::string> all =
       gather_texts(ranks.group(), me.dump(-1, ' ', false, json::error_handler_t::replace));
-  const NamedTexts first = json::parse(all.front())["mine"];
+  const NamedTexts first = json_or_throw(all.front())["mine"];
   for (size_t r = 1; r < all.size(); ++r) {
-    const json other = json::parse(all[r]);
+    const json other = json_or_throw(all[r]);
     const NamedTexts there = other["mine"];
     CHECK(there.size() == first.size(), "%zu texts on rank %zu, %zu on rank 0", there.size(), r,
           first.size());
@@ -98,9 +99,9 @@ void require_same_run_on_all(Ranks& ranks, const Session& session, const RunData
   const json me = described(session, data, start);
   const std::vector<std::string> all =
       gather_texts(ranks.group(), me.dump(-1, ' ', false, json::error_handler_t::replace));
-  const json first = json::parse(all.front());
+  const json first = json_or_throw(all.front());
   for (size_t r = 1; r < all.size(); ++r) {
-    const json other = json::parse(all[r]);
+    const json other = json_or_throw(all[r]);
     const std::string what = difference(first, other);
     if (what.empty()) continue;
     throw UserError(strprintf("rank %zu (%s) differs in its %s", r,

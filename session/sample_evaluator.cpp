@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "comm/agree.h"
+#include "data/json_text.h"
 #include "data/tokenizer_files.h"
 #include "engine/run/run_dir.h"
 #include "eval/prompt_file.h"
@@ -76,7 +77,7 @@ std::string texts_json(const std::vector<GeneratedText>& texts) {
 }
 
 void append_texts(std::vector<GeneratedText>& texts, const std::string& json) {
-  for (const ordered_json& j : ordered_json::parse(json)) {
+  for (const ordered_json& j : json_or_throw<ordered_json>(json)) {
     texts.push_back(
         {.tokens = j.at(1).get<std::vector<int32_t>>(), .end = TextEnd(j.at(0).get<int>())});
   }
@@ -93,7 +94,7 @@ std::string lines_before(const std::string& path, int64_t step) {
   if (!std::filesystem::exists(path)) return kept;
   std::istringstream lines(read_file(path));
   for (std::string line; std::getline(lines, line);) {
-    const auto json = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto json = json_of<ordered_json>(line);
     const bool known = json.is_object() && json.contains("step") && json["step"].is_number();
     if (known && json["step"].get<int64_t>() < step) kept += line + "\n";
   }

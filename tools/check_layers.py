@@ -27,6 +27,8 @@ BARE_LAYERS = {"base", "cuda", "comm", "ops", "machine"}
 MPI_FILES = {"comm/mpi_world.cpp"}
 # Compiled where there is an nccl.h, all but these two.
 NCCL_FILES = re.compile(r"comm/nccl_(?!absent|group\.h)\w+\.(h|cpp)")
+# Where JSON is parsed: elsewhere data/json_text.h does it, which bounds the depth.
+JSON_PARSERS = {"data/json_text.h", "data/documents.cpp", "engine/run/safetensors.cpp"}
 THIRD_PARTY = re.compile(r"^(yaml-cpp|nlohmann|spdlog|fmt|CLI|sqlite3|openssl|pcre2|zlib|zstd|httplib|catch2|oneapi|dnnl|boost)")
 
 
@@ -49,6 +51,8 @@ def violations(root):
                     yield f"{name}:{number}: only comm/nccl_*.cpp may include <nccl.h>"
                 if quoted and NCCL_FILES.fullmatch(quoted[1]) and not NCCL_FILES.fullmatch(name):
                     yield f"{name}:{number}: {quoted[1]} includes <nccl.h>; comm/nccl_group.h does not"
+                if re.search(r"\b(ordered_)?[jJ]son::parse\(", line) and name not in JSON_PARSERS:
+                    yield f"{name}:{number}: JSON is parsed by json_of() and others of data/json_text.h, bounded in depth"
                 if angled and layer in BARE_LAYERS:
                     if THIRD_PARTY.match(angled[1]):
                         yield f"{name}:{number}: {layer} may not use third-party libraries, includes <{angled[1]}>"

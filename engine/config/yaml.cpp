@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <set>
 
 #include "base/check.h"
@@ -105,8 +106,19 @@ class SetField {
     if (!node.IsScalar() || node.Tag() == "!") {
       fail("has " + yaml_kind(node) + ", not a number", help_hint());
     }
-    const ReadDouble read = read_double(node.Scalar());
-    if (!read.problem.empty()) fail(read.problem, help_hint());
+    return float_value(node.Scalar(), help_hint());
+  }
+  // Computations are in float, where such a number would be 0 or infinite.
+  double float_value(const std::string& text, const std::string& hint) const {
+    const ReadDouble read = read_double(text);
+    if (!read.problem.empty()) fail(read.problem, hint);
+    const double size = std::fabs(read.value);
+    if (size != 0 && size < double(std::numeric_limits<float>::min())) {
+      fail("= " + text + " is 0 in float", "a number of at least 1.2e-38, or 0; " + hint);
+    }
+    if (size > double(std::numeric_limits<float>::max())) {
+      fail("= " + text + " is infinite in float", "a number of at most 3.4e38; " + hint);
+    }
     return read.value;
   }
 
@@ -130,9 +142,7 @@ class SetField {
     field = read.value;
   }
   void set(double& field, const FieldCheck&) const {
-    const ReadDouble read = read_double(plain("a number"));
-    if (!read.problem.empty()) fail(read.problem, help_hint());
-    field = read.value;
+    field = float_value(plain("a number"), help_hint());
   }
   void set(BiasRate& field, const FieldCheck&) const {
     const std::string text = plain("a number or auto");
@@ -140,9 +150,7 @@ class SetField {
       field = BiasRate::measured();
       return;
     }
-    const ReadDouble read = read_double(text);
-    if (!read.problem.empty()) fail(read.problem, "a number, or auto; " + help_hint());
-    field = read.value;
+    field = float_value(text, "a number, or auto; " + help_hint());
   }
   void set(std::optional<std::vector<double>>& field, const FieldCheck&) const {
     if (value_.IsNull()) return field.reset();

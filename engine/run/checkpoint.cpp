@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "comm/agree.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 #include "engine/run/run_dir.h"
 #include "engine/run/safetensors.h"
@@ -18,10 +19,11 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kBest = "best";
+constexpr uint64_t kLargestCount = uint64_t{1} << 53;
 
 json parse_file(const std::string& path) {
   try {
-    return json::parse(read_file(path));
+    return json_or_throw(read_file(path));
   } catch (const json::exception&) {
     throw UserError(path + ": is not JSON",
                     "the checkpoint is damaged: remove its folder to use the previous one");
@@ -30,8 +32,7 @@ json parse_file(const std::string& path) {
 
 // nullopt if the folder has no readable manifest.
 std::optional<bool> is_milestone(const std::string& folder) {
-  std::ifstream file(folder + "/" + kCheckpointManifest);
-  const json manifest = json::parse(file, nullptr, false);
+  const json manifest = json_in_file(folder + "/" + kCheckpointManifest);
   if (!manifest.is_object() || !manifest.contains("milestone")) return std::nullopt;
   return manifest["milestone"] == true;
 }
@@ -64,6 +65,17 @@ json to_json(const TrainingState& s) {
 TrainingState training_state(const json& j) {
   try {
     const json& cursor = j.at("cursor");
+    for (const json* count : {&j.at("step"), &j.at("tokens"), &cursor.at("shard"),
+                              &cursor.at("batch"), &cursor.at("epoch")}) {
+      const bool whole =
+          count->is_number_integer() && (count->is_number_unsigned() || count->get<int64_t>() >= 0);
+      if (!whole || count->get<uint64_t>() > kLargestCount) {
+        throw json::other_error::create(501, count->dump() + " is not a count", nullptr);
+      }
+    }
+    if (!j.at("extra").is_object()) {
+      throw json::other_error::create(501, "extra is not an object", nullptr);
+    }
     return {.step = j.at("step"),
             .tokens = j.at("tokens"),
             .cursor = {.shard = cursor.at("shard"),
@@ -166,7 +178,7 @@ void Checkpoints::write_together(const std::string& name, const TrainingState& s
     CheckpointManifest manifest = {
         .step = state.step, .milestone = keep == Keep::kMilestone, .ranks = ranks_->size()};
     for (const std::string& text : written) {
-      const json files = json::parse(text);
+      const json files = json_or_throw(text);
       for (const auto& [file, done] : files.items())
         manifest.files[file] = {.bytes = done["bytes"], .sha256 = done["sha256"]};
     }
@@ -262,7 +274,13 @@ void Checkpoints::prune() {
 }
 
 TrainingState load_state(const std::string& folder) {
-  return training_state(parse_file(folder + "/" + kCheckpointState));
+  const TrainingState state = training_state(parse_file(folder + "/" + kCheckpointState));
+  const int64_t named = step_of(fs::path(folder).filename().string());
+  if (named >= 0 && named != state.step) {
+    throw UserError(strprintf("%s has the state of step %ld", folder.c_str(), long(state.step)),
+                    "give the folder the name that it was saved under");
+  }
+  return state;
 }
 
 void load_model(const std::string& folder, const std::vector<TensorRef>& model) {

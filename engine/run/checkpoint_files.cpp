@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 #include "engine/run/checkpoint_slices.h"
 
@@ -64,7 +65,7 @@ std::vector<std::string> names_in(const json& manifest, TensorKind kind) {
 // Messages do not name the folder.
 CheckpointManifest parse_manifest(const std::string& text) {
   try {
-    const json j = json::parse(text);
+    const json j = json_or_throw(text);
     if (!j.is_object() || !j.contains("files") || !j["files"].is_object()) refuse("lists no files");
     const json& files = j["files"];
     CheckpointManifest manifest;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "data/json_text.h"
 
 namespace assay {
 namespace {
@@ -36,7 +37,7 @@ std::optional<DType> dtype_of(const std::string& name) {
 // The full shape in the metadata: at most 2^53 elements.
 std::vector<int64_t> shape_of(const std::string& path, const std::string& entry,
                               const std::string& text) {
-  const json shape = json::parse(text, nullptr, false);
+  const json shape = json_of(text);
   if (!shape.is_array()) refuse(path, "the full shape of " + entry + " is not a list");
   std::vector<int64_t> dims;
   __int128 elements = 1;

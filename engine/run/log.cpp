@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "base/check.h"
+#include "base/standard_output.h"
 
 namespace assay {
 namespace {
@@ -44,7 +45,7 @@ class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
 
  private:
   void clear_bar() {
-    if (!bar_.empty()) fputs("\r\033[K", stderr);
+    if (!bar_.empty()) control_terminal(stderr, "\r\033[K");
   }
   void draw_bar() {
     if (!bar_.empty()) fputs(bar_.c_str(), stderr);

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 #include "engine/run/run_dir.h"
 
@@ -48,8 +49,7 @@ std::string program_sha256() {
 
 // The launches recorded in meta.json, oldest first; none if the file cannot be read.
 json earlier_launches(const std::string& path) {
-  std::ifstream file(path);
-  json last = json::parse(file, nullptr, false);
+  json last = json_in_file(path);
   if (!last.is_object()) return json::array();
   json before =
       last.contains("before") && last["before"].is_array() ? last["before"] : json::array();

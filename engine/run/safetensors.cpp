@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/math.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 
 namespace assay {
@@ -68,6 +69,7 @@ json parse_header(const std::string& path, const std::string& text) {
     }
     return true;
   };
+  if (json_is_too_deep(text)) throw_damaged(path, "its header is nested too deep");
   try {
     return json::parse(text, refuse_duplicates);
   } catch (const json::exception&) {

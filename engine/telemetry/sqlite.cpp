@@ -38,6 +38,11 @@ Database::Database(std::string path, Mode mode) : path_(std::move(path)) {
     throw UserError("cannot open " + path_ + ": " + why, "check the path and its permissions");
   }
   sqlite3_busy_timeout(handle_, 10000);
+  // A file from elsewhere may hold views, triggers and functions that run for ever; ours has none.
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
   // Reports pass over the tables many times. The first statement finds a damaged file.
   if (mode == Mode::kReadOnly) {
     sqlite3_exec(handle_, "PRAGMA cache_size=-65536", nullptr, nullptr, nullptr);

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 
 namespace assay {
 
@@ -26,7 +27,7 @@ Cluster cluster_of(const std::string& name) {
   for (const ClusterText& text : cluster_texts()) {
     names += (names.empty() ? "" : ", ") + text.name;
     if (text.name != name) continue;
-    const json j = json::parse(text.json);
+    const json j = json_or_throw(text.json);
     return {.name = name,
             .gpu = j.at("gpu"),
             .limits_from = j.at("limits_from"),
@@ -43,7 +44,7 @@ Cluster cluster_of(const std::string& name) {
 void read_links(Cluster& cluster, const std::string& path) {
   const std::string text = read_file(path);
   try {
-    const json j = json::parse(text);
+    const json j = json_or_throw(text);
     if (!j.contains("node") && !j.contains("network")) {
       throw json::other_error::create(501, "neither node nor network", &j);
     }

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 
 namespace assay {
 
@@ -28,7 +29,7 @@ OpTimes OpTimes::read(const std::string& path, const std::string& without) {
   OpTimes times;
   std::map<std::string, Sum> sums;
   try {
-    const json j = json::parse(text);
+    const json j = json_or_throw(text);
     const double flops = 1e12 * j.at("limits").at("matmul_tflop_per_s").get<double>();
     const double bytes = 1e12 * j.at("limits").at("copy_tb_per_s").get<double>();
     times.from_ = j.at("limits").at("device").get<std::string>() + ", " +

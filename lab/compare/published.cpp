@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "base/suggest.h"
+#include "data/json_text.h"
 #include "engine/telemetry/reader.h"
 #include "lab/runs/run_measures.h"
 #include "models/audit/audit.h"
@@ -203,7 +204,7 @@ std::string study_of_matrix(const std::string& matrix) {
 PublishedStudy published_study(const std::string& name) {
   for (const PublishedText& text : published_texts()) {
     if (text.name != name) continue;
-    const Json json = Json::parse(text.json);
+    const Json json = json_or_throw<Json>(text.json);
     PublishedStudy study{.name = json.at("name"),
                          .title = json.at("title"),
                          .setting = json.at("setting"),

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 #include "lab/compare/derivation.h"
 #include "lab/runs/text_table.h"
@@ -108,7 +109,7 @@ const char* receipt_verdict_name(ReceiptVerdict verdict) {
 }
 
 PublishedReceipts read_published_receipts(const std::string& file) {
-  const Json json = Json::parse(read_file(file), nullptr, false);
+  const Json json = json_of<Json>(read_file(file));
   if (json.is_discarded()) throw UserError(file + " is not JSON", kHint);
   if (!json.is_object() || text_at(json, "post").empty() || text_at(json, "title").empty() ||
       !json.contains("artifacts") || !json["artifacts"].is_array()) {

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 #include "lab/runs/text_table.h"
 #include "models/audit/audit.h"
 #include "models/audit/audit_report.h"
@@ -87,7 +88,7 @@ std::optional<UsedFigures> read_used(const std::string& run) {
   const std::string path = run + "/" + kUsedFile;
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
-  const auto json = nlohmann::json::parse(read_file(path), nullptr, false);
+  const auto json = json_of(read_file(path));
   try {
     UsedFigures used{.text_sha256 = json.at("text_sha256"),
                      .step = json.at("checkpoint_step"),

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 #include "engine/run/folder_lock.h"
 #include "engine/run/run_dir.h"
 #include "lab/receipt/make.h"
@@ -55,8 +56,7 @@ bool taken_before(const std::string& folder, const std::vector<const Cell*>& cel
     return normal.has_filename() ? normal : normal.parent_path();
   };
   return std::any_of(cells.begin(), cells.end(), [&](const Cell* cell) {
-    std::ifstream file(own.run(*cell) + "/" + kReusedFile);
-    const ordered_json origin = ordered_json::parse(file, nullptr, false);
+    const auto origin = json_in_file<ordered_json>(own.run(*cell) + "/" + kReusedFile);
     if (!origin.is_object() || !origin.contains("from") || !origin["from"].is_string())
       return false;
     const fs::path from = plain(origin["from"].get<std::string>());

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 #include "engine/config/text.h"
 #include "engine/run/folder_lock.h"
 #include "engine/run/run.h"
@@ -24,8 +25,7 @@ using nlohmann::ordered_json;
 
 // null if there is no readable manifest.
 ordered_json read_manifest(const MatrixFolder& folder) {
-  std::ifstream file(folder.file(kMatrixRecord));
-  ordered_json manifest = ordered_json::parse(file, nullptr, false);
+  auto manifest = json_in_file<ordered_json>(folder.file(kMatrixRecord));
   return manifest.is_object() && manifest.contains("cells") && manifest["cells"].is_array()
              ? manifest
              : ordered_json();

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "data/json_text.h"
 #include "lab/compare/derivation.h"
 #include "lab/compare/published.h"
 #include "lab/matrix/folder.h"
@@ -92,7 +93,7 @@ Json published_lanes(const std::string& matrix) {
 Json report_matrix(const std::string& folder) {
   const RecordedMatrix recorded = read_matrix_folder(folder);
   const MatrixSummary summary = summarise_matrix(recorded.matrix, MatrixFolder(folder));
-  Json json = Json::parse(summary_json(summary));
+  Json json = json_or_throw<Json>(summary_json(summary));
   json["folder"] = folder;
   json["notes"] = recorded.notes;
   json["published"] = published_lanes(recorded.matrix.file.name);

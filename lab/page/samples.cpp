@@ -3,6 +3,7 @@
 #include <fstream>
 #include <map>
 
+#include "data/json_text.h"
 #include "engine/run/run_dir.h"
 #include "lab/page/series.h"
 
@@ -30,7 +31,7 @@ Json report_samples(const std::string& run) {
   std::map<int64_t, Json> texts;
   std::ifstream file(run + "/" + kSamplesFile);
   for (std::string line; std::getline(file, line);) {
-    const Json sample = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const Json sample = json_of<Json>(line);
     if (!sample.is_object() || !sample.contains("step") || !sample["step"].is_number()) continue;
     Json text;
     text["prompt"] = shortened(text_of(sample, "prompt"));

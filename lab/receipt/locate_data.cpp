@@ -4,6 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "data/json_text.h"
 #include "data/sha256.h"
 
 namespace assay {
@@ -24,8 +25,7 @@ void add_below(const std::string& folder, const std::string& name,
 
 void add_former_places(const std::string& run, const std::string& name,
                        std::vector<std::string>& files) {
-  std::ifstream file(fs::path(run) / "meta.json");
-  const nlohmann::json meta = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json meta = json_in_file(fs::path(run) / "meta.json");
   if (!meta.is_object() || !meta.contains("data_sha256")) return;
   std::error_code ignored;
   for (const auto& [path, hash] : meta["data_sha256"].items()) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/run_dir.h"
@@ -142,8 +143,7 @@ class RunReceipt {
   void add_checkpoint() {
     const std::vector<std::string> folders = Checkpoints(run_.string(), 1, {}).all();
     for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
-      std::ifstream file(*folder + "/MANIFEST.json");
-      const Json manifest = Json::parse(file, nullptr, false);
+      const Json manifest = json_in_file<Json>(*folder + "/MANIFEST.json");
       if (!manifest.is_object() || !manifest.contains("files")) continue;
       const std::string name = "checkpoints/" + fs::path(*folder).filename().string() + "/";
       add_file("checkpoint", name + "MANIFEST.json");
@@ -197,8 +197,7 @@ ReceiptJson contract_json(const Config& config) {
 }
 
 std::vector<ReceiptJson> contributing_launches(const std::string& run, int64_t steps_done) {
-  std::ifstream file(fs::path(run) / "meta.json");
-  Json last = Json::parse(file, nullptr, false);
+  Json last = json_in_file<Json>(fs::path(run) / "meta.json");
   if (!last.is_object()) return {};
   std::vector<Json> all;
   if (last.contains("before") && last["before"].is_array()) {

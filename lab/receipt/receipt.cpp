@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 
 namespace assay {
@@ -131,7 +132,7 @@ bool begins_as_receipt(const std::string& text) {
 }
 
 Json parse_json(const std::string& text, const std::string& name) {
-  Json json = Json::parse(text, nullptr, false);
+  Json json = json_of<Json>(text);
   if (json.is_object() && json.contains(kMarker)) return json;
   if (json.is_discarded() && begins_as_receipt(text))
     throw DamagedReceipt(strprintf("the file is damaged: not JSON (%zu bytes)", text.size()));

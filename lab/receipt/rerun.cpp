@@ -13,6 +13,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "data/json_text.h"
 #include "engine/config/check.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/run_dir.h"
@@ -140,8 +141,7 @@ std::multimap<std::string, std::string> hashes(const Json& data_sha256) {
 
 // Why the rerun's data is not that of the receipt; "" if it is.
 std::string other_data(const Receipt& receipt, const std::string& meta) {
-  std::ifstream file(meta);
-  const Json json = Json::parse(file, nullptr, false);
+  const Json json = json_in_file<Json>(meta);
   if (!json.is_object() || !json.contains("data_sha256")) return "it did not record its data";
   const std::multimap<std::string, std::string> read = hashes(json["data_sha256"]);
   for (const ReceiptInput& input : receipt.inputs) {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 #include "eval/core_score.h"
 #include "lab/runs/run_summary.h"
 
@@ -44,7 +45,7 @@ std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run) {
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
   try {
     std::vector<CoreAnswers> all;
-    for (const Json& task : Json::parse(read_file(path)).at("core").at("tasks")) {
+    for (const Json& task : json_or_throw<Json>(read_file(path)).at("core").at("tasks")) {
       if (!task.contains("answers")) return std::nullopt;
       all.push_back(answers_of(task));
     }

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 
 namespace assay {
 
@@ -26,7 +27,7 @@ struct PartFile {
 }
 
 PartFile read_part(const std::string& file) {
-  ordered_json json = ordered_json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  ordered_json json = json_of<ordered_json>(read_file(file));
   if (!json.is_object() || !json.contains("core_part")) {
     throw UserError(file + " is not a part of a CORE evaluation",
                     "assay eval RUN --tasks core --part I/N writes one");

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "data/json_text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/run.h"
 #include "engine/run/run_dir.h"
@@ -22,8 +23,7 @@ std::string text_or_empty(const nlohmann::json& meta, const char* key) {
 }
 
 void read_meta(const fs::path& folder, RunRecord& run) {
-  std::ifstream file(folder / "meta.json");
-  const nlohmann::json meta = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json meta = json_in_file(folder / "meta.json");
   if (!meta.is_object()) return;
   run.commit = text_or_empty(meta, "commit");
   run.program_sha256 = text_or_empty(meta, "program_sha256");
@@ -42,8 +42,7 @@ void read_meta(const fs::path& folder, RunRecord& run) {
 
 // The run that this one is a copy of; "" if it is not a copy.
 std::string read_origin(const fs::path& folder) {
-  std::ifstream file(folder / kReusedFile);
-  const nlohmann::json origin = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json origin = json_in_file(folder / kReusedFile);
   return origin.is_object() ? text_or_empty(origin, "from") : "";
 }
 

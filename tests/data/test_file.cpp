@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "data/sha256.h"
 #include "tests/catch.h"
+#include "tests/data/expect_error.h"
 #include "tests/data/file_size_limit.h"
 #include "tests/data/temp_folder.h"
 
@@ -10,6 +11,10 @@ namespace assay {
 namespace {
 
 namespace fs = std::filesystem;
+
+TEST_CASE("a file without an end is refused") {
+  expect_error([] { read_file("/dev/zero"); }, "/dev/zero has more than 1024 MiB");
+}
 
 TEST_CASE("a file is complete or absent") {
   const TempFolder folder;

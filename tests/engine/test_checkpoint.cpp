@@ -233,6 +233,13 @@ TEST_CASE("the paths that a user may give for a checkpoint") {
   expect_error([&] { require_checkpoint(run.folder.path(), nullptr); }, "no valid checkpoint");
 }
 
+TEST_CASE("a checkpoint whose folder names another step is refused") {
+  Run run;
+  const std::string folder = run.save(10);
+  fs::rename(folder, run.path(20));
+  expect_error([&] { load_state(run.path(20)); }, "has the state of step 10");
+}
+
 TEST_CASE("a state of another shape is refused") {
   nlohmann::json state = to_json(state_of(1));
   state.erase("cursor");
@@ -241,6 +248,18 @@ TEST_CASE("a state of another shape is refused") {
   state["step"] = "one";
   expect_error([&] { training_state(state); }, "not in this version's format");
   expect_error([&] { training_state(nlohmann::json::array()); }, "not in this version's format");
+  for (const char* count : {"-1", "-9223372036854775808", "18446744073709551615", "1.5", "null"}) {
+    INFO(count);
+    state = to_json(state_of(1));
+    state["step"] = nlohmann::json::parse(count);
+    expect_error([&] { training_state(state); }, "is not a count");
+    state = to_json(state_of(1));
+    state["cursor"]["batch"] = nlohmann::json::parse(count);
+    expect_error([&] { training_state(state); }, "is not a count");
+  }
+  state = to_json(state_of(1));
+  state["extra"] = {1, 2};
+  expect_error([&] { training_state(state); }, "extra is not an object");
 }
 
 }  // namespace assay

@@ -1,3 +1,4 @@
+#include <sqlite3.h>
 #include <zstd.h>
 
 #include <chrono>
@@ -214,6 +215,29 @@ TEST_CASE("a dense run has no router rows") {
   const TelemetryReader reader(folder / "t.db");
   REQUIRE(!reader.worst_max_load_norm());
   REQUIRE(reader.last_step() == 1);
+}
+
+TEST_CASE("a database with anything that runs is refused") {
+  const TempFolder folder;
+  for (const char* sql :
+       {"DROP TABLE scalar; CREATE VIEW scalar AS WITH RECURSIVE n(step) AS (SELECT 1 UNION ALL "
+        "SELECT step + 1 FROM n) SELECT step, 'train_loss_nats' AS name, 1.0 AS value FROM n",
+        "CREATE TRIGGER t AFTER INSERT ON scalar BEGIN DELETE FROM eval; END",
+        "CREATE VIRTUAL TABLE words USING fts4(text)"}) {
+    const std::string path = folder / "t.db";
+    std::filesystem::remove(path);
+    {
+      Telemetry telemetry(path, layout_of());
+      log_step(telemetry, 1);
+    }
+    sqlite3* plain = nullptr;
+    REQUIRE(sqlite3_open(path.c_str(), &plain) == SQLITE_OK);
+    const int status = sqlite3_exec(plain, sql, nullptr, nullptr, nullptr);
+    sqlite3_close(plain);
+    INFO(sql);
+    if (status != SQLITE_OK) continue;  // a SQLite without fts4
+    expect_error([&] { TelemetryReader reader(path); }, "that is none of assay's");
+  }
 }
 
 TEST_CASE("files that are not telemetry are refused") {

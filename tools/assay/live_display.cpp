@@ -6,6 +6,9 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+#include "base/standard_output.h"
+
 namespace assay {
 namespace {
 
@@ -43,7 +46,7 @@ void LiveLines::show(const std::vector<std::string>& lines) {
 // Expects the cursor below the block.
 void LiveLines::clear() {
   if (!terminal_ || lines_.empty()) return;
-  fprintf(stderr, "\033[%zuA\033[J", lines_.size());
+  control_terminal(stderr, strprintf("\033[%zuA\033[J", lines_.size()));
 }
 
 void LiveLines::draw() {

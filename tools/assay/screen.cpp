@@ -9,12 +9,13 @@
 
 #include <string_view>
 
+#include "base/standard_output.h"
+
 namespace assay {
 namespace {
 
 void put(const std::string& text) {
-  fwrite(text.data(), 1, text.size(), stdout);
-  fflush(stdout);
+  control_terminal(stdout, text);
 }
 
 StyledLine::Escapes escapes_of(Colours colours) {

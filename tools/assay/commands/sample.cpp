@@ -1,5 +1,4 @@
 // assay sample: generates text from a checkpoint after prompts.
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -210,22 +209,8 @@ ordered_json result_json(const LoadedModel& loaded, const Arguments& a, int64_t 
   return j;
 }
 
-// Bytes that a terminal would obey, such as escape sequences, as \x1b: a model of bytes may write
-// any of them.
-std::string without_controls(const std::string& text) {
-  std::string shown;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
-    shown += control ? strprintf("\\x%02x", byte) : std::string(1, c);
-  }
-  return shown;
-}
-
 void print_text(const std::string& text) {
-  static const bool terminal = isatty(STDOUT_FILENO) == 1;
-  const std::string shown = terminal ? without_controls(text) : text;
-  std::fwrite(shown.data(), 1, shown.size(), stdout);
+  std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }
 

@@ -1,0 +1,61 @@
+// JSON that others may have written: bounded in depth, because values are built and destroyed by
+// recursion, and a file of brackets would exhaust the stack.
+#pragma once
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace assay {
+
+constexpr int kDeepestJson = 100;  // brackets within brackets
+
+// Whether the text has more than kDeepestJson open brackets somewhere outside of strings.
+inline bool json_is_too_deep(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kDeepestJson) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
+// The value of a text; throws Json::exception if it is not JSON or nested too deep.
+template <typename Json = nlohmann::json>
+Json json_or_throw(std::string_view text) {
+  if (json_is_too_deep(text)) {
+    throw Json::other_error::create(
+        501, "brackets are nested more than " + std::to_string(kDeepestJson) + " deep", nullptr);
+  }
+  return Json::parse(text);
+}
+
+// The value of a text: discarded (is_discarded()) if it is not JSON or nested too deep.
+template <typename Json = nlohmann::json>
+Json json_of(std::string_view text) {
+  if (json_is_too_deep(text)) return Json(nlohmann::detail::value_t::discarded);
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+// The same of a file; discarded too if it cannot be read.
+template <typename Json = nlohmann::json>
+Json json_in_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Json(nlohmann::detail::value_t::discarded);
+  return json_of<Json>(
+      std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()));
+}
+
+}  // namespace assay

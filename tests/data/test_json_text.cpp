@@ -1,0 +1,67 @@
+// JSON of any depth is read or refused, never followed to the end of the stack.
+#include "base/file.h"
+#include "data/documents.h"
+#include "data/json_text.h"
+#include "data/tokenizer_files.h"
+#include "tests/catch.h"
+#include "tests/data/expect_error.h"
+#include "tests/data/temp_folder.h"
+
+namespace assay {
+namespace {
+
+std::string nested(int depth, const char* open, const char* close) {
+  std::string text;
+  for (int i = 0; i < depth; ++i) text += open;
+  text += "1";
+  for (int i = 0; i < depth; ++i) text += close;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("text is as deep as its brackets outside of strings") {
+  REQUIRE_FALSE(json_is_too_deep(nested(kDeepestJson, "[", "]")));
+  REQUIRE(json_is_too_deep(nested(kDeepestJson + 1, "[", "]")));
+  REQUIRE(json_is_too_deep(nested(kDeepestJson + 1, "{\"a\": ", "}")));
+  REQUIRE_FALSE(json_is_too_deep("\"" + std::string(1000, '[') + "\""));
+  REQUIRE_FALSE(json_is_too_deep(R"("\\\"[" )" + std::string()));
+  REQUIRE(json_is_too_deep(R"("\\" )" + std::string(1000, '{')));
+  std::string flat = "[";
+  for (int i = 0; i < 1000; ++i) flat += "[],";
+  REQUIRE_FALSE(json_is_too_deep(flat + "[]]"));
+}
+
+TEST_CASE("a value that is too deep is as one that is not JSON") {
+  const std::string deep = nested(30000, "[", "]");
+  REQUIRE(json_of(deep).is_discarded());
+  REQUIRE(json_of("[1, 2").is_discarded());
+  REQUIRE(json_of("[1, 2]")[1] == 2);
+  REQUIRE_THROWS_AS(json_or_throw(deep), nlohmann::json::exception);
+  REQUIRE_THROWS_WITH(json_or_throw<nlohmann::ordered_json>(deep),
+                      Catch::Matchers::ContainsSubstring("nested more than 100 deep"));
+  const TempFolder folder;
+  write_file_atomic(folder / "deep.json", deep);
+  REQUIRE(json_in_file(folder / "deep.json").is_discarded());
+  REQUIRE(json_in_file(folder / "none.json").is_discarded());
+  write_file_atomic(folder / "flat.json", "{\"a\": [1]}");
+  REQUIRE(json_in_file(folder / "flat.json")["a"][0] == 1);
+}
+
+TEST_CASE("readers of files from elsewhere refuse deep ones") {
+  const TempFolder folder;
+  const std::string vocab = R"({"model": {"type": "BPE", "vocab": {"ly": )" +
+                            nested(30000, "[", "]") + R"(}, "merges": []}})";
+  write_file_atomic(folder / "tokenizer.json", vocab);
+  expect_error([&] { read_tokenizer(folder / "tokenizer.json"); }, "nested more than 100 deep");
+  write_file_atomic(folder / "lines.jsonl", "{\"text\": \"a\"}\n{\"text\": \"a\", \"b\": " +
+                                                nested(30000, "[", "]") + "}\n");
+  expect_error(
+      [&] {
+        DocumentReader reader({folder / "lines.jsonl"}, {});
+        for (RawDocument document; reader.next(document);) document_text(document, {});
+      },
+      "line 2 is nested more than 100 deep");
+}
+
+}  // namespace assay

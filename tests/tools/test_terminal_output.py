@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""What others wrote cannot steer a terminal: names in a file that hold escape sequences are shown, not obeyed; a pipe gets
+the bytes as they are. Usage: test_terminal_output.py ASSAY"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from terminal import Terminal
+
+ASSAY = sys.argv[1]
+CLEAR, TITLE, C1 = "\x1b[2J", "\x1b]0;owned\x07", "\u009b31m"
+
+
+def on_terminal(*arguments):
+    with Terminal(ASSAY, *arguments) as terminal:
+        terminal.end()
+        return terminal.shown
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        config = folder / "evil.yaml"
+        config.write_text(f'"{json.dumps(CLEAR + TITLE + C1)[1:-1]}": 1\n', encoding="utf-8")
+        shown = on_terminal("train", config, "--plan")
+        for sequence in (CLEAR, TITLE, "\x07", "\u009b"):
+            if sequence in shown:
+                sys.exit(f"FAILED: {sequence!r} reached the terminal: {shown!r}")
+        if "\\x1b[2J" not in shown or "\\x9b31m" not in shown:
+            sys.exit(f"FAILED: the control characters are not shown: {shown!r}")
+        piped = subprocess.run([ASSAY, "train", config, "--plan"], capture_output=True)
+        if CLEAR.encode() not in piped.stderr:
+            sys.exit(f"FAILED: a pipe did not get the bytes: {piped.stderr!r}")
+        if "é" not in subprocess.run([ASSAY, "train", "é.yaml"], capture_output=True, text=True).stderr:
+            sys.exit("FAILED: other characters changed")
+        if "é" not in on_terminal("train", "é.yaml"):
+            sys.exit("FAILED: other characters changed on a terminal")
+    print("terminal output: ok")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Fuzzes the parsers of bytes from outside (tests/fuzz/targets.h) with clang's libFuzzer, address and undefined-behaviour
+# sanitizers. What is found lies in build-fuzz/found/TARGET; a corpus that grows from call to call in build-fuzz/corpus.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+  cat <<'TEXT'
+usage: bash tools/fuzz.sh [--minutes N] [--jobs N] [--list] [TARGET...]
+  --minutes N  for each target (default 1)
+  --jobs N     targets at a time (default: the number of cores)
+  --list       only print the names of the targets
+  TARGET       default: all
+Exit code 0: nothing found; 2: a crash, a hang of 10 s, more than 2 GiB of memory, or a report of a sanitizer.
+To see one again: ASSAY_FUZZ_TARGET=TARGET build-fuzz/fuzz_parsers build-fuzz/found/TARGET/FILE
+TEXT
+}
+
+minutes=1 jobs=$(nproc) list=no targets=()
+while (($# > 0)); do
+  case "$1" in
+    --minutes|--jobs)
+      [[ ${2-} =~ ^[0-9]+$ && ${2-} != 0 ]] || { echo "error: $1 wants a whole number above 0" >&2; usage >&2; exit 1; }
+      if [[ $1 == --minutes ]]; then minutes=$2; else jobs=$2; fi
+      shift ;;
+    --list) list=yes ;;
+    -h|--help) usage; exit 0 ;;
+    -*) echo "error: unknown argument $1" >&2; usage >&2; exit 1 ;;
+    *) targets+=("$1") ;;
+  esac
+  shift
+done
+
+if ! command -v clang++ >/dev/null; then
+  echo "error: clang++ was not found" >&2
+  echo "hint: on Debian: apt-get install clang libomp-dev" >&2
+  exit 1
+fi
+mkdir -p build-fuzz
+log=build-fuzz/build.log
+if ! { cmake --preset fuzz && cmake --build build-fuzz --target fuzz_parsers fuzz_seeds --parallel "$(nproc)"; } >"$log" 2>&1; then
+  grep -E -A6 'error|FAILED' "$log" | head -40
+  echo "error: the build failed; all of its output is in $log" >&2
+  exit 1
+fi
+find_program() { find build-fuzz -type f -name "$1" -perm -u+x | head -1; }
+program=$(find_program fuzz_parsers) seeds=$(find_program fuzz_seeds)
+mapfile -t known < <("$seeds" --list)
+if [[ $list == yes ]]; then printf '%s\n' "${known[@]}"; exit 0; fi
+((${#targets[@]} > 0)) || targets=("${known[@]}")
+for target in "${targets[@]}"; do
+  if [[ " ${known[*]} " != *" $target "* ]]; then
+    echo "error: no target is called $target" >&2
+    echo "hint: one of ${known[*]}" >&2
+    exit 1
+  fi
+done
+"$seeds" --write build-fuzz/seeds
+
+# fuzz TARGET: one line of what was done.
+fuzz() {
+  local target=$1 corpus=build-fuzz/corpus/$1 found=build-fuzz/found/$1 log=build-fuzz/log/$1.txt
+  mkdir -p "$corpus" "$found" build-fuzz/log
+  local before; before=$(find "$found" -type f | wc -l)
+  local inputs=("$corpus" "build-fuzz/seeds/$target")
+  [[ -d tests/fuzz/found/$target ]] && inputs+=("tests/fuzz/found/$target")
+  ASSAY_FUZZ_TARGET=$target ASAN_OPTIONS=allocator_may_return_null=0 UBSAN_OPTIONS=halt_on_error=1 OMP_NUM_THREADS=1 \
+    "$program" -fork=1 -ignore_crashes=1 -ignore_timeouts=1 -ignore_ooms=1 -max_total_time=$((60 * minutes)) -timeout=10 \
+    -rss_limit_mb=2048 -max_len=65536 -artifact_prefix="$found/" -print_final_stats=1 "${inputs[@]}" >"$log" 2>&1 || true
+  local after runs cover
+  after=$(find "$found" -type f | wc -l)
+  runs=$(sed -n 's/^#\([0-9]*\): cov: .*/\1/p' "$log" | tail -1)
+  cover=$(sed -n 's/^#[0-9]*: cov: \([0-9]*\) .*/\1/p' "$log" | tail -1)
+  printf '%-14s %12s runs  %6s edges  %5s inputs  %s found\n' "$target" "${runs:-0}" "${cover:-?}" \
+    "$(find "$corpus" -type f | wc -l)" "$((after - before))"
+}
+export -f fuzz
+export minutes program
+echo "fuzz: ${#targets[@]} targets, $minutes min each, $jobs at a time"
+printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I{} bash -c 'fuzz {}' | tee build-fuzz/last.txt
+total=$(awk '{ sum += $(NF-1) } END { print sum + 0 }' build-fuzz/last.txt)
+if ((total > 0)); then
+  echo "error: $total inputs made a parser fail; they are in build-fuzz/found"
+  exit 2
+fi
+echo "fuzz: nothing found"
