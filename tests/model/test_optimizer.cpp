@@ -1,11 +1,10 @@
 // Two steps of the optimizer against AdamW in double, parameter by parameter: every group with its
 // own learning rate, decay and decay rate of the second moment, after clipping by the global norm.
 // Which parameter is in which group is read from its name here, not from the table.
-#include "engine/optimizer.h"
-
 #include <cmath>
 #include <string>
 
+#include "engine/optimizer.h"
 #include "tests/catch.h"
 #include "tests/model/model_fixture.h"
 #include "tests/ref/adamw.h"

@@ -83,6 +83,22 @@ TEST_CASE("a resumed run has the bits of an uninterrupted one, in every recipe")
   }
 }
 
+TEST_CASE("every step rounds its gradients by draws of its own") {
+  ModelFixture f(config_of("nvfp4", true), Recipe::kBf16, 4, 20);
+  const auto gradients = [&](int64_t first_micro) {
+    f.first_micro = first_micro;
+    f.gradients();
+    std::vector<float> all;
+    for (const ParameterRef& p : f.model->parameters()) {
+      all.insert(all.end(), p.grad.data, p.grad.data + p.size());
+    }
+    return all;
+  };
+  const std::vector<float> first = gradients(0), second = gradients(1), again = gradients(0);
+  REQUIRE(first == again);
+  REQUIRE(first != second);
+}
+
 TEST_CASE("the published expert recipes do not change a dense model") {
   const std::vector<std::byte> plain = after_steps(config_of("bf16", false), 2, 2);
   REQUIRE(after_steps(config_of("mxfp4_nmoe", false), 2, 2) == plain);

@@ -30,6 +30,14 @@ def train_with(workplace, name, variable, value, *more):
 
 
 failures = []
+# A step's graph belongs to its phase: half of these steps have nvfp4's products, half bf16's.
+NVFP4 = ["--set", "precision.recipe=nvfp4", "--set", "precision.bf16_tail=0.5", "--set", "precision.bf16_last_layers=0"]
+with Workplace() as w:
+    w.train("phases", "--device", "cuda", *SMALL, *NVFP4)
+    train_with(w, "one-by-one", "ASSAY_SYNC_LAUNCHES", "1", *NVFP4)
+    difference = first_difference(w.run("phases"), w.run("one-by-one"))
+    if difference:
+        failures.append(f"two phases in graphs against one by one: {difference}")
 os.environ["ASSAY_GPU_PATH"] = "mma"
 doctor = assay("doctor", "--quick").stdout
 del os.environ["ASSAY_GPU_PATH"]
