@@ -212,6 +212,16 @@ void DocumentReader::fill() {
   end_of_file_ = got == 0;
 }
 
+// Before more is read behind what has no end yet.
+void DocumentReader::require_bounded() const {
+  if (buffer_.size() - at_ <= options_.most_bytes) return;
+  const std::string& file = files_[next_file_ - 1];
+  throw UserError(
+      strprintf("%s has more than %zu MiB %s", file.c_str(), options_.most_bytes >> 20,
+                is_jsonl(file) ? "in one line" : "of text without a space after a letter or digit"),
+      "check that it is text, one JSON object per line where its name ends in .jsonl");
+}
+
 bool DocumentReader::next(RawDocument& document) {
   for (;;) {
     if (file_ == nullptr && !open_next()) return false;
@@ -250,6 +260,7 @@ bool DocumentReader::next_text(RawDocument& document) {
         return true;
       }
     }
+    require_bounded();
     fill();
   }
   const bool drop = options_.unfinished == Unfinished::kDrop && !separator.empty() && !inside_;
@@ -267,6 +278,7 @@ bool DocumentReader::next_line(RawDocument& document) {
     size_t end = buffer_.find('\n', scanned_);
     if (end == std::string::npos && !end_of_file_) {
       scanned_ = buffer_.size();
+      require_bounded();
       fill();
       continue;
     }

@@ -32,6 +32,9 @@ struct DocumentOptions {
       Unfinished::kKeep;  // what to do with a text file's last document if no separator ends it
   BadLines bad_lines = BadLines::kRefuse;  // what to do with a JSONL line without a text
   size_t part_bytes = size_t{64} << 20;    // see RawDocument
+  // A line of JSONL, or text that cannot be cut, is read as a whole: UserError if it is longer. A
+  // small compressed file may hold any amount.
+  size_t most_bytes = size_t{1} << 30;
 };
 
 // White space around a document.
@@ -93,6 +96,7 @@ class DocumentReader {
   bool open_next();
   void close();
   void fill();
+  void require_bounded() const;
   bool next_text(RawDocument& document);
   bool next_line(RawDocument& document);
 

@@ -64,4 +64,29 @@ TEST_CASE("readers of files from elsewhere refuse deep ones") {
       "line 2 is nested more than 100 deep");
 }
 
+TEST_CASE("what has to be read as a whole is bounded") {
+  const TempFolder folder;
+  DocumentOptions options;
+  options.part_bytes = 1 << 20;
+  options.most_bytes = 4 << 20;
+  for (const char* name : {"long.jsonl", "long.txt"}) {
+    write_file_atomic(folder / name, std::string(9 << 20, 'x'));
+    expect_error(
+        [&] {
+          DocumentReader reader({folder / name}, options);
+          for (RawDocument document; reader.next(document);) {
+          }
+        },
+        "has more than 4 MiB");
+  }
+  // Text that can be cut may be of any length.
+  std::string words;
+  while (words.size() < (9 << 20)) words += "word and word ";
+  write_file_atomic(folder / "words.txt", words);
+  DocumentReader reader({folder / "words.txt"}, options);
+  size_t bytes = 0;
+  for (RawDocument document; reader.next(document);) bytes += document.bytes.size();
+  REQUIRE(bytes == words.size());
+}
+
 }  // namespace assay
