@@ -16,10 +16,7 @@ std::string bytes_of(View<const int32_t, 1> x) {
 }
 
 CheckpointSource with_bias(CheckpointSource source, HeldOutOptions::Bias bias) {
-  if (!source.config.model.moe) {
-    throw UserError(source.folder + " is a dense model: it has no experts and no router",
-                    "give a run with model.moe");
-  }
+  require_experts(source);
   RouterConfig& router = source.config.model.moe->router;
   // The rate is not used in an evaluation: only whether there is one.
   if (bias == HeldOutOptions::Bias::kAlways && !router.bias_rate.on()) router.bias_rate = 1;
@@ -27,6 +24,12 @@ CheckpointSource with_bias(CheckpointSource source, HeldOutOptions::Bias bias) {
 }
 
 }  // namespace
+
+void require_experts(const CheckpointSource& source) {
+  if (source.config.model.moe) return;
+  throw UserError(source.folder + " is a dense model: it has no experts and no router",
+                  "give a run with model.moe");
+}
 
 HeldOut::HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& options)
     : source_(with_bias(open_checkpoint(run_or_checkpoint), options.bias)), files_(options.files) {

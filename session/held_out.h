@@ -24,6 +24,9 @@ struct HeldOutOptions {
   enum class Bias { kAsTrained, kAlways } bias = Bias::kAsTrained;
 };
 
+// UserError if the checkpoint is of a dense model.
+void require_experts(const CheckpointSource& source);
+
 class HeldOut {
  public:
   // UserError: no checkpoint, a dense model, no held-out text, not enough memory.
@@ -44,6 +47,8 @@ class HeldOut {
   // The held-out shards of each source of a mixture; empty without one.
   const std::vector<SourceShards>& sources() const { return data_.source_val; }
   bool counts(int32_t target) const { return target >= 0 && target != data_.mask_id; }
+  // File or folder of the run's tokenizer; "" if its configuration names none.
+  const std::string& tokenizer() const { return data_.tokenizer; }
   // Of the tokens and targets, and of the checkpoint's files.
   const std::string& text_sha256() const { return text_sha256_; }
   const std::string& checkpoint_sha256() const { return checkpoint_sha256_; }

@@ -6,6 +6,7 @@
 #include <map>
 #include <regex>
 #include <set>
+#include <sstream>
 
 #include "base/check.h"
 #include "engine/config/fields.h"
@@ -114,6 +115,28 @@ std::string model_identity(const Config& config) {
   return identity_without(config, [&](const std::string& path) {
     return by_seconds && kMeasuredUnderSeconds.contains(path);
   });
+}
+
+std::vector<std::string> model_differences(const Config& a, const Config& b) {
+  const auto fields_of = [](const Config& config) {
+    std::map<std::string, std::string> fields;
+    std::istringstream lines(model_identity(config));
+    for (std::string line; std::getline(lines, line);) {
+      const size_t equal = line.find('=');
+      if (equal != std::string::npos) fields[line.substr(0, equal)] = line.substr(equal + 1);
+    }
+    return fields;
+  };
+  const std::map<std::string, std::string> of_a = fields_of(a), of_b = fields_of(b);
+  std::set<std::string> names;
+  for (const auto& [name, value] : of_a) {
+    const auto other = of_b.find(name);
+    if (other == of_b.end() || other->second != value) names.insert(name);
+  }
+  for (const auto& [name, value] : of_b) {
+    if (!of_a.contains(name)) names.insert(name);
+  }
+  return {names.begin(), names.end()};
 }
 
 std::string recipe_identity(const Config& config) {

@@ -41,6 +41,8 @@ std::vector<RunRecord> read_runs(const std::vector<std::string>& paths);
 // Equal for runs that are seeds of one model. Holds every field except the seed and those that do
 // not change the numbers (threads, checkpoints, logging); of paths only the file name.
 std::string model_identity(const Config& config);
+// The fields in which their identities differ, e.g. "optimizer.lr"; empty for seeds of one model.
+std::vector<std::string> model_differences(const Config& a, const Config& b);
 
 // Equal for runs that are endpoints of one model: model_identity() without the number of steps and
 // what goes with it (warm-up, warm-down, contract, target) and without what is measured on the way.

@@ -147,8 +147,12 @@ void parse_letter(std::string_view bytes) {
         "a letter changes when it is packed");
 }
 std::vector<std::string> letters() {
-  return {pack({.kind = ControlLetter::Kind::kOutcome, .rank = 2, .message = "m", .hint = "h"}),
-          pack({})};
+  ControlLetter outcome;
+  outcome.kind = ControlLetter::Kind::kOutcome;
+  outcome.rank = 2;
+  outcome.message = "m";
+  outcome.hint = "h";
+  return {pack(outcome), pack({})};
 }
 
 void parse_used(std::string_view bytes) {

@@ -115,6 +115,18 @@ TEST_CASE("a run whose loss is NaN is named") {
                "runs/a1: a value to compare is nan");
 }
 
+TEST_CASE("what two configurations differ in beside their seed") {
+  const RunRecord first = hand_made({.name = "a", .seed = 1});
+  RunRecord second = hand_made({.name = "b", .seed = 2});
+  second.config.run.threads = 3;
+  REQUIRE(model_differences(first.config, second.config).empty());
+  second.config.optimizer.lr *= 2;
+  second.config.model.layers += 1;
+  const std::vector<std::string> fields = {"model.layers", "optimizer.lr"};
+  REQUIRE(model_differences(first.config, second.config) == fields);
+  REQUIRE(model_differences(second.config, first.config) == fields);
+}
+
 TEST_CASE("a trunk and its branches are endpoints of one model") {
   RunRecord trunk = hand_made({.name = "moe"}), branch = hand_made({.name = "moe-branch-40"});
   branch.config.run.steps = 40;

@@ -9,21 +9,24 @@ void add_dissect_options(CLI::App* subcommand, DissectOptions& options) {
                    "a run with experts (its newest checkpoint is used) or a checkpoint: "
                    "RUN/checkpoints/step-N")
       ->required();
+  add_held_out_options(subcommand, options.text, options.json);
+}
+
+void add_held_out_options(CLI::App* subcommand, HeldOutOptions& text, bool& json) {
   subcommand
       ->add_option(
-          "--tokens", options.text.tokens,
+          "--tokens", text.tokens,
           "held-out tokens to read, rounded up to whole sequences (default: eval.tokens of "
           "the run)")
       ->check(above_zero());
   subcommand
-      ->add_option("--shards", options.text.files,
+      ->add_option("--shards", text.files,
                    "read these shards instead of the run's validation data, comma-separated")
       ->delimiter(',')
       ->check(CLI::ExistingFile);
-  subcommand
-      ->add_option("--device", options.text.device, "cpu, cuda or auto (the GPU if one is usable)")
+  subcommand->add_option("--device", text.device, "cpu, cuda or auto (the GPU if one is usable)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  subcommand->add_flag("--json", options.json, "print one JSON object on stdout");
+  subcommand->add_flag("--json", json, "print one JSON object on stdout");
 }
 
 void add_dissect_commands(Commands& commands) {
@@ -33,6 +36,7 @@ void add_dissect_commands(Commands& commands) {
   add_dissect_damage(commands, dissect);
   add_dissect_used(commands, dissect);
   add_dissect_routing(commands, dissect);
+  add_dissect_seeds(commands, dissect);
   dissect->footer(
       "Forward passes over held-out text; nothing of the run changes but its folder RUN/dissect.\n"
       "docs/dissect.md explains the tables.");

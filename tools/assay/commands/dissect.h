@@ -11,11 +11,14 @@ struct DissectOptions {
   HeldOutOptions text;
   bool json = false;
 };
-// RUN, --tokens, --shards, --device, --json.
+// RUN, and the options below.
 void add_dissect_options(CLI::App* subcommand, DissectOptions& options);
+// --tokens, --shards, --device, --json.
+void add_held_out_options(CLI::App* subcommand, HeldOutOptions& text, bool& json);
 
 void add_dissect_damage(Commands& commands, CLI::App* dissect);
 void add_dissect_routing(Commands& commands, CLI::App* dissect);
+void add_dissect_seeds(Commands& commands, CLI::App* dissect);
 void add_dissect_used(Commands& commands, CLI::App* dissect);
 
 }  // namespace assay
