@@ -19,9 +19,13 @@ void parse_model_folder(std::string_view bytes) {
   read_model_json(put("config.json", bytes));
 }
 std::vector<std::string> model_folders() {
-  ModelConfig dense{.hidden = 64, .layers = 2, .heads = 2, .ffn = 128, .vocab_size = 512};
+  ModelConfig dense;
+  dense.hidden = 64;
+  dense.layers = dense.heads = 2;
+  dense.vocab_size = 512;
   ModelConfig mixture = dense;
-  mixture.moe = MoeConfig{.experts = 4, .top_k = 2, .shared = 1, .expert_ffn = 32};
+  mixture.moe = MoeConfig{};
+  mixture.moe->shared = 1;
   return {model_json(dense, Family::kLlama, {}).dump(1),
           model_json(mixture, Family::kGlm4Moe, {}).dump(1),
           R"({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 64,
