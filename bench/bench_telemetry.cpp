@@ -108,13 +108,13 @@ class StepBench {
 
   Costs run(const std::string& folder) {
     const RouterProbe probe{.tokens = batch(1), .every = 1};
-    RouterTelemetry with_probe(*model_, config_.telemetry, probe);
-    RouterTelemetry routers(*model_, config_.telemetry, {.tokens = probe.tokens, .every = 1 << 30});
+    RouterTelemetry with_probe(*model_, config_, probe);
+    RouterTelemetry routers(*model_, config_, {.tokens = probe.tokens, .every = 1 << 30});
     Telemetry telemetry(folder + "/step.db", layout_of(o_));
     std::vector<double> step, logged, loads, probes, ratios, hand_over, hash;
     for (int64_t i = 0; i < o_.warmup; ++i) train();
     std::vector<RouterRow> rows(size_t(o_.layers));
-    routers.observe(on_, *model_, rows);  // first call: runs this observer's only probe
+    routers.observe(on_, *model_, 0, rows);  // first call: runs this observer's only probe
     for (int64_t i = 0; i < o_.steps; ++i) {
       updates_.clear();
       step.push_back(ms_of([&] { train(); }));
@@ -130,14 +130,15 @@ class StepBench {
           for (int64_t e = 0; e < o_.experts; ++e) to[e] = uint32_t(from.counts[e]);
         }
       }));
-      loads.push_back(ms_of([&] { routers.observe(on_, *model_, record->router); }));
+      loads.push_back(ms_of([&] { routers.observe(on_, *model_, i + 1, record->router); }));
       hand_over.back() += ms_of([&] { telemetry.commit(); });
       train(Optimizer::Sample::kRatios);
       ratios.push_back(updates_[2] - (updates_[0] + updates_[1]) / 2 +
                        ms_of([&] { sink_ += uint64_t(optimizer_->ratios()[0].grad > 0); }));
       logged.push_back(trained + hash.back() + hand_over.back() + loads.back());
       if (i % o_.probe_every > 0) continue;
-      probes.push_back(ms_of([&] { with_probe.observe(on_, *model_, rows); }) - loads.back());
+      probes.push_back(ms_of([&] { with_probe.observe(on_, *model_, i + 1, rows); }) -
+                       loads.back());
     }
     telemetry.flush();
     const Costs c{.step = p50(step),

@@ -19,7 +19,8 @@ enum class OnResume {
 struct FieldCheck {
   double low = -1e300;
   double high = 1e300;
-  bool low_open = false;  // low itself is not allowed
+  bool low_open = false;   // low itself is not allowed
+  bool high_open = false;  // nor high
   std::vector<std::string> choices = {};
   // Relative to the folder of the file that names it; on resume only the file name has to match.
   bool path = false;

@@ -14,7 +14,7 @@
 namespace assay {
 
 inline bool in_range(double value, const FieldCheck& check) {
-  return std::isfinite(value) && value <= check.high &&
+  return std::isfinite(value) && (check.high_open ? value < check.high : value <= check.high) &&
          (check.low_open ? value > check.low : value >= check.low);
 }
 

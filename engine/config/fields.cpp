@@ -157,10 +157,10 @@ std::string check_text(const FieldCheck& check) {
   const bool has_low = check.low > -1e300, has_high = check.high < 1e300;
   if (has_low && has_high) {
     return std::string("in ") + (check.low_open ? "(" : "[") + number_text(check.low) + ", " +
-           number_text(check.high) + "]";
+           number_text(check.high) + (check.high_open ? ")" : "]");
   }
   if (has_low) return (check.low_open ? "> " : ">= ") + number_text(check.low);
-  if (has_high) return "<= " + number_text(check.high);
+  if (has_high) return (check.high_open ? "< " : "<= ") + number_text(check.high);
   return "";
 }
 

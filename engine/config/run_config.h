@@ -140,6 +140,8 @@ struct CollapseStopConfig {
   std::optional<double> at_most = {};
   CollapseLayers layers = CollapseLayers::kAny;
   int64_t logged_steps = 10;
+  std::optional<double> from = {};  // absent: 0
+  friend bool operator==(const CollapseStopConfig&, const CollapseStopConfig&) = default;
 };
 
 template <typename V>
@@ -153,6 +155,9 @@ void visit(V& v, CollapseStopConfig& c) {
   v("layers", c.layers, "the bound holds in any layer, in all layers, or for their mean",
     free_on_resume(any()));
   v("for", c.logged_steps, "consecutive logged steps", free_on_resume(between(1, 1000)));
+  v("from", c.from,
+    "share of run.steps before which logged steps do not count towards `for`; absent = 0",
+    {.low = 0, .high = 1, .high_open = true, .on_resume = OnResume::kFree});
 }
 
 struct TelemetryConfig {
@@ -169,7 +174,8 @@ void visit(V& v, TelemetryConfig& c) {
   v("probe_every", c.probe_every, "logged steps between probes of routing overlap", at_least(1));
   v("probe_tokens", c.probe_tokens, "number of tokens in the fixed probe batch", at_least(1));
   v.section("collapse_stop", c.collapse_stop,
-            "rule by which collapsed routers stop the run with exit code 3");
+            "rule by which collapsed routers stop the run with exit code 3; auto = the one that "
+            "recorded runs gave (docs/early-warning.md)");
 }
 
 }  // namespace assay

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/suggest.h"
 #include "engine/config/check.h"
+#include "engine/config/collapse_auto.h"
 #include "engine/config/field_range.h"
 #include "engine/config/fields.h"
 #include "engine/config/paths.h"
@@ -83,6 +84,13 @@ class SetField {
       nested.reset();
       return;
     }
+    if constexpr (std::is_same_v<T, CollapseStopConfig>) {
+      if (value_.IsScalar()) {
+        found_ = true;
+        nested = rule_named(value_.Scalar());
+        return;
+      }
+    }
     if (!nested) nested.emplace();
     section(name, *nested, doc);
   }
@@ -120,6 +128,13 @@ class SetField {
       fail("= " + text + " is infinite in float", "a number of at most 3.4e38; " + hint);
     }
     return read.value;
+  }
+
+  CollapseStopConfig rule_named(const std::string& word) const {
+    if (word == "auto") return collapse_auto();
+    const std::string near = nearest_name(word, {"auto"});
+    fail("is " + yaml_kind(value_) + ", not a section or auto",
+         (near.empty() ? "" : "did you mean " + near + "? ") + help_hint());
   }
 
   template <IsChoice E>

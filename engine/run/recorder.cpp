@@ -92,7 +92,7 @@ std::vector<std::string> scalar_names(const std::vector<std::string>& sources, b
 // Fills rows, counts and aggregates over the MoE layers, without allocating.
 void fill_router(Exec on, StepRecord& record, Model& model, RouterTelemetry& routers,
                  int64_t experts) {
-  routers.observe(on, model, record.router);
+  routers.observe(on, model, record.step, record.router);
   const auto& states = model.router_layers();
   const double layers = double(states.size());
   auto& s = record.scalars;

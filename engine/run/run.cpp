@@ -31,7 +31,7 @@ class Run {
         trainer_(parts.config, parts.model, parts.sums, parts.optimizer, parts.loader,
                  parts.mask_id, parts.ranks),
         group_(parts.ranks ? &parts.ranks->group : nullptr),
-        routers_(parts.model, parts.config.telemetry, parts.probe),
+        routers_(parts.model, parts.config, parts.probe),
         steps_(parts.config.run.steps),
         done_(start.steps_done),
         saved_(start.steps_done),

@@ -19,13 +19,24 @@ std::vector<std::string> collapse_measures() {
   return names;
 }
 
+namespace {
+
+// share * steps, rounded up; 0.07 * 100 is 7, not 7.000000000000001.
+int64_t step_at_share(double share, int64_t steps) {
+  constexpr double kRounding = 1e-12;
+  return int64_t(std::ceil(share * double(steps) * (1 - kRounding)));
+}
+
+}  // namespace
+
 CollapseGuard::CollapseGuard(const std::optional<CollapseStopConfig>& rule,
-                             std::vector<int64_t> layers)
+                             std::vector<int64_t> layers, int64_t steps)
     : rule_(rule),
       layers_(std::move(layers)),
       values_(layers_.size(), std::numeric_limits<double>::quiet_NaN()),
       streak_(layers_.size(), 0) {
   if (!rule_) return;
+  first_ = step_at_share(rule_->from.value_or(0), steps);
   const auto columns = router_columns();
   const auto found = std::find_if(columns.begin(), columns.end(),
                                   [&](const RouterColumn& c) { return rule_->measure == c.name; });
@@ -47,10 +58,20 @@ void CollapseGuard::add() {
   mean_streak_ = beyond(mean_) ? mean_streak_ + 1 : 0;
 }
 
-void CollapseGuard::observe(std::span<const RouterRow> rows) {
-  if (!rule_ || layers_.empty()) return;
+void CollapseGuard::observe(int64_t step, std::span<const RouterRow> rows) {
+  if (!rule_ || layers_.empty() || step < first_) return;
   CHECK(rows.size() == layers_.size(), "%zu rows of %zu layers", rows.size(), layers_.size());
   for (size_t l = 0; l < rows.size(); ++l) values_[l] = column_.value(rows[l]);
+  add();
+}
+
+void CollapseGuard::observe(int64_t step, std::span<const LayerValue> values) {
+  if (!rule_ || layers_.empty() || step < first_) return;
+  std::fill(values_.begin(), values_.end(), std::numeric_limits<double>::quiet_NaN());
+  for (const LayerValue& v : values) {
+    const auto at = std::find(layers_.begin(), layers_.end(), v.layer);
+    if (at != layers_.end()) values_[size_t(at - layers_.begin())] = v.value;
+  }
   add();
 }
 
@@ -59,12 +80,7 @@ void CollapseGuard::replay(const TelemetryReader& telemetry) {
   const std::vector<StepValue> logged = telemetry.scalar("train_loss_nats");
   const size_t count = std::min(logged.size(), size_t(rule_->logged_steps));
   for (size_t i = logged.size() - count; i < logged.size(); ++i) {
-    std::fill(values_.begin(), values_.end(), std::numeric_limits<double>::quiet_NaN());
-    for (const LayerValue& v : telemetry.router(rule_->measure, logged[i].step)) {
-      const auto at = std::find(layers_.begin(), layers_.end(), v.layer);
-      if (at != layers_.end()) values_[size_t(at - layers_.begin())] = v.value;
-    }
-    add();
+    observe(logged[i].step, telemetry.router(rule_->measure, logged[i].step));
   }
 }
 
@@ -95,10 +111,11 @@ std::string CollapseGuard::because() const {
         strprintf(" of %slayer %ld", rule_->layers == CollapseLayers::kAll ? "every layer, " : "",
                   long(layers_[layer]));
   }
-  return text + strprintf(" is %.3f, at %s %g for %ld logged steps", value,
-                          rule_->at_least ? "least" : "most",
-                          rule_->at_least.value_or(rule_->at_most.value_or(0)),
-                          long(rule_->logged_steps));
+  text += strprintf(
+      " is %.3f, at %s %g for %ld logged steps", value, rule_->at_least ? "least" : "most",
+      rule_->at_least.value_or(rule_->at_most.value_or(0)), long(rule_->logged_steps));
+  if (first_ > 0) text += strprintf(", counted from step %ld on", long(first_));
+  return text;
 }
 
 }  // namespace assay

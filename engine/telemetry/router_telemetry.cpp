@@ -19,9 +19,10 @@ std::vector<int64_t> block_indices(Model& model) {
 
 }  // namespace
 
-RouterTelemetry::RouterTelemetry(Model& model, const TelemetryConfig& config,
-                                 const RouterProbe& probe)
-    : window_(config.window), probe_(probe), guard_(config.collapse_stop, block_indices(model)) {
+RouterTelemetry::RouterTelemetry(Model& model, const Config& config, const RouterProbe& probe)
+    : window_(config.telemetry.window),
+      probe_(probe),
+      guard_(config.telemetry.collapse_stop, block_indices(model), config.run.steps) {
   int64_t choices = 0;
   for (const RouterLayerState& state : model.router_layers()) {
     layers_.emplace_back(state.counts.dim[0], window_);
@@ -60,7 +61,7 @@ void RouterTelemetry::set_last_probe(std::span<const int32_t> choices) {
   probed_ = true;
 }
 
-void RouterTelemetry::observe(Exec on, Model& model, std::vector<RouterRow>& rows) {
+void RouterTelemetry::observe(Exec on, Model& model, int64_t step, std::vector<RouterRow>& rows) {
   // Read before the probe, which runs the model again.
   const std::vector<RouterLayerState>& states = model.router_layers();
   for (size_t l = 0; l < layers_.size(); ++l) {
@@ -82,7 +83,7 @@ void RouterTelemetry::observe(Exec on, Model& model, std::vector<RouterRow>& row
     row.overlap = std::nullopt;
   }
   if (probe_due()) probe_overlap(on, model, rows);
-  guard_.observe(rows);
+  guard_.observe(step, rows);
   logged_ += 1;
 }
 

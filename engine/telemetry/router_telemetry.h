@@ -22,7 +22,7 @@ struct RouterProbe {
 class RouterTelemetry {
  public:
   // The model must be bound.
-  RouterTelemetry(Model& model, const TelemetryConfig& config, const RouterProbe& probe);
+  RouterTelemetry(Model& model, const Config& config, const RouterProbe& probe);
 
   // Replays a logged step of a resumed run, to restore windows and dead experts. counts: (E) per
   // MoE layer, in order.
@@ -37,7 +37,7 @@ class RouterTelemetry {
   void set_last_probe(std::span<const int32_t> choices);
 
   // Call after each logged step: fills one row per MoE layer.
-  void observe(Exec on, Model& model, std::vector<RouterRow>& rows);
+  void observe(Exec on, Model& model, int64_t step, std::vector<RouterRow>& rows);
 
   // Where ranks compute a pass together: whether the next observe() runs the model on the probe's
   // tokens. The others, which do not observe, then call join_probe() meanwhile.

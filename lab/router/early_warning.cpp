@@ -2,13 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <functional>
-#include <set>
 
 #include "base/check.h"
-#include "lab/matrix/matrix.h"
-#include "lab/router/analysis.h"
 
 namespace assay {
 
@@ -23,68 +18,71 @@ struct Seen {
   std::vector<char> collapsed;
 };
 
-bool is_collapsed(const WarningRun& run) {
-  return run.end == RouterState::kCollapsed;
-}
-
 Seen seen(const std::vector<WarningRun>& runs, const WarningMeasure& measure,
-          const std::function<bool(const WarningRun&)>& wanted) {
+          const std::vector<char>& left_out) {
   Seen s;
-  for (const WarningRun& run : runs) {
-    const auto found = run.value.find(measure);
-    if (found == run.value.end() || !wanted(run)) continue;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto found = runs[i].value.find(measure);
+    if (found == runs[i].value.end() || left_out[i]) continue;
     s.values.push_back(found->second);
-    s.collapsed.push_back(is_collapsed(run) ? 1 : 0);
+    s.collapsed.push_back(runs[i].collapsed() ? 1 : 0);
   }
   return s;
 }
 
-void count(WarningCounts& counts, const WarningRun& run, const Threshold& rule, double value) {
-  const bool warned = rule.warns(value);
-  if (is_collapsed(run)) {
-    counts.collapsed += 1;
-    counts.hits += warned ? 1 : 0;
-  } else {
-    counts.others += 1;
-    counts.alarms += warned ? 1 : 0;
+std::vector<char> none_left_out(const std::vector<WarningRun>& runs) {
+  return std::vector<char>(runs.size(), 0);
+}
+
+enum class LeftOut { kRun, kConfiguration, kStudy };
+
+// What a run is judged together with.
+const std::string& group_of(const WarningRun& run, LeftOut by) {
+  if (by == LeftOut::kRun) return run.name;
+  return by == LeftOut::kStudy ? run.study : run.configuration;
+}
+
+std::vector<char> left_out_with(const std::vector<WarningRun>& runs, const WarningRun& judged,
+                                LeftOut by) {
+  std::set<std::string> configurations;
+  for (const WarningRun& run : runs) {
+    if (by == LeftOut::kStudy && run.study == judged.study) {
+      configurations.insert(run.configuration);
+    }
   }
+  std::vector<char> out;
+  for (const WarningRun& run : runs) {
+    const bool same = group_of(run, by) == group_of(judged, by);
+    out.push_back(same || configurations.contains(run.configuration) ? 1 : 0);
+  }
+  return out;
 }
 
-std::optional<Threshold> threshold_without(const std::vector<WarningRun>& runs,
-                                           const WarningMeasure& measure,
-                                           const std::function<bool(const WarningRun&)>& without) {
-  const Seen s = seen(runs, measure, [&](const WarningRun& r) { return !without(r); });
-  return best_threshold(s.values, s.collapsed);
-}
-
-WarningRule judge_measure(const std::vector<WarningRun>& runs, const WarningMeasure& measure) {
-  WarningRule rule{.measure = measure, .rule = {}, .by_run = {}, .by_configuration = {}};
-  rule.rule = threshold_without(runs, measure, [](const WarningRun&) { return false; });
-  std::map<std::string, std::optional<Threshold>> of_configuration;
+WarningCounts judge_left_out(const std::vector<WarningRun>& runs, const WarningMeasure& measure,
+                             LeftOut by, Direction direction) {
+  WarningCounts counts;
+  std::map<std::string, std::optional<Threshold>> rules;
   for (const WarningRun& run : runs) {
     const auto found = run.value.find(measure);
     if (found == run.value.end()) continue;
-    const auto alone =
-        threshold_without(runs, measure, [&](const WarningRun& r) { return r.name == run.name; });
-    if (alone) count(rule.by_run, run, *alone, found->second);
-    const auto [at, is_new] = of_configuration.try_emplace(run.configuration);
+    const auto [at, is_new] = rules.try_emplace(group_of(run, by));
     if (is_new) {
-      at->second = threshold_without(
-          runs, measure, [&](const WarningRun& r) { return r.configuration == run.configuration; });
+      const Seen s = seen(runs, measure, left_out_with(runs, run, by));
+      at->second = best_threshold(s.values, s.collapsed, direction);
     }
-    if (at->second) count(rule.by_configuration, run, *at->second, found->second);
+    if (at->second) counts.add(run, at->second->warns(found->second));
   }
-  return rule;
+  return counts;
 }
 
-// The measure and its threshold that separate best where `without` does not hold.
+// The measure and its threshold that separate the runs best that are not left out.
 std::pair<WarningMeasure, std::optional<Threshold>> best_rule(
     const std::vector<WarningRun>& runs, const std::set<WarningMeasure>& measures,
-    const std::function<bool(const WarningRun&)>& without) {
+    const std::vector<char>& left_out) {
   std::pair<WarningMeasure, std::optional<Threshold>> best;
   double best_rate = -1;
   for (const WarningMeasure& measure : measures) {
-    const Seen s = seen(runs, measure, [&](const WarningRun& r) { return !without(r); });
+    const Seen s = seen(runs, measure, left_out);
     const auto rule = best_threshold(s.values, s.collapsed);
     if (!rule) continue;
     const double rate = balanced_rate(*rule, s.values, s.collapsed);
@@ -96,24 +94,30 @@ std::pair<WarningMeasure, std::optional<Threshold>> best_rule(
 }
 
 WarningCounts judge_choice(const std::vector<WarningRun>& runs,
-                           const std::set<WarningMeasure>& measures) {
+                           const std::set<WarningMeasure>& measures, LeftOut by) {
   WarningCounts counts;
   std::map<std::string, std::pair<WarningMeasure, std::optional<Threshold>>> rules;
   for (const WarningRun& run : runs) {
-    const auto [at, is_new] = rules.try_emplace(run.configuration);
-    if (is_new) {
-      at->second = best_rule(runs, measures, [&](const WarningRun& r) {
-        return r.configuration == run.configuration;
-      });
-    }
+    const auto [at, is_new] = rules.try_emplace(group_of(run, by));
+    if (is_new) at->second = best_rule(runs, measures, left_out_with(runs, run, by));
     const auto& [measure, rule] = at->second;
     const auto found = run.value.find(measure);
-    if (rule && found != run.value.end()) count(counts, run, *rule, found->second);
+    if (rule && found != run.value.end()) counts.add(run, rule->warns(found->second));
   }
   return counts;
 }
 
 }  // namespace
+
+WarningRule judge_measure(const std::vector<WarningRun>& runs, const WarningMeasure& measure,
+                          Direction direction) {
+  const Seen all = seen(runs, measure, none_left_out(runs));
+  return {.measure = measure,
+          .rule = best_threshold(all.values, all.collapsed, direction),
+          .by_run = judge_left_out(runs, measure, LeftOut::kRun, direction),
+          .by_configuration = judge_left_out(runs, measure, LeftOut::kConfiguration, direction),
+          .by_study = judge_left_out(runs, measure, LeftOut::kStudy, direction)};
+}
 
 double balanced_rate(const Threshold& rule, std::span<const double> values,
                      std::span<const char> collapsed) {
@@ -128,7 +132,7 @@ double balanced_rate(const Threshold& rule, std::span<const double> values,
 }
 
 std::optional<Threshold> best_threshold(std::span<const double> values,
-                                        std::span<const char> collapsed) {
+                                        std::span<const char> collapsed, Direction direction) {
   const auto positives = std::count(collapsed.begin(), collapsed.end(), 1);
   if (positives == 0 || positives == std::ssize(collapsed)) return std::nullopt;
   std::vector<double> sorted(values.begin(), values.end());
@@ -139,6 +143,7 @@ std::optional<Threshold> best_threshold(std::span<const double> values,
   for (size_t i = 0; i + 1 < sorted.size(); ++i) {
     const double gap = sorted[i + 1] - sorted[i];
     for (const bool at_least : {true, false}) {
+      if (direction == (at_least ? Direction::kAtMost : Direction::kAtLeast)) continue;
       const Threshold rule{.at_least = at_least, .bound = sorted[i] + 0.5 * gap};
       const double rate = balanced_rate(rule, values, collapsed);
       if (best && (rate < best_rate || (rate == best_rate && gap <= best_gap))) continue;
@@ -156,6 +161,11 @@ std::string WarningMeasure::text() const {
 
 int64_t WarningRun::step_at(double share) const {
   return int64_t(std::ceil(share * double(steps)));
+}
+
+void WarningCounts::add(const WarningRun& run, bool warned) {
+  (run.collapsed() ? collapsed : others) += 1;
+  if (warned) (run.collapsed() ? hits : alarms) += 1;
 }
 
 double WarningCounts::balanced() const {
@@ -196,106 +206,16 @@ EarlyWarning judge_warnings(std::vector<WarningRun> runs) {
                      return a.by_configuration.balanced() > b.by_configuration.balanced();
                    });
   if (warning.rules.empty()) return warning;
-  warning.chosen = judge_choice(warning.runs, measures);
+  warning.chosen = judge_choice(warning.runs, measures, LeftOut::kConfiguration);
+  warning.chosen_by_study = judge_choice(warning.runs, measures, LeftOut::kStudy);
   const WarningRule& best = warning.rules.front();
   for (const WarningRun& run : warning.runs) {
     const auto found = run.value.find(best.measure);
-    if (!is_collapsed(run) || found == run.value.end() || !best.rule->warns(found->second))
-      continue;
+    if (!run.collapsed() || found == run.value.end() || !best.rule->warns(found->second)) continue;
     warning.warned += 1;
     const bool before = !run.saturated_at || run.step_at(best.measure.share) < *run.saturated_at;
     warning.warned_before += before ? 1 : 0;
   }
-  return warning;
-}
-
-namespace {
-
-// Normalised, so that runs of other E and K can be compared.
-constexpr const char* kMeasures[] = {"max_load_norm", "cv_norm",    "entropy_norm",
-                                     "active_norm",   "gini",       "margin",
-                                     "lead",          "bias_range", "gate_entropy_norm"};
-
-// Whether the smallest of the layers' values is taken beside their mean, or the largest.
-bool low_is_uneven(const std::string& measure) {
-  return measure == "entropy_norm" || measure == "active_norm" || measure == "margin" ||
-         measure == "gate_entropy_norm";
-}
-
-void add_values(WarningRun& run, const RouterHistory& history, double share) {
-  const int64_t from = run.step_at(share);
-  const auto step = std::lower_bound(history.steps.begin(), history.steps.end(), from);
-  if (step == history.steps.end() || double(*step) > 1.5 * std::max<double>(double(from), 2))
-    return;
-  for (const char* measure : kMeasures) {
-    std::vector<double> values;
-    for (const LayerHistory& layer : history.layers) {
-      if (const auto value = layer.at(measure, *step)) values.push_back(*value);
-    }
-    if (values.empty()) continue;
-    double sum = 0;
-    for (const double v : values) sum += v;
-    const std::string name = measure;
-    if (low_is_uneven(measure)) {
-      run.value[{name + ", min", share}] = *std::min_element(values.begin(), values.end());
-    } else {
-      run.value[{name + ", max", share}] = *std::max_element(values.begin(), values.end());
-    }
-    run.value[{name + ", mean", share}] = sum / double(values.size());
-  }
-}
-
-}  // namespace
-
-EarlyWarning early_warning(const std::vector<std::string>& paths) {
-  std::vector<WarningRun> runs;
-  std::vector<std::string> left_out;
-  std::set<std::string> seen_paths;  // a run counts once, however it is named
-  for (const std::string& path : paths) {
-    if (!seen_paths.insert(std::filesystem::weakly_canonical(path).string()).second) continue;
-    const auto leave = [&](const std::string& why) { left_out.push_back(path + ": " + why); };
-    std::optional<RunRecord> read;
-    try {
-      read = read_run(path);
-    } catch (const UserError& error) {
-      leave(error.what());
-      continue;
-    }
-    const RunRecord& record = *read;
-    if (!record.config.model.moe) {
-      leave("dense");
-      continue;
-    }
-    const RouterAnalysis analysis = analyse_router(record, {});
-    // Its verdict would be that of a rule like those which are judged here.
-    const bool stopped = analysis.end == "collapse_stop";
-    if (!record.finished() || analysis.verdict.state == RouterState::kTooEarly) {
-      leave(stopped             ? "stopped by its guard"
-            : record.finished() ? "too early for a verdict"
-                                : "not finished");
-      continue;
-    }
-    Config without_seed = record.config;
-    without_seed.run.seed = 0;
-    WarningRun run{.name = path,
-                   .configuration = config_sha256(without_seed),
-                   .end = analysis.verdict.state,
-                   .steps = record.config.run.steps,
-                   .saturated_at = {},
-                   .value = {}};
-    for (const RouterLayer& layer : analysis.layers) {
-      if (layer.saturated_at && (!run.saturated_at || *layer.saturated_at < *run.saturated_at)) {
-        run.saturated_at = layer.saturated_at;
-      }
-    }
-    const TelemetryReader telemetry(record.path + "/telemetry.db");
-    const RouterHistory history = read_router_history(telemetry, record.config.model.moe->top_k,
-                                                      record.config.telemetry.window);
-    for (const double share : kWarningShares) add_values(run, history, share);
-    runs.push_back(std::move(run));
-  }
-  EarlyWarning warning = judge_warnings(std::move(runs));
-  warning.left_out = std::move(left_out);
   return warning;
 }
 

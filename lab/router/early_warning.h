@@ -1,26 +1,31 @@
 // Early warning: which measure of the routers, early in a run, tells that they end collapsed? Each
 // measure is a rule "at least (at most) a bound at this share of the planned steps"; its bound and
 // direction are those that separate the other runs best, and it is judged on the run (or all runs
-// of the configuration) that was left out. Nothing is chosen on what it is judged by.
+// of its configuration, or of its study) that was left out. Nothing is chosen on what it is judged
+// by.
 //
 //   hit rate          collapsed runs that it warned of / collapsed runs
 //   false alarm rate  other runs that it warned of / other runs
 //   balanced          (hit rate + 1 - false alarm rate) / 2: 0.5 for a rule that knows nothing
 //
 // Intervals are Wilson's at 95% (J. Am. Stat. Assoc. 22, 1927), for counts of independent runs;
-// seeds of one configuration are not, so the rates over configurations are the ones to trust.
+// seeds of one configuration are not, so the rates over configurations are the ones to trust for
+// runs like these, and the rates over studies for runs of another kind.
 #pragma once
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "engine/telemetry/reader.h"
 #include "lab/runs/router_state.h"
 #include "lab/runs/run_record.h"
 #include "lab/runs/statistics.h"
@@ -39,12 +44,14 @@ struct WarningMeasure {
 struct WarningRun {
   std::string name;
   std::string configuration;  // equal for runs that differ in their seed only
+  std::string study;          // the folder that holds the run, such as a matrix's
   RouterState end = RouterState::kHealthy;
   int64_t steps = 0;                            // planned
   std::optional<int64_t> saturated_at;          // the first layer
   std::map<WarningMeasure, double> value = {};  // absent: not measured
 
   int64_t step_at(double share) const;  // of the planned ones, rounded up
+  bool collapsed() const { return end == RouterState::kCollapsed; }
 };
 
 struct Threshold {
@@ -52,32 +59,42 @@ struct Threshold {
   double bound = 0;
   bool warns(double value) const { return at_least ? value >= bound : value <= bound; }
 };
+enum class Direction { kEither, kAtLeast, kAtMost };
 // The bound between two neighbouring values, and the direction, with the largest balanced rate;
 // ties: the wider gap, then the lower bound. collapsed: 1 or 0 by value. nullopt if it is the same
 // for all.
 std::optional<Threshold> best_threshold(std::span<const double> values,
-                                        std::span<const char> collapsed);
+                                        std::span<const char> collapsed,
+                                        Direction direction = Direction::kEither);
 double balanced_rate(const Threshold& rule, std::span<const double> values,
                      std::span<const char> collapsed);
 
 struct WarningCounts {
   int64_t hits = 0, collapsed = 0, alarms = 0, others = 0;
+  void add(const WarningRun& run, bool warned);
+  int64_t runs() const { return collapsed + others; }
   double balanced() const;
 };
 Interval wilson(int64_t count, int64_t of);
 
 struct WarningRule {
   WarningMeasure measure;
-  std::optional<Threshold> rule;           // on all runs
-  WarningCounts by_run, by_configuration;  // judged on what was left out
+  std::optional<Threshold> rule;  // on all runs
+  // Judged on what was left out. A run without which all others end alike is judged by nothing:
+  // it is in no count.
+  WarningCounts by_run, by_configuration, by_study;
 };
+// With a study go all runs of its configurations, wherever they are.
+WarningRule judge_measure(const std::vector<WarningRun>& runs, const WarningMeasure& measure,
+                          Direction direction = Direction::kEither);
 
 struct EarlyWarning {
   std::vector<WarningRun> runs;
   std::vector<std::string> left_out;  // "NAME: too early", ...
   std::vector<WarningRule> rules;     // best by configuration first
-  // The measure too is chosen anew without each configuration: what a user of this table gets.
-  WarningCounts chosen;
+  // The measure too is chosen anew without each configuration (study): what a user of this table
+  // gets.
+  WarningCounts chosen, chosen_by_study;
   // Over collapsed runs that `rules.front()` warned of before their first layer saturated.
   int64_t warned_before = 0, warned = 0;
   int64_t rarely_measured = 0;  // measures that too few runs have
@@ -90,8 +107,26 @@ inline constexpr double kWarningShares[] = {0.01, 0.02, 0.05, 0.1, 0.2};
 
 // Judges the runs; `runs` are those with a verdict.
 EarlyWarning judge_warnings(std::vector<WarningRun> runs);
-// Reads runs that ended; those without a verdict, dense ones and unfinished ones are left out.
-EarlyWarning early_warning(const std::vector<std::string>& runs);
+EarlyWarning early_warning(const std::vector<std::string>& paths);
+
+// Runs that ended; those without a verdict, dense ones and unfinished ones are left out.
+struct EndedRuns {
+  std::vector<WarningRun> runs;
+  std::vector<std::string> left_out;  // "NAME: too early", ...
+};
+// add: is given each run with what it was read from; a text says why the run is left out.
+EndedRuns read_ended_runs(
+    const std::vector<std::string>& paths,
+    const std::function<std::string(WarningRun&, const RunRecord&, const TelemetryReader&)>& add);
+
+// "83 runs of 25 configurations in 5 studies: 58 collapsed, 25 not; 52 left out\n".
+std::string runs_text(const std::vector<WarningRun>& runs, size_t left_out);
+std::set<std::string> studies_of(const std::vector<WarningRun>& runs);
+std::string study_name(const std::string& study);  // the last part of the folder
+// "54 of 58 (84-97%)".
+std::string rate_text(int64_t count, int64_t of);
+nlohmann::ordered_json counts_json(const WarningCounts& counts);
+nlohmann::ordered_json run_json(const WarningRun& run);
 
 std::string early_warning_text(const EarlyWarning& warning);
 nlohmann::ordered_json early_warning_json(const EarlyWarning& warning);

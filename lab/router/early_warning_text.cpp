@@ -17,9 +17,13 @@ std::string rule_text(const Threshold& rule) {
   return strprintf("%s %.4g", rule.at_least ? ">=" : "<=", rule.bound);
 }
 
-std::string rate_text(int64_t count, int64_t of) {
-  const Interval i = wilson(count, of);
-  return strprintf("%ld of %ld (%.0f-%.0f%%)", long(count), long(of), 100 * i.low, 100 * i.high);
+std::string share_text(int64_t count, int64_t of) {
+  return strprintf("%ld of %ld", long(count), long(of));
+}
+
+std::string chosen_text(const char* without, const WarningCounts& c) {
+  return strprintf("without each %s: %s collapsed runs, %s others", without,
+                   share_text(c.hits, c.collapsed).c_str(), share_text(c.alarms, c.others).c_str());
 }
 
 std::string sentence(const EarlyWarning& w) {
@@ -40,11 +44,30 @@ std::string sentence(const EarlyWarning& w) {
         strprintf("; of %ld collapsed runs that it warns of, %ld have no saturated layer by then\n",
                   long(w.warned), long(w.warned_before));
   }
-  return text + strprintf(
-                    "with the measure chosen anew without each configuration: %ld of %ld "
-                    "collapsed runs, %ld of %ld others\n",
-                    long(w.chosen.hits), long(w.chosen.collapsed), long(w.chosen.alarms),
-                    long(w.chosen.others));
+  text += "with the measure chosen anew " + chosen_text("configuration", w.chosen);
+  if (w.chosen_by_study.runs() > 0) text += "; " + chosen_text("study", w.chosen_by_study);
+  return text + "\n";
+}
+
+// What the columns by study rest on.
+std::string studies_sentence(const EarlyWarning& w) {
+  const std::set<std::string> studies = studies_of(w.runs);
+  if (studies.size() == 1) {
+    return "one study, " + study_name(*studies.begin()) +
+           ": nothing here tells how a rule does in another\n";
+  }
+  const int64_t unjudged =
+      w.rules.front().by_configuration.runs() - w.rules.front().by_study.runs();
+  if (unjudged <= 0) return "";
+  return strprintf("%ld runs are not judged by study: without theirs, all others end alike\n",
+                   long(unjudged));
+}
+
+}  // namespace
+
+std::string rate_text(int64_t count, int64_t of) {
+  const Interval i = wilson(count, of);
+  return share_text(count, of) + strprintf(" (%.0f-%.0f%%)", 100 * i.low, 100 * i.high);
 }
 
 Json counts_json(const WarningCounts& c) {
@@ -55,35 +78,55 @@ Json counts_json(const WarningCounts& c) {
           {"balanced", c.balanced()}};
 }
 
-}  // namespace
+Json run_json(const WarningRun& run) {
+  return {{"run", run.name},
+          {"study", run.study},
+          {"configuration", run.configuration},
+          {"end", name_of(run.end)},
+          {"steps", run.steps},
+          {"saturated_at", run.saturated_at ? Json(*run.saturated_at) : Json()}};
+}
+
+std::set<std::string> studies_of(const std::vector<WarningRun>& runs) {
+  std::set<std::string> studies;
+  for (const WarningRun& run : runs) studies.insert(run.study);
+  return studies;
+}
+
+std::string study_name(const std::string& study) {
+  return study.substr(study.rfind('/') + 1);
+}
+
+std::string runs_text(const std::vector<WarningRun>& runs, size_t left_out) {
+  int64_t collapsed = 0;
+  std::set<std::string> configurations;
+  for (const WarningRun& run : runs) {
+    collapsed += run.collapsed() ? 1 : 0;
+    configurations.insert(run.configuration);
+  }
+  const size_t studies = studies_of(runs).size();
+  return strprintf(
+      "%zu runs of %zu configurations in %zu %s: %ld collapsed, %ld not; %zu left out\n",
+      runs.size(), configurations.size(), studies, studies == 1 ? "study" : "studies",
+      long(collapsed), long(int64_t(runs.size()) - collapsed), left_out);
+}
 
 std::string early_warning_text(const EarlyWarning& w) {
-  int64_t collapsed = 0;
-  std::vector<std::string> configurations;
-  for (const WarningRun& run : w.runs) {
-    collapsed += run.end == RouterState::kCollapsed ? 1 : 0;
-    configurations.push_back(run.configuration);
-  }
-  std::sort(configurations.begin(), configurations.end());
-  configurations.erase(std::unique(configurations.begin(), configurations.end()),
-                       configurations.end());
-  std::string text =
-      strprintf("%zu runs of %zu configurations: %ld collapsed, %ld not; %zu left out\n",
-                w.runs.size(), configurations.size(), long(collapsed),
-                long(int64_t(w.runs.size()) - collapsed), w.left_out.size());
+  std::string text = runs_text(w.runs, w.left_out.size());
   if (w.rules.empty()) {
     return text + "nothing to judge: it takes runs that collapsed and runs that did not\n";
   }
   TextTable table({"measure at share of the steps", "warns if", "hits", "false alarms",
-                   "by run: hits", "false alarms", "balanced"});
+                   "by study: hits", "false alarms", "by run: hits", "false alarms", "balanced"});
   for (size_t i = 0; i < std::min(kRows, w.rules.size()); ++i) {
     const WarningRule& r = w.rules[i];
-    const WarningCounts& c = r.by_configuration;
+    const WarningCounts &c = r.by_configuration, &study = r.by_study;
+    const bool judged = study.runs() > 0;
     table.add({r.measure.text(), rule_text(*r.rule), rate_text(c.hits, c.collapsed),
-               rate_text(c.alarms, c.others),
-               strprintf("%ld of %ld", long(r.by_run.hits), long(r.by_run.collapsed)),
-               strprintf("%ld of %ld", long(r.by_run.alarms), long(r.by_run.others)),
-               strprintf("%.2f", c.balanced())});
+               rate_text(c.alarms, c.others), judged ? share_text(study.hits, study.collapsed) : "",
+               judged ? share_text(study.alarms, study.others) : "",
+               share_text(r.by_run.hits, r.by_run.collapsed),
+               share_text(r.by_run.alarms, r.by_run.others), strprintf("%.2f", c.balanced())});
   }
   text += table.text();
   if (w.rules.size() > kRows) {
@@ -96,20 +139,17 @@ std::string early_warning_text(const EarlyWarning& w) {
   }
   return text +
          "hits and false alarms: judged on all seeds of a configuration with the bound of the "
-         "others, and on single runs; 95% intervals\n" +
-         sentence(w);
+         "others, on whole studies, and on single runs; 95% intervals\n" +
+         studies_sentence(w) + sentence(w);
 }
 
 Json early_warning_json(const EarlyWarning& w) {
   Json json;
   json["runs"] = Json::array();
   for (const WarningRun& run : w.runs) {
-    json["runs"].push_back({{"run", run.name},
-                            {"configuration", run.configuration},
-                            {"end", name_of(run.end)},
-                            {"steps", run.steps},
-                            {"saturated_at", run.saturated_at ? Json(*run.saturated_at) : Json()}});
+    json["runs"].push_back(run_json(run));
   }
+  json["studies"] = studies_of(w.runs).size();
   json["left_out"] = w.left_out;
   json["rules"] = Json::array();
   for (const WarningRule& r : w.rules) {
@@ -118,9 +158,11 @@ Json early_warning_json(const EarlyWarning& w) {
                              {"direction", r.rule->at_least ? "at_least" : "at_most"},
                              {"bound", r.rule->bound},
                              {"by_configuration", counts_json(r.by_configuration)},
+                             {"by_study", counts_json(r.by_study)},
                              {"by_run", counts_json(r.by_run)}});
   }
   json["measure_chosen_without_each_configuration"] = counts_json(w.chosen);
+  json["measure_chosen_without_each_study"] = counts_json(w.chosen_by_study);
   json["measures_not_judged"] = w.rarely_measured;
   json["warned_collapsed_runs"] = w.warned;
   json["warned_before_saturation"] = w.warned_before;

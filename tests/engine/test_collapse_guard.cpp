@@ -23,9 +23,9 @@ using Steps = std::vector<std::pair<double, double>>;
 
 // The first logged step, counted from 1, after which the rule holds; 0: never.
 int64_t holds_after(const CollapseStopConfig& rule, const Steps& steps) {
-  CollapseGuard guard(rule, {1, 3});
+  CollapseGuard guard(rule, {1, 3}, int64_t(steps.size()));
   for (size_t i = 0; i < steps.size(); ++i) {
-    guard.observe(rows_of(steps[i].first, steps[i].second));
+    guard.observe(int64_t(i) + 1, rows_of(steps[i].first, steps[i].second));
     if (guard.holds()) return int64_t(i) + 1;
   }
   return 0;
@@ -58,6 +58,27 @@ TEST_CASE("`any` needs the same layer throughout") {
   REQUIRE(holds_after(rule_of("mean", 4), both) == 4);
 }
 
+TEST_CASE("logged steps before `from` do not count") {
+  const Steps always(20, {0.1, 0.95});
+  const auto from = [&](std::optional<double> share, int64_t logged_steps) {
+    CollapseStopConfig rule = rule_of("any", logged_steps);
+    rule.from = share;
+    return holds_after(rule, always);
+  };
+  REQUIRE(from(std::nullopt, 3) == 3);
+  REQUIRE(from(0, 3) == 3);
+  REQUIRE(from(0.05, 3) == 3);  // step 1 counts
+  REQUIRE(from(0.25, 1) == 5);
+  REQUIRE(from(0.25, 3) == 7);  // steps 5, 6, 7
+  REQUIRE(from(0.26, 3) == 8);  // rounded up to step 6
+  REQUIRE(from(0.9, 3) == 20);
+  REQUIRE(from(0.95, 3) == 0);
+  // 0.07 * 100 in double precision is a little over 7.
+  CollapseStopConfig exact = rule_of("any", 1);
+  exact.from = 0.07;
+  REQUIRE(holds_after(exact, Steps(100, {0.1, 0.95})) == 7);
+}
+
 TEST_CASE("small values meet at_most, and an absent value meets no bound") {
   CollapseStopConfig rule{
       .measure = "gini", .at_most = 0.2, .layers = CollapseLayers::kAny, .logged_steps = 2};
@@ -74,26 +95,34 @@ TEST_CASE("small values meet at_most, and an absent value meets no bound") {
 }
 
 TEST_CASE("without a rule or without layers the guard never holds") {
-  CollapseGuard off(std::nullopt, {1, 3});
-  off.observe(rows_of(1, 1));
+  CollapseGuard off(std::nullopt, {1, 3}, 10);
+  off.observe(1, rows_of(1, 1));
   REQUIRE(!off.holds());
-  CollapseGuard dense(rule_of("all", 1), {});
-  dense.observe({});
+  CollapseGuard dense(rule_of("all", 1), {}, 10);
+  dense.observe(1, std::span<const RouterRow>());
   REQUIRE(!dense.holds());
 }
 
 TEST_CASE("the reason for the stop names its values") {
-  CollapseGuard guard(rule_of("any", 2), {1, 3});
-  guard.observe(rows_of(0.1, 0.95));
-  guard.observe(rows_of(0.1, 0.9125));
+  CollapseGuard guard(rule_of("any", 2), {1, 3}, 10);
+  guard.observe(1, rows_of(0.1, 0.95));
+  guard.observe(2, rows_of(0.1, 0.9125));
   REQUIRE(guard.because() == "max_load_norm of layer 3 is 0.912, at least 0.9 for 2 logged steps");
   CollapseGuard mean(
       CollapseStopConfig{
           .measure = "gini", .at_most = 0.5, .layers = CollapseLayers::kMean, .logged_steps = 1},
-      {1, 3});
-  mean.observe(rows_of(0.25, 0.5));
+      {1, 3}, 10);
+  mean.observe(1, rows_of(0.25, 0.5));
   REQUIRE(mean.because() ==
           "gini in the mean over the layers is 0.375, at most 0.5 for 1 logged steps");
+  CollapseStopConfig late = rule_of("any", 1);
+  late.from = 0.24;
+  CollapseGuard counted(late, {1, 3}, 100);
+  counted.observe(24, rows_of(0.1, 0.95));
+  REQUIRE(
+      counted.because() ==
+      "max_load_norm of layer 3 is 0.950, at least 0.9 for 1 logged steps, counted from step 24 "
+      "on");
 }
 
 TEST_CASE("a resumed run continues the count of logged steps") {
@@ -114,15 +143,29 @@ TEST_CASE("a resumed run continues the count of logged steps") {
     }
   }
   const TelemetryReader telemetry(path);
-  CollapseGuard stopped(rule_of("any", 3), {1, 3});
+  CollapseGuard stopped(rule_of("any", 3), {1, 3}, 100);
   stopped.replay(telemetry);
   REQUIRE(stopped.holds());
-  CollapseGuard goes_on(rule_of("any", 5), {1, 3});
+  CollapseGuard goes_on(rule_of("any", 5), {1, 3}, 100);
   goes_on.replay(telemetry);
-  goes_on.observe(rows_of(0.1, 0.95));
+  goes_on.observe(60, rows_of(0.1, 0.95));
   REQUIRE(!goes_on.holds());
-  goes_on.observe(rows_of(0.1, 0.95));
+  goes_on.observe(70, rows_of(0.1, 0.95));
   REQUIRE(goes_on.holds());
+  // From step 40 on, two of the logged steps count; with more planned steps none does.
+  CollapseStopConfig later = rule_of("any", 3);
+  later.from = 0.4;
+  CollapseGuard across(later, {1, 3}, 100);
+  across.replay(telemetry);
+  REQUIRE(!across.holds());
+  across.observe(60, rows_of(0.1, 0.95));
+  REQUIRE(across.holds());
+  CollapseGuard longer(later, {1, 3}, 200);
+  longer.replay(telemetry);
+  for (int64_t step = 60; step <= 90; step += 10) longer.observe(step, rows_of(0.1, 0.95));
+  REQUIRE(!longer.holds());  // 80 and 90 count
+  longer.observe(100, rows_of(0.1, 0.95));
+  REQUIRE(longer.holds());
 }
 
 TEST_CASE("a rule may name the normalised measures of the loads") {

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "engine/config/check.h"
+#include "engine/config/collapse_auto.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "tests/catch.h"
@@ -71,6 +72,49 @@ TEST_CASE("an absent optional choice is in no text and no hash") {
   REQUIRE(section_hashes(c) != section_hashes(usual));
   const Config back = parse(to_yaml(c), {"model.moe.router.bias_rule=null"});
   REQUIRE(section_hashes(back).at("model") == section_hashes(usual).at("model"));
+}
+
+TEST_CASE("collapse_stop without `from` has the text and hash that it had") {
+  const Config c = parse("telemetry: {collapse_stop: {at_least: 0.9}}");
+  REQUIRE(to_yaml(c).find("  collapse_stop:\n    measure: max_load_norm\n    at_least: 0.9\n"
+                          "    layers: any\n    for: 10\ncontract:") != std::string::npos);
+  const Config later = parse(to_yaml(c), {"telemetry.collapse_stop.from=0.25"});
+  REQUIRE(later.telemetry.collapse_stop->from == 0.25);
+  REQUIRE(to_yaml(later).find("    for: 10\n    from: 0.25\n") != std::string::npos);
+  REQUIRE(section_hashes(later) != section_hashes(c));
+  const Config back = parse(to_yaml(later), {"telemetry.collapse_stop.from=null"});
+  REQUIRE(section_hashes(back) == section_hashes(c));
+}
+
+TEST_CASE("collapse_stop: auto is the rule itself") {
+  const std::string text = "telemetry: {collapse_stop: auto}\nmodel: {moe: {}}";
+  const Config c = parse(text);
+  REQUIRE(c.telemetry.collapse_stop == collapse_auto());
+  const std::string rule =
+      "  collapse_stop:\n    measure: entropy_norm\n    at_most: 0.848\n    layers: mean\n"
+      "    for: 10\n    from: 0.1\n";
+  REQUIRE(to_yaml(c).find(rule) != std::string::npos);
+  REQUIRE(parse(to_yaml(c)).telemetry.collapse_stop == collapse_auto());
+  // It takes the place of an earlier rule, and a later field changes it.
+  const std::string other = "telemetry: {collapse_stop: {measure: gini, at_least: 0.9}}";
+  REQUIRE(parse(other, {"telemetry.collapse_stop=auto"}).telemetry.collapse_stop ==
+          collapse_auto());
+  const Config changed = parse(text, {"telemetry.collapse_stop.for=3"});
+  REQUIRE(changed.telemetry.collapse_stop->logged_steps == 3);
+  REQUIRE(changed.telemetry.collapse_stop->from == 0.1);
+  REQUIRE(!parse(text, {"telemetry.collapse_stop=null"}).telemetry.collapse_stop);
+  REQUIRE(!parse("model: {moe: {}}").telemetry.collapse_stop);  // off by default
+
+  const std::string said = collapse_auto_text(c);
+  REQUIRE(
+      said.find("collapse_stop: auto is entropy_norm <= 0.848 in the mean over the layers for 10 "
+                "logged steps from 10% of the steps on, which on 83 recorded runs had ") == 0);
+  REQUIRE(said.find(" of 58 hits and ") != std::string::npos);
+  REQUIRE(collapse_auto_text(changed).empty());
+  // As every rule, it has no effect in a dense model, and nothing is said of it.
+  const Config dense = parse("telemetry: {collapse_stop: auto}");
+  REQUIRE(dense.telemetry.collapse_stop == collapse_auto());
+  REQUIRE(collapse_auto_text(dense).empty());
 }
 
 TEST_CASE("landings are a list of numbers, one, or none") {
@@ -178,9 +222,10 @@ TEST_CASE("differences from the default configuration are listed") {
 
 TEST_CASE("the help lists every field") {
   const std::string help = help_config();
-  for (const char* word : {"model.moe.router: ", "bias_rate", "keep_checkpoints",
-                           "model.moe (optional)", "one of none, switch, gates", "in (0, 1]",
-                           "paths", "landings", "warmup_fraction", "active-width, activeDN"}) {
+  for (const char* word :
+       {"model.moe.router: ", "bias_rate", "keep_checkpoints", "model.moe (optional)",
+        "one of none, switch, gates", "in (0, 1]", "paths", "landings", "warmup_fraction",
+        "active-width, activeDN", "in [0, 1)"}) {
     INFO(word);
     REQUIRE(help.find(word) != std::string::npos);
   }
@@ -237,6 +282,8 @@ TEST_CASE("which fields a resumed run may change") {
        ""},
       {"what stops a collapse",
        [](Config& c) { c.telemetry.collapse_stop = CollapseStopConfig{.at_least = 0.9}; }, 50, ""},
+      {"the calibrated rule", [](Config& c) { c.telemetry.collapse_stop = collapse_auto(); }, 50,
+       ""},
       {"contract and landings",
        [](Config& c) {
          c.contract.kind = ContractKind::kFlops;

@@ -74,8 +74,48 @@ TEST_CASE("rules are judged on what was left out") {
   // At step 10 the runs of configuration 0 are saturated since step 5.
   REQUIRE((w.warned == 4 && w.warned_before == 2));
   const std::string text = early_warning_text(w);
-  REQUIRE(text.find("8 runs of 4 configurations: 4 collapsed, 4 not") != std::string::npos);
+  REQUIRE(text.find("8 runs of 4 configurations in 1 study: 4 collapsed, 4 not") !=
+          std::string::npos);
   REQUIRE(text.find("best: good at 10% >= 0.505") != std::string::npos);
+}
+
+TEST_CASE("a study is left out whole, with its configurations elsewhere") {
+  std::vector<WarningRun> runs = planted();
+  for (WarningRun& run : runs)
+    run.study = "/runs/" + std::string(run.configuration < "2" ? "x" : "y");
+  // All collapsed runs are in x: without it the others end alike, and so without y.
+  EarlyWarning w = judge_warnings(runs);
+  REQUIRE(w.rules.front().by_study.runs() == 0);
+  REQUIRE(early_warning_text(w).find("8 runs are not judged by study") != std::string::npos);
+  // x has configurations 0 and 2, y has 1 and 3.
+  for (WarningRun& run : runs) {
+    run.study = run.configuration == "0" || run.configuration == "2" ? "/runs/x" : "/runs/y";
+  }
+  w = judge_warnings(runs);
+  REQUIRE(w.rules.front().by_study.balanced() == 1);
+  REQUIRE(w.rules.front().by_study.runs() == 8);
+  REQUIRE(w.chosen_by_study.hits == 4);
+  REQUIRE(early_warning_text(w).find("in 2 studies: ") != std::string::npos);
+  // In x, the value of a run that ends well is that of a collapsed one: y alone sets another bound.
+  for (WarningRun& run : runs) {
+    if (run.study == "/runs/x") run.value[{"good", 0.1}] += 1;
+  }
+  w = judge_warnings(runs);
+  REQUIRE(rule_of(w, "good at 10%").by_study.alarms == 2);
+  // x has one seed of configuration 0 and configuration 2. Without y and its configurations only 2
+  // is left, which judges nothing; the three runs of x are judged by 1 and 3.
+  runs = planted();
+  for (WarningRun& run : runs) {
+    run.study = run.name == "0/0" || run.configuration == "2" ? "/runs/x" : "/runs/y";
+  }
+  w = judge_warnings(runs);
+  REQUIRE(w.rules.front().by_study.runs() == 3);
+}
+
+TEST_CASE("one study says nothing of another") {
+  const EarlyWarning w = judge_warnings(planted());
+  REQUIRE(w.rules.front().by_study.runs() == 0);
+  REQUIRE(early_warning_text(w).find("one study, ") != std::string::npos);
 }
 
 TEST_CASE("nothing to judge") {

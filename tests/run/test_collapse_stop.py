@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """telemetry.collapse_stop: a rule that holds stops the run with exit code 3, a checkpoint and the
 analysis; a rule that never holds changes nothing; a stopped run stays stopped until the rule is
-changed, and then continues to the same bits."""
+changed, and then continues to the same bits; `from` and `auto`."""
 import json
 import pathlib
 import sys
@@ -68,6 +68,49 @@ def check_killed_in_between(place):
     check(events(place.run("counted"))[-1] == (12, "end", "collapse_stop"), events(place.run("counted")))
 
 
+def check_from(place):
+    """With `from`, logged steps before that share of the steps do not count, also across a resume."""
+    late = ALWAYS.replace("for: 12", "for: 12, from: 0.5")
+    place.train("late", "--set", late, "--stop-after", "35")
+    done = place.train("late", "--set", late, expect=3)
+    check("counted from step 30 on" in done.stderr, done.stderr)
+    check(events(place.run("late"))[-1] == (41, "end", "collapse_stop"), events(place.run("late")))
+    place.train("late", "--set", OFF)
+    check(first_difference(place.run("late"), place.run("free")) is None, "it trains as without a rule")
+
+
+# One expert a token, nothing that balances, and a router that learns fast.
+COLLAPSES = ("--set", "model.moe={experts: 16, top_k: 1, expert_ffn: 32, router: {bias_rate: 0, aux: none}}",
+             "--set", "optimizer.router_lr=0.5")
+AUTO = "telemetry.collapse_stop=auto"
+RULE = """  collapse_stop:
+    measure: entropy_norm
+    at_most: 0.848
+    layers: mean
+    for: 10
+    from: 0.1
+"""
+
+
+def check_auto(place):
+    said = "collapse_stop: auto is entropy_norm <= 0.848 in the mean over the layers for 10 logged steps"
+    done = place.train("auto", *COLLAPSES, "--set", AUTO, expect=3)
+    run = place.run("auto")
+    check(RULE in (run / "config.yaml").read_text(), (run / "config.yaml").read_text())
+    check(said in done.stderr and "which on 83 recorded runs had " in done.stderr, done.stderr)
+    check(events(run)[-1] == (15, "end", "collapse_stop"), f"ten logged steps from step 6 on: {events(run)}")
+    check("counted from step 6 on" in events(run)[-2][2], events(run))
+    # The rule by its name is the rule of config.yaml: the run stays stopped.
+    place.train("auto", *COLLAPSES, "--set", AUTO, expect=3)
+    planned = place.train("planned", *COLLAPSES, "--set", AUTO, "--plan")
+    check(said in planned.stdout and not place.run("planned").exists(), planned.stdout)
+    even = place.train("even", "--set", AUTO)
+    check("finished step 60/60" in even.stderr, even.stderr)
+    check(first_difference(place.run("even"), place.run("free")) is None, "a router that stays even is not stopped")
+    wrong = place.train("wrong", "--set", "telemetry.collapse_stop=atuo", expect=1)
+    check("hint: did you mean auto?" in wrong.stderr, wrong.stderr)
+
+
 MATRIX = """
 name: guarded
 models: {{dense: dense.yaml, moe: config.yaml}}
@@ -83,9 +126,9 @@ def check_matrix(place):
     (place.path / "dense.yaml").write_text(text[:text.index(", moe:")] + text[text.index("}}}") + 2:])
     matrix = place.path / "m.yaml"
 
-    def train(rule, expect):
+    def train(rule, expect, folder="runs"):
         matrix.write_text(MATRIX.format(rule=rule))
-        done = assay("matrix", matrix, "--run-dir", place.path / "runs")
+        done = assay("matrix", matrix, "--run-dir", place.path / folder)
         check(done.returncode == expect, f"exit {done.returncode}, not {expect}: {done.stdout}{done.stderr}")
         return done
 
@@ -101,6 +144,10 @@ def check_matrix(place):
           done.stderr + done.stdout)
     done = train(rule + "12", 0)
     check("0 to train" in done.stderr, f"finished cells are not trained again: {done.stderr}")
+    train("telemetry.collapse_stop: auto", 0, folder="by-name")
+    for cell in ("dense", "moe"):  # no effect in the dense model
+        config = (place.path / "by-name" / f"{cell}-steps-fp32-seed1" / "config.yaml").read_text()
+        check(RULE in config, config)
 
 
 def main():
@@ -109,6 +156,8 @@ def main():
         check_stays(place)
         check_goes_on(place)
         check_killed_in_between(place)
+        check_from(place)
+        check_auto(place)
         check_matrix(place)
     print("collapse_stop: ok")
 

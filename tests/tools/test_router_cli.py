@@ -62,6 +62,18 @@ def check_early_warning(w):
     verdict = analysis(w.run("moe"))["verdict"]["state"]
     expect([r["end"] for r in said["runs"]] == [verdict] and said["rules"] == [], f"early-warning: {said}")
     expect("nothing to judge" in assay("early-warning", w.path).stdout, "a folder of runs")
+    done = assay("early-warning", w.run("moe"), "--rule", "{measure: active_norm, at_least: 0.1, for: 5, from: 0.5}", "--json")
+    expect(done.returncode == 0, f"early-warning --rule: {done}")
+    said = json.loads(done.stdout)
+    expect(said["rule"]["from"] == 0.5 and said["rule"]["direction"] == "at_least", said["rule"])
+    expect([r["stops_at"] for r in said["runs"]] == [34] and said["runs"][0]["saved"] == 26 / 60, f"steps 30 to 34: {said}")
+    expect(said["counts"]["collapsed"] + said["counts"]["others"] == 1 and list(said["by_study"]) == [str(w.path.resolve())], said)
+    text = assay("early-warning", w.run("moe"), "--rule", "auto").stdout
+    expect("rule: entropy_norm <= " in text and "no bound to choose" in text, text)
+    for rule, part in (("{measure: cv, at_least: 0.1}", "collapse_stop.measure = cv is not a choice"),
+                       ("{at_least: 0.1, from: 1}", "collapse_stop.from = 1.0 is out of range"), ("null", "null is no rule")):
+        done = assay("early-warning", w.run("moe"), "--rule", rule)
+        expect(done.returncode == 1 and part in done.stderr and "--rule" in done.stderr and "hint:" in done.stderr, f"{rule}: {done}")
     (w.path / "broken").mkdir()
     (w.path / "broken" / "telemetry.db").write_bytes(b"no database")
     shutil.copy(w.run("moe") / "config.yaml", w.path / "broken")

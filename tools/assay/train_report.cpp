@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "engine/config/check.h"
+#include "engine/config/collapse_auto.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/telemetry/reader.h"
@@ -232,6 +233,7 @@ void announce_setup(TrainingRun& run) {
       double(tokens) / double(counts.active)));
   if (const std::string text = landings_text(config); !text.empty()) log.info(text);
   for (const std::string& line : differences_from_default(config)) log.info("  " + line);
+  if (const std::string text = collapse_auto_text(config); !text.empty()) log.info(text);
   announce_precision(log, config, run.session().device);
   for (const std::string& text : training_warnings(config)) log.warn(text);
   if (const int64_t done = run.start().steps_done; done > 0) {

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "engine/config/check.h"
+#include "engine/config/collapse_auto.h"
 #include "engine/config/yaml.h"
 #include "lab/cluster/step_calls.h"
 #include "models/audit/horizon.h"
@@ -107,14 +108,20 @@ nlohmann::ordered_json ranks_json(const Plans& plans, const Sent& sent) {
   return json;
 }
 
-void print_plans(const Plans& plans, const Sent& sent, const std::string& mixture,
+// notes: lines after the table.
+void print_plans(const Plans& plans, const Sent& sent, const std::string& notes,
                  PlanOutput output) {
   if (output == PlanOutput::kJson) {
     return print_json(plans.size() == 1 ? plan_json(*plans.front()) : ranks_json(plans, sent));
   }
   plans[fullest(plans)]->print(std::cout);
   if (plans.size() > 1) print_ranks(plans, sent);
-  std::cout << mixture;
+  std::cout << notes;
+}
+
+std::string collapse_note(const Config& config) {
+  const std::string text = collapse_auto_text(config);
+  return text.empty() ? "" : text + "\n";
 }
 
 // True if a line at the top level begins with the key.
@@ -161,13 +168,15 @@ void print_training_plan(const Config& config, const std::string& device, int ra
       place.rank = rank;
       return std::make_unique<TrainingMemory>(session.config, session.recipe, place);
     });
-    return print_plans(plans, sent_in(session.config), "", output);
+    return print_plans(plans, sent_in(session.config), collapse_note(session.config), output);
   }
   TrainingRun run(std::move(session), options);
   plans.push_back(&run.plan());
   plan_others([&](int rank) { return run.planned_memory(rank); });
-  print_plans(plans, sent_in(run.config()),
-              horizon_is_known(run.config()) ? run.mixture_table() : "", output);
+  print_plans(
+      plans, sent_in(run.config()),
+      (horizon_is_known(run.config()) ? run.mixture_table() : "") + collapse_note(run.config()),
+      output);
 }
 
 nlohmann::ordered_json plan_json(const MemoryPlan& plan) {

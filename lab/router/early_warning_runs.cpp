@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <filesystem>
+
+#include "base/check.h"
+#include "lab/matrix/matrix.h"
+#include "lab/router/analysis.h"
+#include "lab/router/early_warning.h"
+
+namespace assay {
+
+namespace {
+
+// Normalised, so that runs of other E and K can be compared.
+constexpr const char* kMeasures[] = {"max_load_norm", "cv_norm",    "entropy_norm",
+                                     "active_norm",   "gini",       "margin",
+                                     "lead",          "bias_range", "gate_entropy_norm"};
+
+// Whether the smallest of the layers' values is taken beside their mean, or the largest.
+bool low_is_uneven(const std::string& measure) {
+  return measure == "entropy_norm" || measure == "active_norm" || measure == "margin" ||
+         measure == "gate_entropy_norm";
+}
+
+void add_values(WarningRun& run, const RouterHistory& history, double share) {
+  const int64_t from = run.step_at(share);
+  const auto step = std::lower_bound(history.steps.begin(), history.steps.end(), from);
+  if (step == history.steps.end() || double(*step) > 1.5 * std::max<double>(double(from), 2))
+    return;
+  for (const char* measure : kMeasures) {
+    std::vector<double> values;
+    for (const LayerHistory& layer : history.layers) {
+      if (const auto value = layer.at(measure, *step)) values.push_back(*value);
+    }
+    if (values.empty()) continue;
+    double sum = 0;
+    for (const double v : values) sum += v;
+    const std::string name = measure;
+    if (low_is_uneven(measure)) {
+      run.value[{name + ", min", share}] = *std::min_element(values.begin(), values.end());
+    } else {
+      run.value[{name + ", max", share}] = *std::max_element(values.begin(), values.end());
+    }
+    run.value[{name + ", mean", share}] = sum / double(values.size());
+  }
+}
+
+std::string study_of(const std::string& path) {
+  return std::filesystem::weakly_canonical(path).parent_path().string();
+}
+
+// Why a run cannot be judged; "" if it can.
+std::string why_not(const RunRecord& record, const RouterAnalysis& analysis) {
+  // Its verdict would be that of a rule like those which are judged here.
+  if (!record.finished() && analysis.end == "collapse_stop") return "stopped by its guard";
+  if (!record.finished()) return "not finished";
+  return analysis.verdict.state == RouterState::kTooEarly ? "too early for a verdict" : "";
+}
+
+WarningRun ended_run(const std::string& path, const RunRecord& record,
+                     const RouterAnalysis& analysis) {
+  Config without_seed = record.config;
+  without_seed.run.seed = 0;
+  WarningRun run{.name = path,
+                 .configuration = config_sha256(without_seed),
+                 .study = study_of(path),
+                 .end = analysis.verdict.state,
+                 .steps = record.config.run.steps,
+                 .saturated_at = {},
+                 .value = {}};
+  for (const RouterLayer& layer : analysis.layers) {
+    if (layer.saturated_at && (!run.saturated_at || *layer.saturated_at < *run.saturated_at)) {
+      run.saturated_at = layer.saturated_at;
+    }
+  }
+  return run;
+}
+
+}  // namespace
+
+EndedRuns read_ended_runs(
+    const std::vector<std::string>& paths,
+    const std::function<std::string(WarningRun&, const RunRecord&, const TelemetryReader&)>& add) {
+  EndedRuns ended;
+  std::set<std::string> seen_paths;  // a run counts once, however it is named
+  for (const std::string& path : paths) {
+    if (!seen_paths.insert(std::filesystem::weakly_canonical(path).string()).second) continue;
+    const auto leave = [&](const std::string& why) { ended.left_out.push_back(path + ": " + why); };
+    std::optional<RunRecord> record;
+    try {
+      record = read_run(path);
+    } catch (const UserError& error) {
+      leave(error.what());
+      continue;
+    }
+    if (!record->config.model.moe) {
+      leave("dense");
+      continue;
+    }
+    const RouterAnalysis analysis = analyse_router(*record, {});
+    std::string why = why_not(*record, analysis);
+    if (why.empty()) {
+      WarningRun run = ended_run(path, *record, analysis);
+      why = add(run, *record, TelemetryReader(record->path + "/telemetry.db"));
+      if (why.empty()) ended.runs.push_back(std::move(run));
+    }
+    if (!why.empty()) leave(why);
+  }
+  return ended;
+}
+
+EarlyWarning early_warning(const std::vector<std::string>& paths) {
+  EndedRuns ended = read_ended_runs(paths,
+                                    [](WarningRun& run, const RunRecord& record,
+                                       const TelemetryReader& telemetry) -> std::string {
+                                      const RouterHistory history = read_router_history(
+                                          telemetry, record.config.model.moe->top_k,
+                                          record.config.telemetry.window);
+                                      for (const double share : kWarningShares)
+                                        add_values(run, history, share);
+                                      return "";
+                                    });
+  EarlyWarning warning = judge_warnings(std::move(ended.runs));
+  warning.left_out = std::move(ended.left_out);
+  return warning;
+}
+
+}  // namespace assay
