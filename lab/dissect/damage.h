@@ -92,6 +92,8 @@ struct DamageReport {
   std::vector<Intervention> done;
   std::vector<Damage> damage;  // of `done`
 };
+// In the folder of the run: damage_json() of the last `assay dissect damage` that ended.
+constexpr const char* kDamageFile = "dissect/damage.json";
 std::string damage_text(const DamageReport& report);
 nlohmann::ordered_json damage_json(const DamageReport& report);
 

@@ -11,6 +11,7 @@
 #include "engine/telemetry/sqlite.h"
 #include "lab/matrix/folder.h"
 #include "lab/page/anchor.h"
+#include "lab/page/dissect.h"
 #include "lab/page/matrix.h"
 #include "lab/page/models.h"
 #include "lab/page/precision.h"
@@ -190,6 +191,7 @@ Json run_json(const std::string& path, const std::string& label, const ReportLim
   add_plan(config, json);
   json["config"] = read_file(config_path);
   json["samples"] = report_samples(path);
+  json["dissect"] = report_dissect(path);
   json["router"] = nullptr;
   Json whole = json;
   try {

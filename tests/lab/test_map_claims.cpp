@@ -47,13 +47,22 @@ ContractMap crossing_map(int64_t seeds = 3) {
 }
 
 MapClaim at(Kind kind, std::optional<double> budget) {
-  MapClaim c{.of = "sparse", .other = "dense", .kind = kind, .at = budget};
+  MapClaim c;
+  c.of = "sparse";
+  c.other = "dense";
+  c.kind = kind;
+  c.at = budget;
   c.name = c.text();
   return c;
 }
 
 MapClaim overtakes(const std::string& of, const std::string& other, double from, double to) {
-  MapClaim c{.of = of, .other = other, .kind = Kind::kOvertakes, .from = from, .to = to};
+  MapClaim c;
+  c.of = of;
+  c.other = other;
+  c.kind = Kind::kOvertakes;
+  c.from = from;
+  c.to = to;
   c.name = c.text();
   return c;
 }

@@ -28,6 +28,7 @@ def dissect(*arguments, expect=0):
 def damage_of(run, *arguments):
     """{(layer, what, removal): change} and the whole result."""
     result = json.loads(dissect("damage", run, "--json", *arguments).stdout)
+    check(json.loads((pathlib.Path(run) / "dissect" / "damage.json").read_text()) == result, "the file of the report page")
     return {(c["layer"], c["without"], c.get("removal")): c for c in result["changes"]}, result
 
 

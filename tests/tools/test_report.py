@@ -398,6 +398,41 @@ def check_phone(browser, page):
     browser.size(1280)
 
 
+def check_dissect(browser, w, keep):
+    """What assay dissect found out, from its files: a bar for each layer and part, and P_used."""
+    folder = w.run("healthy") / "dissect"
+    folder.mkdir()
+    changes = [{"layer": layer, "without": f"decile {n}", "removal": removal, "experts": 2, "load_share": 0.5 / n,
+                "damage": {"nats": 0.25 / n + layer, "standard_error": 0.01, "targets": 64}}
+               for layer in (0, 1) for n in (1, 2, 3) for removal in ("zero", "next")]
+    changes += [{"layer": 0, "without": "shared expert", "damage": {"nats": -0.125, "standard_error": None, "targets": 64}}, {"layer": "no row"}]
+    (folder / "damage.json").write_text(json.dumps({"step": 40, "tokens": 4096, "loss_nats": 3.5, "experts": 6, "top_k": 2, "changes": changes}))
+    (folder / "used.json").write_text(json.dumps({"p_used": 1234, "p_total": 5678, "p_active": 910}))
+    page = w.path / "dissect.html"
+    report(w, page.name, w.run("healthy"))
+    opened(browser, page)
+    drawn = traces(browser)
+    expect((drawn.get("damage-groups"), drawn.get("damage-parts")) == (2, 1), drawn)
+    found = table(browser, "damage-groups")
+    expect(len(found) == 6 and all(r["removal"] == "zero" for r in found), found)
+    wanted = [1 + 0.25 / n for n in (1, 2, 3)]
+    expect(all(near(float(r["damage_nats"]), w, 1e-6) for r, w in zip([r for r in found if r["layer"] == "1"], wanted)), found)
+    browser.choose("#damage-groups-removal", "next")
+    expect(all(r["removal"] == "next" for r in table(browser, "damage-groups")), "the other removal")
+    expect([(r["without"], float(r["damage_nats"])) for r in table(browser, "damage-parts")] == [("shared expert", -0.125)], "parts")
+    expect("reaches 1,234 of 5,678 parameters" in browser.js("return document.querySelector('#section-dissect').textContent"), "P_used")
+    if keep:
+        browser.picture(keep / "dissect.png", browser.js("return document.querySelector('#section-dissect').getBoundingClientRect().top + scrollY - 20"))
+    check_phone(browser, page)
+    quiet(browser, page.name)
+    (folder / "damage.json").write_text("{")
+    (folder / "used.json").unlink()
+    report(w, page.name, w.run("healthy"))
+    opened(browser, page)
+    expect(browser.js("return document.querySelector('#section-dissect').hidden"), "damaged files show nothing")
+    shutil.rmtree(folder)
+
+
 def check_precision(browser, w, keep):
     """A quantised run next to an unquantised one: the shown errors equal the telemetry's, on a
     phone too."""
@@ -590,6 +625,7 @@ def main():
             check_anchor(browser, w, keep)
             check_running(browser, w)
             check_precision(browser, w, keep)
+            check_dissect(browser, w, keep)
             check_ranks(browser, w, keep)
             check_partial(browser, w, keep)
         locked.check()

@@ -54,6 +54,7 @@ addMatrix();
 addCurves();
 addSamples();
 addRouters();
+addDissect();
 addPrecision();
 addAudit();
 addTimes();

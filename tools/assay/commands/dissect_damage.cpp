@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "data/progress.h"
 #include "engine/run/interrupt.h"
 #include "session/dissect.h"
@@ -73,6 +74,10 @@ int dissect_damage(Arguments a) {
                  report.done.size());
     return kExitInterrupted;
   }
+  write_file_atomic(
+      text.run() + "/" + kDamageFile,
+      damage_json(report).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+          "\n");
   if (a.json) {
     print_json(damage_json(report));
   } else {
