@@ -18,6 +18,7 @@
 #include "cuda/context.h"
 #include "cuda/profile.h"
 #include "cuda/transfer.h"
+#include "data/json_text.h"
 #include "engine/config/check.h"
 #include "engine/config/yaml.h"
 #include "engine/trainer.h"
