@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws phase.png from the runs of models/presets/balance/phase.yaml (docs/studies/balancing.md), and prints its table:
+"""Draws phase.png from the runs of models/presets/balance/matrix-phase.yaml (docs/studies/balancing.md), and prints its table:
     python3 docs/images/phase.py runs/phase/runs.csv docs/images/phase.png
 with matplotlib.
 """

@@ -31,9 +31,10 @@ void parse_config(std::string_view bytes) {
 }
 
 std::vector<std::string> configs() {
-  return {
-      kModel, "include: []\n", "model:\n  hidden: 128\n  moe: null\nprecision: {recipe: fp8}\n",
-      "data:\n  train: [a.bin, 'b c.bin']\n  mixture: [0.5, 0.5]\ncontract: {kind: activeDN}\n"};
+  return {kModel, "include: []\n",
+          "model:\n  hidden: 128\n  moe: null\nprecision: {recipe: nvfp4}\n",
+          "data:\n  train: [a.bin, 'b c.bin']\n  mixture: [0.5, 0.5]\ncontract: {kind: activeDN, "
+          "coefficient: 20}\n"};
 }
 
 void parse_matrix(std::string_view bytes) {

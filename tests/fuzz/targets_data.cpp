@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "data/documents.h"
 #include "data/manifest.h"
 #include "data/shard.h"
@@ -16,12 +17,15 @@
 namespace assay::fuzz {
 namespace {
 
-constexpr const char* kTokenizer =
-    R"({"version": "1.0", "added_tokens": [{"id": 5, "content": "<|endoftext|>", "special": true}],
-"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
-"decoder": {"type": "ByteLevel"},
-"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "\u0120": 3, "\u0120a": 4},
-"merges": ["a b", ["\u0120", "a"]]}})";
+// All bytes, two merges and the end of a text.
+Tokenizer small_tokenizer() {
+  Vocabulary vocabulary;
+  for (int byte = 0; byte < 256; ++byte) vocabulary.bytes.emplace_back(1, char(byte));
+  for (const char* word : {"ab", " a", "<|endoftext|>"}) vocabulary.bytes.emplace_back(word);
+  vocabulary.merges = {{'a', 'b'}, {' ', 'a'}};
+  vocabulary.special = {258};
+  return Tokenizer(std::move(vocabulary));
+}
 
 void use(const Tokenizer& tokenizer) {
   const std::string text = "ab a\xc3\xa9 <|endoftext|>\n";
@@ -39,7 +43,7 @@ void parse_tokenizer(std::string_view bytes) {
   use(parse_tokenizer_json(std::string(bytes), "tokenizer.json"));
 }
 std::vector<std::string> tokenizers() {
-  return {kTokenizer};
+  return {tokenizer_json(small_tokenizer())};
 }
 
 // vocab.json, a zero byte, merges.txt.
@@ -49,8 +53,8 @@ void parse_merges(std::string_view bytes) {
                        std::string(bytes.substr(std::min(cut + 1, bytes.size()))), "vocab.json"));
 }
 std::vector<std::string> merges() {
-  using namespace std::string_literals;
-  return {"{\"a\": 0, \"b\": 1, \"ab\": 2, \"<|endoftext|>\": 3}\0#version: 0.2\na b\n"s};
+  write_gpt2_files(small_tokenizer(), scratch());
+  return {read_file(scratch() + "/vocab.json") + '\0' + read_file(scratch() + "/merges.txt")};
 }
 
 std::string shard_of(int version, int magic, const std::vector<uint16_t>& tokens) {

@@ -26,8 +26,10 @@ std::vector<std::string> model_folders() {
   ModelConfig mixture = dense;
   mixture.moe = MoeConfig{};
   mixture.moe->shared = 1;
-  return {model_json(dense, Family::kLlama, {}).dump(1),
-          model_json(mixture, Family::kGlm4Moe, {}).dump(1),
+  ModelFacts facts;
+  facts.positions = 64;
+  return {model_json(dense, Family::kLlama, facts).dump(1),
+          model_json(mixture, Family::kGlm4Moe, facts).dump(1),
           R"({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 64,
 "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 128,
 "vocab_size": 512, "num_local_experts": 4, "num_experts_per_tok": 2, "rms_norm_eps": 1e-5,
@@ -93,8 +95,7 @@ void parse_anchor(std::string_view bytes) {
 }
 std::vector<std::string> anchors() {
   return {"s:0 tel:11.0\ns:1 trl:10.9\ns:250 tel:4.5\n",
-          "step:0/100 val_loss:10.8 train_time:0ms step_avg:nanms\n"
-          "step:100/100 val_loss:3.2800 train_time:100ms step_avg:1.00ms\n"};
+          "s:0 tel:11.0\ns:100 tel:4.5000\ns:100 eval:0.2500\n"};
 }
 
 void parse_published(std::string_view bytes) {
