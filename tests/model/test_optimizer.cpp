@@ -40,9 +40,9 @@ bool has(const std::string& name, const char* part) {
   return name.find(part) != std::string::npos;
 }
 
-// docs/numerics.md: norms and routers do not decay; experts and routers have rates of their own.
+// Norms, embedding, head and routers do not decay; experts and routers have rates of their own.
 Settings settings_of(const std::string& name, const OptimizerConfig& o) {
-  if (has(name, "norm")) return {o.lr, o.beta2, 0};
+  if (has(name, "norm") || has(name, "embed") || has(name, "head")) return {o.lr, o.beta2, 0};
   if (has(name, "moe.router")) return {*o.router_lr, o.beta2, 0};
   if (has(name, "moe.") && !has(name, "shared")) {
     return {*o.expert_lr, *o.expert_beta2, o.weight_decay};
