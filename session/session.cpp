@@ -20,7 +20,8 @@ void resolve_machine_fields(Config& config, Backend backend, const Ranks* ranks)
 namespace {
 
 SessionDevice device_of(const SessionOptions& options) {
-  if (options.ranks == nullptr || options.device == "cpu") return choose_device(options.device);
+  const bool on_cpu = backend_of(options.device) == Backend::kCpu;
+  if (options.ranks == nullptr || on_cpu) return choose_device(options.device);
   const int devices = gpu::device_facts().devices;
   return choose_device(options.device, options.ranks->gpu_number(devices, options.share_gpu));
 }

@@ -10,7 +10,7 @@ namespace assay {
 namespace {
 
 // kHighDigit: few different ids, which differ in bits 16 and above or in bits 0 and 1.
-enum class Tokens { kRandom, kAllTheSame, kHighDigit };
+enum class Tokens { kRandom, kAllTheSame, kAllZero, kHighDigit };
 
 struct Shape {
   int64_t tokens, vocab, width;
@@ -22,6 +22,7 @@ std::string shape_name(const Shape& s) {
   return " N=" + std::to_string(s.tokens) + " V=" + std::to_string(s.vocab) +
          " C=" + std::to_string(s.width) + (s.gain == 1.0f ? "" : " gain") +
          (s.kind == Tokens::kAllTheSame ? " one token" : "") +
+         (s.kind == Tokens::kAllZero ? " all 0" : "") +
          (s.kind == Tokens::kHighDigit ? " high digit" : "");
 }
 
@@ -31,6 +32,7 @@ View<int32_t, 1> tokens_of(Workbench& bench, const Shape& s) {
   for (int64_t i = 0; i < s.tokens; ++i) {
     const auto drawn = int32_t(random.below(uint32_t(s.vocab)));
     token[i] = s.kind == Tokens::kAllTheSame  ? int32_t(s.vocab - 1)
+               : s.kind == Tokens::kAllZero   ? 0
                : s.kind == Tokens::kHighDigit ? (drawn & 3) + (drawn & 4) * (65536 / 4)
                                               : drawn;
   }
@@ -129,7 +131,9 @@ void add_cases(std::vector<OpCase>& cases) {
         Shape{0, 5, 8, 1.0f, Tokens::kRandom}, Shape{1000, 300, 40, 1.0f, Tokens::kRandom},
         Shape{2500, 70000, 16, 0.5f, Tokens::kHighDigit}, Shape{4100, 3, 24, 1.0f, Tokens::kRandom},
         Shape{2100, 2, 8, 1.0f, Tokens::kAllTheSame}, Shape{70, 9, 264, 1.0f, Tokens::kRandom},
-        Shape{2048, 8192, 256, 1.0f, Tokens::kRandom}}) {
+        Shape{2048, 8192, 256, 1.0f, Tokens::kRandom},
+        // One whole run of 64. What is behind its sorted tokens, their first position, is 0 too.
+        Shape{64, 3, 8, 1.0f, Tokens::kAllZero}}) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
     cases.push_back({"embedding_forward", "embedding_forward" + suffix,
                      [s] { return forward_instance<T>(s); }});

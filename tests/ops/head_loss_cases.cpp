@@ -21,6 +21,7 @@ struct Shape {
   // a GPU, have a GPU's, which suffices on a CPU too.
   Backend scratch = Backend::kCpu;
   GradientSum sum = GradientSum::kAdd;
+  double mean = 0;  // of x; not 0: weights have mean -mean, so that every logit is far below 0
 };
 
 constexpr int32_t kMaskId = 1;
@@ -30,7 +31,7 @@ std::string shape_name(const Shape& s) {
   return " N=" + std::to_string(s.tokens) + " V=" + std::to_string(s.vocab) +
          " C=" + std::to_string(s.width) + counted[int(s.counted)] +
          (s.std > 10 ? " extreme" : "") + (s.gain == 1.0f ? "" : " gain") +
-         (s.sum == GradientSum::kAdd ? "" : " stored");
+         (s.sum == GradientSum::kAdd ? "" : " stored") + (s.mean == 0 ? "" : " far below 0");
 }
 
 // kSome: one in five is negative or the mask id. kAll: neither occurs.
@@ -162,8 +163,8 @@ OpInstance training_instance(const Shape& s) {
                                                normal(1.0 / double(s.tokens))),
       .scratch = bench->tmp<std::byte, 1>(
           "scratch", {head_loss_scratch_bytes<T>(s.scratch, s.tokens, s.vocab)}),
-      .x = bench->in<T, 2>("x", {s.tokens, s.width}, normal(s.std)),
-      .weight = packed_weight<T>(*bench, s.vocab, s.width),
+      .x = bench->in<T, 2>("x", {s.tokens, s.width}, normal(s.std, s.mean)),
+      .weight = packed_weight<T>(*bench, s.vocab, s.width, normal(1.0, -s.mean)),
       .target = targets_of(*bench, s),
       .grad_scale = bench->in<float, 1>("grad_scale", {1}, normal(0, 1.0 / double(s.tokens))),
       .mask_id = kMaskId,
@@ -220,8 +221,8 @@ OpInstance eval_instance(const Shape& s) {
       .loss_sum = bench->acc<double, 1>("loss_sum", {1}),
       .scratch = bench->tmp<std::byte, 1>(
           "scratch", {head_loss_eval_scratch_bytes<T>(s.scratch, s.tokens, s.vocab)}),
-      .x = bench->in<T, 2>("x", {s.tokens, s.width}, normal(s.std)),
-      .weight = packed_weight<T>(*bench, s.vocab, s.width),
+      .x = bench->in<T, 2>("x", {s.tokens, s.width}, normal(s.std, s.mean)),
+      .weight = packed_weight<T>(*bench, s.vocab, s.width, normal(1.0, -s.mean)),
       .target = target,
       .mask_id = kMaskId,
       .logit_gain = s.gain};
@@ -244,6 +245,41 @@ OpInstance eval_instance(const Shape& s) {
   };
   return {bench, [a, bench](Exec on) { head_loss_eval<T>(on, bench->located(a)); }, check,
           head_loss_eval_cost(a, s.vocab)};
+}
+
+// Ids 2, 3 and 7 have the largest logit: the first of them is the most likely. Ids 2 and 3 are in
+// the same 16 bytes.
+template <typename T>
+OpInstance ties_instance() {
+  auto bench = std::make_shared<Workbench>();
+  const int64_t vocab = 8;
+  const std::vector<int32_t> targets{2, 3, 7, 0};
+  const auto target = bench->in<int32_t, 1>("target", {int64_t(targets.size())}, {Fill::kZero});
+  std::copy(targets.begin(), targets.end(), target.data);
+  const auto x = bench->in<T, 2>("x", {target.dim[0], 1}, {Fill::kZero});
+  for (int64_t i = 0; i < x.size(); ++i) x[i] = T(1.0f);
+  const auto plain = bench->in<T, 2>("weight", {vocab, 1}, {Fill::kZero});
+  for (int64_t v = 0; v < vocab; ++v) plain[v] = T(v == 2 || v == 3 || v == 7 ? 2.0f : 0.5f);
+  const auto packed =
+      bench->in<std::byte, 1>("packed", {weight_pack_bytes<T>(vocab, 1)}, {Fill::kZero});
+  weight_pack<T>({.threads = 1}, {.packed = packed, .plain = plain});
+  bench->commit();
+  const HeadLossEval<T> a{
+      .nats = bench->out<float, 1>("nats", {target.dim[0]}),
+      .most_likely = bench->out<uint8_t, 1>("most_likely", {target.dim[0]}),
+      .loss_sum = bench->acc<double, 1>("loss_sum", {1}),
+      .scratch = bench->tmp<std::byte, 1>(
+          "scratch", {head_loss_eval_scratch_bytes<T>(Backend::kCpu, target.dim[0], vocab)}),
+      .x = x,
+      .weight = {plain, packed},
+      .target = target,
+      .mask_id = -1,
+      .logit_gain = 1.0f};
+  const auto check = [a](Report& report) {
+    report.equal("most_likely", a.most_likely, {1, 0, 0, 0});
+  };
+  return {bench, [a, bench](Exec on) { head_loss_eval<T>(on, bench->located(a)); }, check,
+          head_loss_eval_cost(a, vocab)};
 }
 
 OpInstance reference_instance() {
@@ -286,12 +322,15 @@ void add_cases(std::vector<OpCase>& cases) {
         Shape{2, 117001, 3, Targets::kAll, 1.0, 1.0f},
         Shape{2048, 8192, 256, Targets::kAll, 0.06, 1.0f},
         Shape{0, 9, 8, Targets::kAll, 1.0, 1.0f, Backend::kCpu, GradientSum::kStore},
-        Shape{1101, 70, 16, Targets::kSome, 1.0, 0.3f, Backend::kCpu, GradientSum::kStore}}) {
+        Shape{1101, 70, 16, Targets::kSome, 1.0, 0.3f, Backend::kCpu, GradientSum::kStore},
+        Shape{9, 70, 24, Targets::kAll, 1.0, 1.0f, Backend::kCpu, GradientSum::kAdd, 3.5}}) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
     cases.push_back({"head_loss", "head_loss" + suffix, [s] { return training_instance<T>(s); }});
     cases.push_back(
         {"head_loss_eval", "head_loss_eval" + suffix, [s] { return eval_instance<T>(s); }});
   }
+  cases.push_back(
+      {"head_loss_eval", std::string("head_loss_eval ties ") + dtype_name<T>(), ties_instance<T>});
 }
 
 // The head of the speedrun model.

@@ -13,8 +13,8 @@
 namespace assay {
 
 template <typename T>
-WeightMatrix<T> packed_weight(Workbench& bench, int64_t out, int64_t in) {
-  const auto plain = bench.in<T, 2>("weight", {out, in});
+WeightMatrix<T> packed_weight(Workbench& bench, int64_t out, int64_t in, Fill fill = normal()) {
+  const auto plain = bench.in<T, 2>("weight", {out, in}, fill);
   const auto packed =
       bench.in<std::byte, 1>("packed", {weight_pack_bytes<T>(out, in)}, {Fill::kZero});
   weight_pack<T>({.threads = 2}, {.packed = packed, .plain = plain});

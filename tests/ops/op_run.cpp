@@ -127,7 +127,7 @@ int usage(const OpBackend& backend, int status) {
   std::fprintf(
       stderr,
       "usage: %s [--op NAME] [--filter TEXT] [--shard I/N] [--small | --sanitized | --large] "
-      "[--list]\n",
+      "[--stop-at-failure] [--list]\n",
       backend.program);
   return status;
 }
@@ -136,7 +136,7 @@ int usage(const OpBackend& backend, int status) {
 
 int op_check_main(int argc, char** argv, OpBackend backend) {
   std::string op, filter;
-  bool list = false;
+  bool list = false, stop_at_failure = false;
   Cost most = kAll;
   Sizes sizes = backend.large == OpBackend::Large::kAlways ? Sizes::kEvery : Sizes::kUsual;
   Shard shard;
@@ -145,6 +145,8 @@ int op_check_main(int argc, char** argv, OpBackend backend) {
     const std::string flag = argv[i];
     if (flag == "--list") {
       list = true;
+    } else if (flag == "--stop-at-failure") {
+      stop_at_failure = true;
     } else if (flag == "--small") {
       most = kSmall;
       sizes = Sizes::kUsual;
@@ -178,6 +180,7 @@ int op_check_main(int argc, char** argv, OpBackend backend) {
     const Outcome outcome = run_case(backend, c, workspace, most);
     failed += outcome == Outcome::kFailed;
     left_out += outcome == Outcome::kLeftOut;
+    if (outcome == Outcome::kFailed && stop_at_failure) break;
     if (outcome == Outcome::kFailed && backend.broken && backend.broken()) {
       std::printf("the device is unusable after this case; the remaining cases are skipped\n");
       break;

@@ -172,7 +172,9 @@ template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
   for (const Shape& s :
        {Shape{1, 1, 1, 32}, Shape{7, 6, 2, 64}, Shape{67, 4, 1, 128}, Shape{5, 3, 3, 10},
-        Shape{0, 2, 1, 64}, Shape{65, 3, 1, 256}, Shape{70, 2, 2, 96}, Shape{2048, 8, 8, 32}}) {
+        Shape{0, 2, 1, 64}, Shape{65, 3, 1, 256}, Shape{70, 2, 2, 96}, Shape{2048, 8, 8, 32},
+        // Partial sums of more than 32 blocks.
+        Shape{2113, 1, 1, 32}}) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
     cases.push_back(
         {"qk_norm_forward", "qk_norm_forward" + suffix, [s] { return forward_instance<T>(s); }});
