@@ -332,8 +332,12 @@ void write_gpt2_files(const Tokenizer& tokenizer, const std::string& folder) {
   std::string merges = "#version: 0.2\n";
   for (const std::string& line : merge_lines(tokenizer)) merges += line + "\n";
   make_folders(folder);
+  AtomicFile vocab(folder + "/vocab.json");  // last, and its part file is there before merges.txt
+  const std::string text = vocab_object(tokenizer).dump() + "\n";
+  vocab.write(text.data(), text.size());
+  vocab.sync();
   write_file_atomic(folder + "/merges.txt", merges);
-  write_file_atomic(folder + "/vocab.json", vocab_object(tokenizer).dump() + "\n");
+  vocab.commit();
 }
 
 }  // namespace assay

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/new_folder.h"
 #include "base/step_count.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
@@ -121,18 +122,11 @@ void make_branch(const Branch& branch, const std::string& folder) {
     throw UserError(folder + " holds files already, which are not those of this branch",
                     "choose another --run, or remove it");
   }
-  const std::string part = folder + ".part";
-  std::error_code failed;
-  fs::remove_all(part, failed);
+  NewFolder made(folder);
   try {
-    fill(branch, part);
-    fs::remove(folder, failed);  // it may be there, empty
-    fs::rename(part, folder);
-  } catch (const UserError&) {
-    fs::remove_all(part, failed);
-    throw;
+    fill(branch, made.part());
+    made.commit();
   } catch (const fs::filesystem_error& error) {
-    fs::remove_all(part, failed);
     throw UserError("cannot make " + folder + ": " + error.code().message(),
                     "free some space, or choose another --run");
   }

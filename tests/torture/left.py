@@ -15,7 +15,7 @@ from harness import SAME
 # Of these only their presence counts: they hold times, or digests of files that do.
 VOLATILE = re.compile(r"log\.txt|.*\.log|\.lock|summary\.md|receipt\.json|meta\.json")
 # Keys and columns that hold a time, or the digest of something that does.
-TIMES = re.compile(r".*(_s|_s_mean|seconds.*|joules.*|tokens_per_s.*|mfu.*|rss.*|sha256|hashes|written|started|versions)$")
+TIMES = re.compile(r".*(_s|_s_mean|seconds.*|time|joules.*|tokens_per_s.*|mfu.*|rss.*|sha256|hashes|written|started|versions)$")
 DEFECT = re.compile(r"looks like a (bug|defect)|std::|terminate called|Traceback|json\.exception|filesystem error|basic_string|"
                     r"CHECK|Segmentation|Aborted|runtime error:|AddressSanitizer")
 
@@ -30,11 +30,11 @@ def table_without_times(text):
     return [{key: v for key, v in row.items() if not TIMES.fullmatch(key)} for row in csv.DictReader(io.StringIO(text))]
 
 
-def telemetry(path, since=0):
+def telemetry(path, since=-1):
     """Rows of the tables but for times. since: only those of later steps."""
     database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
-        return [repr([row for row in database.execute(query) if row[0] > since or since == 0]) for query in SAME]
+        return [repr([row for row in database.execute(query) if row[0] > since]) for query in SAME]
     finally:
         database.close()
 

@@ -39,6 +39,7 @@ class Scene:
     done: str = ""      # says the command that had ended before it was killed
     trains: str = ""    # the run in the folder that it trains
     codes: tuple = (0, 1, 3)
+    windows: bool = False  # its telemetry has measures over a window of steps
     weight: int = 2     # cases of it in a round
 
     def command(self, here, shared):
@@ -53,7 +54,8 @@ class Scene:
 
 SCENES = [
     Scene("dense", ("train", "{shared}/dense.yaml", "--run", "{here}/run"), trains="run", weight=3),
-    Scene("mixture", ("train", "{shared}/moe.yaml", "--run", "{here}/run", "--set", "run.keep_best=true"), trains="run", weight=3),
+    Scene("mixture", ("train", "{shared}/moe.yaml", "--run", "{here}/run", "--set", "run.keep_best=true"), trains="run", weight=3,
+          windows=True),
     Scene("corpus", ("train", "{shared}/dense.yaml", "--run", "{here}/run", "--set", "data.cache={here}/cache", "--steps", "6"),
           trains="run"),
     Scene("branch", ("branch", "{shared}/trunk", "--at-step", "9", "--warmdown-steps", "6", "--run", "{here}/b"), trains="b"),
@@ -69,7 +71,7 @@ SCENES = [
           done="holds files already"),
     Scene("import", ("import", "{shared}/exported", "-o", "{here}/i"), done="holds files already"),
     Scene("dissect", ("dissect", "used", "{here}/t", "--export", "{here}/u"), copies=(("trunk", "t"),),
-          done="exists and is not empty"),
+          done="holds files already"),
 ]
 
 

@@ -17,7 +17,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 import scenes
 from bad_input import without_privileges
-from left import defect_in, defect_left, difference, left_in
+from left import defect_in, defect_left, difference, left_in, telemetry
 
 LONGEST_S = 120  # of one start: a hang
 PATIENCE_S = 30  # for a folder that a killed command's processes still hold
@@ -171,7 +171,8 @@ class Case:
 
     def fault(self):
         if self.scene.trains == "run" and self.scene.name in ("dense", "mixture") and self.draw.random() < 0.25:
-            return self.spoil(self.draw.choice(SPOILED))
+            self.spoil(self.draw.choice(SPOILED))
+            return
         if self.draw.random() < 0.08:
             seconds = self.draw.choice((-86400 * 400, -3600, -5, 5, 3600, 86400 * 4000))
             faults = {"CALL": "clock", "HOW": seconds, "NUMBER": self.draw.randint(1, 60)}
@@ -187,7 +188,6 @@ class Case:
         if code != 0:
             self.check_refusal(code, said)
         self.finish()
-        return None
 
     def writes(self):
         return sum(count for (call, _), count in self.undisturbed.calls.items() if call == "write")
@@ -217,12 +217,13 @@ class Case:
                 raise Lost(f"exit {code} without telemetry.db")
             if "warning:" not in said:
                 raise Lost("the telemetry of 9 steps is gone, and no warning says so")
-            return self.compare_after(9)
+            self.compare_after(9)
+            return
         if how == "read-only":
             self.read_only(run)
         else:
             self.locked(run / "telemetry.db", how)
-        return self.finish()
+        self.finish()
 
     def read_only(self, run):
         for path in [run, *run.rglob("*")]:
@@ -275,18 +276,24 @@ class Case:
             raise Lost(str(error)) from None
 
     def compare(self, left):
-        found = difference(self.undisturbed.left, left)
+        self.compare_with(self.undisturbed.left, left)
+
+    @staticmethod
+    def compare_with(wanted, left):
+        found = difference(wanted, left)
         if found:
             raise Lost(found)
 
     def compare_after(self, step):
         """As compare(), but the rows of steps up to this one are gone."""
-        left, wanted = self.left(), dict(self.undisturbed.left)
         name = f"{self.scene.trains}/telemetry.db"
-        left.pop(name), wanted.pop(name)
-        found = difference(wanted, left)
-        if found:
-            raise Lost(found)
+        left, wanted = self.left(), dict(self.undisturbed.left)
+        rows, whole = (telemetry(path, step) for path in (self.here / name, self.place / f"whole-{self.scene.name}" / name))
+        for which in (4,) if self.scene.windows else (0, 4):  # scalars, evaluations
+            if rows[which] != whole[which]:
+                raise Lost(f"rows after step {step} differ: {whole[which][:150]} / {rows[which][:150]}")
+        wanted[name] = left[name]
+        self.compare_with(wanted, left)
 
     def keep(self):
         """Leaves what is needed to see it again."""

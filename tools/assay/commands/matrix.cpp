@@ -47,6 +47,7 @@ struct Arguments {
 
 // Prints a line on stderr; stdout is left to the tables or the JSON.
 void say(const std::string& line) {
+  std::fflush(stdout);  // where both go to one file, no line is inside another one
   std::fprintf(stderr, "%s\n", line.c_str());
 }
 
