@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/new_folder.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint.h"

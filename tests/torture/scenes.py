@@ -37,7 +37,7 @@ class Scene:
     words: tuple        # of the command; {here}: its folder, {shared}: what all read
     copies: tuple = ()  # (of what is shared, its name in the folder)
     done: str = ""      # says the command that had ended before it was killed
-    trains: str = ""    # the run in the folder that it trains
+    trains: str = ""    # the run, or the matrix, in the folder that it trains
     codes: tuple = (0, 1, 3)
     windows: bool = False  # its telemetry has measures over a window of steps
     weight: int = 2     # cases of it in a round
@@ -59,8 +59,8 @@ SCENES = [
     Scene("corpus", ("train", "{shared}/dense.yaml", "--run", "{here}/run", "--set", "data.cache={here}/cache", "--steps", "6"),
           trains="run"),
     Scene("branch", ("branch", "{shared}/trunk", "--at-step", "9", "--warmdown-steps", "6", "--run", "{here}/b"), trains="b"),
-    Scene("matrix", ("matrix", "{shared}/m.yaml", "--run-dir", "{here}/m"), weight=1),
-    Scene("ranks", ("train", "{shared}/moe.yaml", "--run", "{here}/run", "--ranks", "2"), codes=(0, 1, 3, 4), weight=1),
+    Scene("matrix", ("matrix", "{shared}/m.yaml", "--run-dir", "{here}/m"), trains="m", weight=1),
+    Scene("ranks", ("train", "{shared}/moe.yaml", "--run", "{here}/run", "--ranks", "2"), trains="run", codes=(0, 1, 3, 4), weight=1),
     Scene("prepare", ("data", "prepare", "{shared}/text.txt", "--tokenizer", "{shared}/tokenizer.json", "-o", "{here}/c",
                       "--shuffle", "1", "--shard-tokens", "4000"), done="already holds a corpus"),
     Scene("tokenizer", ("tokenizer", "train", "{shared}/text.txt", "--vocab-size", "300", "-o", "{here}/t.json"),

@@ -170,7 +170,7 @@ class Case:
         self.finish()
 
     def fault(self):
-        if self.scene.trains == "run" and self.scene.name in ("dense", "mixture") and self.draw.random() < 0.25:
+        if self.scene.name in ("dense", "mixture") and self.draw.random() < 0.25:
             self.spoil(self.draw.choice(SPOILED))
             return
         if self.draw.random() < 0.08:
@@ -267,16 +267,25 @@ class Case:
             if time.monotonic() > end:
                 raise Lost(f"still held after {PATIENCE_S} s: {last_error(said)}")
             time.sleep(0.2)
-        self.compare(self.left())
+        self.compare_with(self.undisturbed.left, self.left())
+        self.verify()
+
+    def verify(self):
+        """The receipt of what was trained."""
+        if not self.scene.trains:
+            return
+        command = [str(scenes.ASSAY), "receipt", "verify", str(self.here / self.scene.trains)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace",
+                              env=scenes.environment(self.place / "shared"))
+        self.output += f"$ {shlex.join(command)}\n{done.stdout}{done.stderr}exit {done.returncode}\n"
+        if done.returncode != 0:
+            raise Lost(f"receipt verify: exit {done.returncode}: {last_error(done.stdout + done.stderr)}")
 
     def left(self):
         try:
             return left_in(self.here)
         except ValueError as error:
             raise Lost(str(error)) from None
-
-    def compare(self, left):
-        self.compare_with(self.undisturbed.left, left)
 
     @staticmethod
     def compare_with(wanted, left):
