@@ -22,6 +22,10 @@ std::string without_slash(const std::string& path) {
   return (normal.has_filename() ? normal : normal.parent_path()).string();
 }
 
+std::string lock_of(const std::string& path) {
+  return without_slash(path) + ".part.lock";
+}
+
 void sync_folder(const std::string& path) {
   const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return;
@@ -31,6 +35,16 @@ void sync_folder(const std::string& path) {
 
 }  // namespace
 
+void remove_left_lock(const std::string& path) {
+  const std::string lock = lock_of(path);
+  std::error_code ignored;
+  if (!fs::exists(lock, ignored)) return;
+  const int file = open_locked(lock, Lock::kTry);
+  if (file < 0) return;
+  unlink(lock.c_str());
+  close(file);
+}
+
 void require_new_folder(const std::string& path, const std::string& hint) {
   std::error_code ignored;
   if (path.empty()) throw UserError("the name of the new folder is empty", hint);
@@ -38,7 +52,10 @@ void require_new_folder(const std::string& path, const std::string& hint) {
   if (!fs::is_directory(path, ignored)) throw UserError(path + " is a file, not a folder", hint);
   const fs::directory_iterator entries(path, ignored);
   if (ignored) throw UserError("cannot read " + path + ": " + ignored.message(), hint);
-  if (entries != fs::directory_iterator()) throw UserError(path + " holds files already", hint);
+  if (entries != fs::directory_iterator()) {
+    remove_left_lock(path);
+    throw UserError(path + " holds files already", hint);
+  }
   if (fs::equivalent(path, ".", ignored)) {
     throw UserError(path + " is the current folder, which is replaced when all is written",
                     "give the name of a new folder, e.g. " + (fs::path(path) / "new").string());
@@ -46,7 +63,7 @@ void require_new_folder(const std::string& path, const std::string& hint) {
 }
 
 NewFolder::NewFolder(const std::string& path, WhenHeld when_held)
-    : path_(without_slash(path)), part_(path_ + ".part"), lock_(path_ + ".part.lock") {
+    : path_(without_slash(path)), part_(path_ + ".part"), lock_(lock_of(path_)) {
   const std::string parent = fs::path(path_).parent_path().string();
   if (!parent.empty()) make_folders(parent);
   file_ = open_locked(lock_, when_held == WhenHeld::kWait ? Lock::kWait : Lock::kTry);

@@ -12,6 +12,10 @@
 
 namespace assay {
 
+// Removes the lock of a NewFolder of this name that was killed after it was complete. Whoever finds
+// the complete folder, and so makes no NewFolder, calls it.
+void remove_left_lock(const std::string& path);
+
 // UserError with this hint if there is a file of that name, or a folder that is not empty.
 void require_new_folder(const std::string& path, const std::string& hint);
 

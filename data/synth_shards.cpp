@@ -102,6 +102,7 @@ SynthCorpus cached_synth_corpus(const SynthShards& what, const std::string& cach
       building.commit();
     }
   }
+  remove_left_lock(folder);
   return corpus_of(folder, read_manifest(folder));
 }
 

@@ -118,7 +118,10 @@ Branch plan_branch(const BranchRequest& request) {
 void make_branch(const Branch& branch, const std::string& folder) {
   const fs::path origin = fs::path(folder) / kBranchFile;
   if (fs::exists(folder) && !fs::is_empty(folder)) {
-    if (fs::exists(origin) && is_origin(read_file(origin.string()), branch)) return;
+    if (fs::exists(origin) && is_origin(read_file(origin.string()), branch)) {
+      remove_left_lock(folder);
+      return;
+    }
     throw UserError(folder + " holds files already, which are not those of this branch",
                     "choose another --run, or remove it");
   }

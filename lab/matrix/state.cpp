@@ -31,10 +31,13 @@ ordered_json read_manifest(const MatrixFolder& folder) {
              : ordered_json();
 }
 
+// But for what a process leaves that is killed before it has written the record of a matrix.
 bool holds_files(const std::string& path) {
   std::error_code error;
+  const std::string part = std::string(kMatrixRecord) + ".part";
   for (const auto& entry : fs::directory_iterator(path, error)) {
-    if (entry.path().filename() != kFolderLock) return true;
+    const fs::path name = entry.path().filename();
+    if (name != kFolderLock && name != part) return true;
   }
   return false;
 }

@@ -42,6 +42,14 @@ TEST_CASE("what a killed process left of a new folder is removed") {
   REQUIRE(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
 }
 
+TEST_CASE("the lock of a folder that was complete when its process was killed is removed") {
+  const TempFolder folder;
+  fs::create_directories(folder / "new/a");
+  write_file_atomic(folder / "new.part.lock", "");
+  expect_error([&] { require_new_folder(folder / "new", "another"); }, "holds files already");
+  REQUIRE(!fs::exists(folder / "new.part.lock"));
+}
+
 TEST_CASE("a new folder has one writer") {
   const TempFolder folder;
   std::optional<NewFolder> first(folder / "new");

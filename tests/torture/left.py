@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from harness import SAME
 
 # Of these only their presence counts: they hold times, or digests of files that do.
-VOLATILE = re.compile(r"log\.txt|.*\.log|\.lock|summary\.md|receipt\.json|meta\.json")
+VOLATILE = re.compile(r"log\.txt|.*\.log|\.lock|summary\.md|receipt\.json|meta\.json|last\.txt")
 # Keys and columns that hold a time, or the digest of something that does.
 TIMES = re.compile(r".*(_s|_s_mean|seconds.*|time|joules.*|tokens_per_s.*|mfu.*|rss.*|says|sha256|hashes|written|started|versions)$")
 DEFECT = re.compile(r"looks like a (bug|defect)|std::|terminate called|Traceback|json\.exception|filesystem error|basic_string|"
