@@ -336,8 +336,16 @@ void write_gpt2_files(const Tokenizer& tokenizer, const std::string& folder) {
   const std::string text = vocab_object(tokenizer).dump() + "\n";
   vocab.write(text.data(), text.size());
   vocab.sync();
-  write_file_atomic(folder + "/merges.txt", merges);
-  vocab.commit();
+  const std::string merges_file = folder + "/merges.txt";
+  std::error_code ignored;
+  const bool replaces = std::filesystem::exists(merges_file, ignored);
+  write_file_atomic(merges_file, merges);
+  try {
+    vocab.commit();
+  } catch (const UserError&) {  // one of the two alone is no tokenizer
+    if (!replaces) std::filesystem::remove(merges_file, ignored);
+    throw;
+  }
 }
 
 }  // namespace assay

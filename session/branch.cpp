@@ -9,6 +9,7 @@
 #include "base/step_count.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
+#include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/checkpoint_files.h"
@@ -75,7 +76,7 @@ void link_or_copy(const fs::path& from, const fs::path& to) {
   if (no_link) fs::copy_file(from, to);
 }
 
-// Everything but the configuration of the branch: that is written when it begins to train.
+// The run as it is at the checkpoint, with the configuration of the branch.
 void fill(const Branch& branch, const fs::path& folder) {
   const fs::path trunk = branch.trunk;
   const fs::path checkpoint = folder / "checkpoints" / step_name(branch.at.step);
@@ -83,8 +84,8 @@ void fill(const Branch& branch, const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(branch.checkpoint)) {
     link_or_copy(entry.path(), checkpoint / entry.path().filename());
   }
-  for (const char* name :
-       {"config.yaml", "meta.json", kTuneCopy, kProductsFile, "tokenizer.json"}) {
+  write_file_atomic((folder / "config.yaml").string(), to_yaml(branch.config));
+  for (const char* name : {"meta.json", kTuneCopy, kProductsFile, "tokenizer.json"}) {
     if (fs::exists(trunk / name)) fs::copy_file(trunk / name, folder / name);
   }
   copy_telemetry((trunk / "telemetry.db").string(), (folder / "telemetry.db").string(),
