@@ -277,6 +277,9 @@ void write_origin(const RunDir& dir, const ImportPlan& plan, const Imported& imp
 }  // namespace
 
 Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta meta) {
+  if (plan.run.empty()) {
+    throw UserError("the name of the run is empty", "e.g. --out runs/imported");
+  }
   require_new_folder(plan.run, "choose another --out, or remove it");
   const ImportedModel model = read_model_json(plan.folder + "/config.json");
   Imported result;

@@ -49,7 +49,8 @@ class Scene:
         shutil.rmtree(here, ignore_errors=True)
         here.mkdir(parents=True)
         for source, name in self.copies:
-            shutil.copytree(shared / source, here / name)
+            if (shared / source).exists():
+                shutil.copytree(shared / source, here / name)
 
 
 SCENES = [
@@ -72,6 +73,10 @@ SCENES = [
     Scene("import", ("import", "{shared}/exported", "-o", "{here}/i"), done="holds files already"),
     Scene("dissect", ("dissect", "used", "{here}/t", "--export", "{here}/u"), copies=(("trunk", "t"),),
           done="holds files already"),
+    Scene("damage", ("dissect", "damage", "{here}/t"), copies=(("trunk", "t"),), weight=1),
+    Scene("merge", ("checkpoint", "merge", "{here}/r"), copies=(("several", "r"),), weight=1),
+    Scene("synth", ("data", "synth", "-o", "{here}/s", "--tokens", "30000", "--val-tokens", "3000", "--vocab-size", "300"),
+          done="already holds a corpus", weight=1),
 ]
 
 
@@ -96,4 +101,6 @@ def make_shared(shared):
     works("tokenizer", "train", shared / "text.txt", "--vocab-size", "300", "-o", shared / "tokenizer.json")
     works("train", shared / "dense.yaml", "--run", shared / "first", "--steps", "2")
     works("train", shared / "moe.yaml", "--run", shared / "trunk", "--set", "run.keep_checkpoints=9")
+    subprocess.run([str(ASSAY), "train", str(shared / "moe.yaml"), "--run", str(shared / "several"), "--ranks", "2", "--steps", "6"],
+                   capture_output=True, env=environment(shared))  # without MPI it is not there
     works("export", shared / "trunk", "-o", shared / "exported", "--dtype", "fp32")

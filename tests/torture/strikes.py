@@ -242,10 +242,17 @@ class Case:
         self.check_refusal(code, said)
 
     def locked(self, database, how):
-        """Another process, here a connection of this one, holds the database."""
-        holder = sqlite3.connect(database, isolation_level=None)
-        holder.execute("BEGIN EXCLUSIVE")
-        process = self.start()
+        """Another process, here a connection of this one, holds the database: before the run starts, or from a moment on."""
+        if self.draw.random() < 0.5:
+            holder = sqlite3.connect(database, isolation_level=None)
+            holder.execute("BEGIN EXCLUSIVE")
+            process = self.start()
+        else:
+            process = self.start()
+            holder = self.held_while(process, database)
+            if holder is None:  # it has ended before
+                self.end_of(process)
+                return
         if how == "locked":
             time.sleep(self.draw.uniform(0.5, 3))
             holder.close()
@@ -258,6 +265,21 @@ class Case:
         if code == 0:
             raise Lost("exit 0 with a telemetry.db that was locked all the time")
         self.check_refusal(code, said)
+
+    @staticmethod
+    def held_while(process, database):
+        """A connection that has taken the database from a running process; None if that has ended."""
+        holder = sqlite3.connect(database, isolation_level=None, timeout=0)
+        while process.poll() is None:
+            try:
+                if database.with_name("telemetry.db-wal").exists():  # it has opened it
+                    holder.execute("BEGIN IMMEDIATE")
+                    return holder
+            except sqlite3.OperationalError:
+                pass
+            time.sleep(0.001)
+        holder.close()
+        return None
 
     # The end.
 
