@@ -128,7 +128,7 @@ CONFIGS = [
      "ends before one step of 256 tokens", "raise contract.coefficient"),
     ("contract of another width", config_text(contract="{kind: active-width, coefficient: 100}"),
      "active FFN width of 100, this one has ffn = 64", "model.ffn"),
-    ("contract of endless steps", config_text(contract="{kind: seconds, coefficient: 1e15, step_seconds: 1e-300}"),
+    ("contract of endless steps", config_text(contract="{kind: seconds, coefficient: 1e15, step_seconds: 1e-30}"),
      "does not fit", ""),
     ("warm-up beyond the horizon", config_text(contract="{kind: activeDN, coefficient: 0.02}", schedule="{warmup: 70}"),
      "schedule.warmup + schedule.warmdown = 70 + 0 is more than run.steps = ", "shorten"),
