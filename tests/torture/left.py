@@ -1,5 +1,5 @@
-"""What a command has left in a folder, in a form that is equal for equal bits: {name: content}. Times, process numbers and
-what is computed from them are left out."""
+"""What a command has left in a folder, in a form that is equal for equal bits: {name: content}. Times, process numbers
+and what is computed from them are left out."""
 import csv
 import hashlib
 import io

@@ -1,5 +1,5 @@
-"""Strikes a command: kills it, makes one of its calls to the system fail, or spoils what it meets. Then the same command is
-started until it ends, and what it leaves is compared with what an undisturbed one left."""
+"""Strikes a command: kills it, makes one of its calls to the system fail, or spoils what it meets. Then the same command
+is started until it ends, and what it leaves is compared with what an undisturbed one left."""
 import dataclasses
 import os
 import pathlib
@@ -242,7 +242,7 @@ class Case:
         self.check_refusal(code, said)
 
     def locked(self, database, how):
-        """Another process, here a connection of this one, holds the database: before the run starts, or from a moment on."""
+        """Another process, here a connection of this one, holds the database: before the run starts, or later."""
         if self.draw.random() < 0.5:
             holder = sqlite3.connect(database, isolation_level=None)
             holder.execute("BEGIN EXCLUSIVE")

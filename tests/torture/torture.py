@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Kills and faults at random moments of assay's commands. After each the same command must go on to what an undisturbed one
-leaves, to the byte. Called by tools/torture.sh."""
+"""Kills and faults at random moments of assay's commands. After each the same command must go on to what an undisturbed
+one leaves, to the byte. Called by tools/torture.sh."""
 import argparse
 import collections
 import concurrent.futures
