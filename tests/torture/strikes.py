@@ -115,6 +115,7 @@ class Case:
         timer = None
         if kill_after:
             seconds, whom = kill_after
+            self.lines[-1] = f"timeout -s KILL {seconds:.3f} {self.lines[-1]}"
             timer = threading.Timer(seconds, lambda: self.kill(process, whom))
             timer.start()
         try:

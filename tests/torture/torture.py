@@ -40,6 +40,7 @@ def arguments():
     unknown = [name for name in a.only if name not in names]
     if unknown:
         fail(f"--only {unknown[0]} is no kind", f"one of {', '.join(names)}")
+    a.library = a.library.resolve()
     for path in (scenes.ASSAY, a.library):
         if not path.exists():
             fail(f"{path} is not there", "cmake --preset release && cmake --build build --target assay torture_faults")
