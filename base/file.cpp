@@ -44,27 +44,17 @@ std::string folder_of(const std::string& path) {
                   hint);
 }
 
-// Opens and locks the part file. The lock belongs to the inode, so a part file that another writer
-// renamed between our open and our lock is closed and opened again.
+// Opens, locks and empties the part file.
 int open_part(const std::string& path, const std::string& part) {
-  for (;;) {
-    const int file = open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (file < 0) throw_write(path, errno, 0);
-    struct stat mine, named;
-    const bool locked = flock(file, LOCK_EX | LOCK_NB) == 0;
-    const int error = errno;
-    if (!locked) {
-      close(file);
-      if (error == EWOULDBLOCK)
-        throw UserError(strprintf("%s is being written by another process", path.c_str()),
-                        "wait for it, or choose another path");
-      throw_write(path, error, 0);
-    }
-    const bool same = fstat(file, &mine) == 0 && lstat(part.c_str(), &named) == 0 &&
-                      mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
-    if (same && ftruncate(file, 0) == 0) return file;
-    close(file);
-  }
+  const int file = open_locked(part, Lock::kTry);
+  if (file < 0 && errno == EWOULDBLOCK)
+    throw UserError(strprintf("%s is being written by another process", path.c_str()),
+                    "wait for it, or choose another path");
+  if (file < 0) throw_write(path, errno, 0);
+  if (ftruncate(file, 0) == 0) return file;
+  const int error = errno;
+  close(file);
+  throw_write(path, error, 0);
 }
 
 }  // namespace
@@ -182,6 +172,28 @@ void AtomicFile::commit() {
   if (folder < 0) return;
   fsync(folder);
   close(folder);
+}
+
+int open_locked(const std::string& path, Lock lock) {
+  for (;;) {
+    const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (file < 0) return -1;
+    struct stat mine, named;
+    int locked = -1;
+    do {
+      locked = flock(file, LOCK_EX | (lock == Lock::kTry ? LOCK_NB : 0));
+    } while (locked != 0 && errno == EINTR);
+    if (locked != 0) {
+      const int error = errno;
+      close(file);
+      errno = error;
+      return -1;
+    }
+    const bool same = fstat(file, &mine) == 0 && lstat(path.c_str(), &named) == 0 &&
+                      mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+    if (same) return file;
+    close(file);
+  }
 }
 
 void make_folders(const std::string& path) {

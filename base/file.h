@@ -55,6 +55,12 @@ class AtomicFile {
   int file_ = -1;
 };
 
+// Opens this file, which it makes, for writing, with a lock that other processes respect. -1 with
+// errno if that fails: EWOULDBLOCK if another process holds it. The lock belongs to the inode, so a
+// file that its holder renamed or removed between our open and our lock is opened again.
+enum class Lock { kTry, kWait };
+int open_locked(const std::string& path, Lock lock);
+
 // Creates the folder and its parents; an existing one is fine.
 void make_folders(const std::string& path);
 

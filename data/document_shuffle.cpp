@@ -22,6 +22,9 @@ constexpr uint64_t kStream = stream_id("data.prepare.shuffle");
 
 // A file without a name, in the folder.
 int open_nameless(const std::string& folder) {
+  const int nameless = open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+  if (nameless >= 0) return nameless;
+  // A file system without O_TMPFILE.
   std::string name = folder + "/.shuffle-XXXXXX";
   const int file = mkostemp(name.data(), O_CLOEXEC);
   const int error = errno;

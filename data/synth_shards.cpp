@@ -1,12 +1,10 @@
 #include "data/synth_shards.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 
 #include "base/check.h"
-#include "base/file.h"
+#include "base/new_folder.h"
 #include "data/bpe_train.h"
 #include "data/progress.h"
 #include "data/sha256.h"
@@ -95,27 +93,16 @@ SynthCorpus write_synth_corpus(const SynthShards& what, const std::string& folde
 SynthCorpus cached_synth_corpus(const SynthShards& what, const std::string& cache) {
   const std::string folder = cache + "/" + cache_name(what);
   if (!complete(folder)) {
-    make_folders(cache);
-    const std::string building = folder + strprintf(".%ld", static_cast<long>(getpid()));
-    std::error_code failed;
-    try {
-      write_synth_corpus(what, building, Existing::kReplace);
-    } catch (...) {
-      fs::remove_all(building, failed);
-      throw;
-    }
-    if (fs::exists(folder) && !complete(folder)) fs::remove_all(folder, failed);
-    fs::rename(building, folder, failed);
-    if (failed) {
-      std::error_code ignored;
-      fs::remove_all(building, ignored);
-      // No error if another process has built it meanwhile.
-      if (!complete(folder)) {
-        throw UserError("cannot rename " + building + " to " + folder + ": " + failed.message(),
-                        "remove " + folder + " and try again");
-      }
+    // Another process may build it: then this one waits for it.
+    NewFolder building(folder, NewFolder::WhenHeld::kWait);
+    if (!complete(folder)) {
+      write_synth_corpus(what, building.part(), Existing::kReplace);
+      std::error_code failed;
+      fs::remove_all(folder, failed);  // a damaged one
+      building.commit();
     }
   }
+  remove_left_lock(folder);
   return corpus_of(folder, read_manifest(folder));
 }
 

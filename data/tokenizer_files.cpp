@@ -332,8 +332,20 @@ void write_gpt2_files(const Tokenizer& tokenizer, const std::string& folder) {
   std::string merges = "#version: 0.2\n";
   for (const std::string& line : merge_lines(tokenizer)) merges += line + "\n";
   make_folders(folder);
-  write_file_atomic(folder + "/merges.txt", merges);
-  write_file_atomic(folder + "/vocab.json", vocab_object(tokenizer).dump() + "\n");
+  AtomicFile vocab(folder + "/vocab.json");  // last, and its part file is there before merges.txt
+  const std::string text = vocab_object(tokenizer).dump() + "\n";
+  vocab.write(text.data(), text.size());
+  vocab.sync();
+  const std::string merges_file = folder + "/merges.txt";
+  std::error_code ignored;
+  const bool replaces = std::filesystem::exists(merges_file, ignored);
+  write_file_atomic(merges_file, merges);
+  try {
+    vocab.commit();
+  } catch (const UserError&) {  // one of the two alone is no tokenizer
+    if (!replaces) std::filesystem::remove(merges_file, ignored);
+    throw;
+  }
 }
 
 }  // namespace assay

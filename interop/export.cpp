@@ -1,10 +1,10 @@
 #include "interop/export.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/new_folder.h"
 #include "data/tokenizer_files.h"
 #include "engine/run/checkpoint_slices.h"
 #include "interop/model_json.h"
@@ -15,19 +15,7 @@
 namespace assay {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::ordered_json;
-
-void require_empty(const std::string& folder) {
-  std::error_code ignored;
-  const bool there = fs::exists(folder, ignored);
-  if (there && !fs::is_directory(folder, ignored)) {
-    throw UserError(folder + " is a file, not a folder", "choose another --out");
-  }
-  if (there && !fs::is_empty(folder)) {
-    throw UserError(folder + " holds files already", "choose another --out, or remove it");
-  }
-}
 
 // UserError unless the checkpoint has every tensor of the model with its shape.
 void require_model(const CheckpointSlices& checkpoint, const ModelConfig& model) {
@@ -97,7 +85,7 @@ Exported export_checkpoint(const Config& config, const ExportPlan& plan,
   Exported exported;
   exported.family = choose_family(model);
   exported.folded = folded_gains(model);
-  require_empty(plan.out);
+  require_new_folder(plan.out, "choose another --out, or remove it");
   const CheckpointSlices checkpoint(plan.checkpoint, TensorKind::kModel);
   require_model(checkpoint, model);
 
@@ -107,22 +95,24 @@ Exported export_checkpoint(const Config& config, const ExportPlan& plan,
     const bool kept = t.type == MappedTensor::Type::kF32;
     planned.push_back({.name = t.name, .dtype = kept ? DType::kF32 : plan.dtype, .shape = t.shape});
   }
-  make_folders(plan.out);
+  NewFolder folder(plan.out);
+  const std::string& out = folder.part();
   const WrittenShards written =
-      write_shards(plan.out, planned, plan.shard_bytes,
+      write_shards(out, planned, plan.shard_bytes,
                    [&](size_t i, float* out) { read_part(checkpoint, map[i], out); });
   exported.files = written.files;
   exported.tensors = static_cast<int64_t>(map.size());
   exported.bytes = written.bytes;
 
   const int32_t eot = tokenizer ? tokenizer->eot() : -1;
-  if (tokenizer) write_tokenizer(plan.out, *tokenizer, config.run.sequence);
-  write_generation(plan.out, eot);
-  write_json(plan.out + "/config.json",
+  if (tokenizer) write_tokenizer(out, *tokenizer, config.run.sequence);
+  write_generation(out, eot);
+  write_json(out + "/config.json",
              model_json(model, exported.family,
                         {.dtype = plan.dtype == DType::kF32 ? "float32" : "bfloat16",
                          .positions = config.run.sequence,
                          .eot = eot}));
+  folder.commit();
   return exported;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/new_folder.h"
 #include "data/sha256.h"
 #include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
@@ -27,18 +28,6 @@ namespace fs = std::filesystem;
 
 // Default run.sequence at most, for models with longer contexts: fits a small machine.
 constexpr int64_t kLongestSequence = 2048;
-
-void require_new_run(const std::string& run) {
-  std::error_code ignored;
-  if (run.empty()) throw UserError("the name of the run is empty", "e.g. --out runs/imported");
-  if (!fs::exists(run, ignored)) return;
-  if (!fs::is_directory(run, ignored)) {
-    throw UserError(run + " is a file, not a run directory", "choose another --out");
-  }
-  if (!fs::is_empty(run)) {
-    throw UserError(run + " holds files already", "choose another --out, or remove it");
-  }
-}
 
 // True for tensors that the model does not need.
 bool may_be_left(const std::string& name, const ImportedModel& imported) {
@@ -288,7 +277,10 @@ void write_origin(const RunDir& dir, const ImportPlan& plan, const Imported& imp
 }  // namespace
 
 Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta meta) {
-  require_new_run(plan.run);
+  if (plan.run.empty()) {
+    throw UserError("the name of the run is empty", "e.g. --out runs/imported");
+  }
+  require_new_folder(plan.run, "choose another --out, or remove it");
   const ImportedModel model = read_model_json(plan.folder + "/config.json");
   Imported result;
   result.family = model.family;
@@ -314,24 +306,27 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
   result.parameters = filled.parameters();
   result.dtypes = weights.dtypes();
 
-  const RunDir dir(plan.run, RunDir::Start::kContinue);
+  NewFolder folder(plan.run);
+  const RunDir dir(folder.part(), RunDir::Start::kContinue);
   // Data that the run trains on later is compared with this tokenizer.
   if (tokenizer && (takes_tokenizer || result.config.data.check_tokenizer)) {
-    const std::string file = fs::absolute(dir.file("tokenizer.json")).lexically_normal().string();
-    write_tokenizer_json(*tokenizer, file);
-    if (takes_tokenizer) tokenizer_file = file;
+    write_tokenizer_json(*tokenizer, dir.file("tokenizer.json"));
+    const fs::path later = fs::path(folder.path()) / "tokenizer.json";
+    if (takes_tokenizer) tokenizer_file = fs::absolute(later).lexically_normal().string();
   }
   resolve(result.config);
   if (result.config.optimizer.kind == OptimizerKind::kMuon) filled.merge_moments(model.model);
   if (result.config.optimizer.state == StateFormat::kBf16) filled.round_matrices(model.model);
   Checkpoints checkpoints(dir.path(), 1, nullptr);
-  result.checkpoint = checkpoints.save(first_state(result.config), filled.tensors(),
-                                       filled.moments(), Checkpoints::Keep::kMilestone);
+  const std::string saved = checkpoints.save(first_state(result.config), filled.tensors(),
+                                             filled.moments(), Checkpoints::Keep::kMilestone);
   meta.recipe = result.config.precision.recipe;
   meta.threads = result.config.run.threads;
   write_meta(dir, meta);
   write_origin(dir, plan, result);
-  dir.write_config(result.config);  // last: now it is a run
+  dir.write_config(result.config);
+  folder.commit();
+  result.checkpoint = folder.path() + saved.substr(folder.part().size());
   return result;
 }
 

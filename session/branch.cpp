@@ -5,9 +5,11 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/new_folder.h"
 #include "base/step_count.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
+#include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/checkpoint_files.h"
@@ -74,7 +76,7 @@ void link_or_copy(const fs::path& from, const fs::path& to) {
   if (no_link) fs::copy_file(from, to);
 }
 
-// Everything but the configuration of the branch: that is written when it begins to train.
+// The run as it is at the checkpoint, with the configuration of the branch.
 void fill(const Branch& branch, const fs::path& folder) {
   const fs::path trunk = branch.trunk;
   const fs::path checkpoint = folder / "checkpoints" / step_name(branch.at.step);
@@ -82,8 +84,8 @@ void fill(const Branch& branch, const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(branch.checkpoint)) {
     link_or_copy(entry.path(), checkpoint / entry.path().filename());
   }
-  for (const char* name :
-       {"config.yaml", "meta.json", kTuneCopy, kProductsFile, "tokenizer.json"}) {
+  write_file_atomic((folder / "config.yaml").string(), to_yaml(branch.config));
+  for (const char* name : {"meta.json", kTuneCopy, kProductsFile, "tokenizer.json"}) {
     if (fs::exists(trunk / name)) fs::copy_file(trunk / name, folder / name);
   }
   copy_telemetry((trunk / "telemetry.db").string(), (folder / "telemetry.db").string(),
@@ -117,22 +119,18 @@ Branch plan_branch(const BranchRequest& request) {
 void make_branch(const Branch& branch, const std::string& folder) {
   const fs::path origin = fs::path(folder) / kBranchFile;
   if (fs::exists(folder) && !fs::is_empty(folder)) {
-    if (fs::exists(origin) && is_origin(read_file(origin.string()), branch)) return;
+    if (fs::exists(origin) && is_origin(read_file(origin.string()), branch)) {
+      remove_left_lock(folder);
+      return;
+    }
     throw UserError(folder + " holds files already, which are not those of this branch",
                     "choose another --run, or remove it");
   }
-  const std::string part = folder + ".part";
-  std::error_code failed;
-  fs::remove_all(part, failed);
+  NewFolder made(folder);
   try {
-    fill(branch, part);
-    fs::remove(folder, failed);  // it may be there, empty
-    fs::rename(part, folder);
-  } catch (const UserError&) {
-    fs::remove_all(part, failed);
-    throw;
+    fill(branch, made.part());
+    made.commit();
   } catch (const fs::filesystem_error& error) {
-    fs::remove_all(part, failed);
     throw UserError("cannot make " + folder + ": " + error.code().message(),
                     "free some space, or choose another --run");
   }

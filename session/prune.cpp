@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/new_folder.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint.h"
@@ -101,9 +102,7 @@ void compare(Pruned& pruned, HeldOut& before, HeldOut& after) {
 Pruned write_pruned(HeldOut& text, std::span<const LayerLoads> loads, const std::string& folder,
                     const std::string& device, RunMeta meta) {
   const CheckpointSource& source = text.source();
-  if (fs::exists(folder) && !fs::is_empty(folder)) {
-    throw UserError(folder + " exists and is not empty", "give a new folder: --export FOLDER");
-  }
+  require_new_folder(folder, "give a new folder: --export FOLDER");
   if (read_checkpoint_manifest(source.folder).ranks > 1) {
     throw UserError(source.folder + " has a file of each of several ranks",
                     "assay checkpoint merge " + source.folder + " makes one of them");
@@ -127,17 +126,20 @@ Pruned write_pruned(HeldOut& text, std::span<const LayerLoads> loads, const std:
   state.config_yaml = to_yaml(config);
   state.config_hashes = section_hashes(config);
 
-  const RunDir dir(folder, RunDir::Start::kContinue);
+  NewFolder made(folder);
+  const RunDir dir(made.part(), RunDir::Start::kContinue);
   Checkpoints checkpoints(dir.path(), 1, nullptr);
-  pruned.checkpoint =
+  const std::string saved =
       checkpoints.save(state, model.tensors(), optimizer.tensors(), Checkpoints::Keep::kMilestone);
+  pruned.checkpoint = made.path() + saved.substr(made.part().size());
   meta.recipe = config.precision.recipe;
   meta.threads = config.run.threads;
   write_meta(dir, meta);
-  dir.write_config(config);  // last: now it is a run
+  dir.write_config(config);
 
-  HeldOut after(folder, {.device = device, .tokens = text.tokens(), .files = text.files()});
+  HeldOut after(made.part(), {.device = device, .tokens = text.tokens(), .files = text.files()});
   compare(pruned, text, after);
+  made.commit();
   return pruned;
 }
 

@@ -255,6 +255,14 @@ std::optional<int64_t> Checkpoints::best_step() const {
   return step;
 }
 
+void Checkpoints::tidy(int64_t loaded_step) {
+  if (ranks_ != nullptr && ranks_->rank() > 0) return;
+  const std::vector<std::string> folders = all();
+  if (folders.empty() || folders.back() != folder_ + "/" + step_name(loaded_step)) return;
+  remove_leftovers(folder_);
+  prune();
+}
+
 // Folders without a manifest are kept for inspection: they do not count, and their step may be
 // saved again.
 void Checkpoints::prune() {

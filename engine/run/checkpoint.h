@@ -76,6 +76,10 @@ class Checkpoints {
   void mark_best(int64_t step);
   std::optional<int64_t> best_step() const;
 
+  // After the checkpoint of this step was loaded: removes what a save that was killed would have
+  // removed. Nothing if there are newer ones, which must be damaged.
+  void tidy(int64_t loaded_step);
+
   // Folders of all steps, oldest first, valid or not.
   std::vector<std::string> all() const;
 

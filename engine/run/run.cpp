@@ -45,6 +45,7 @@ class Run {
     if (done_ > recipe_steps(parts.config)) parts.model.enter(parts.on, PrecisionPhase::kBf16);
     parts.recorder.resume(done_, parts.config.telemetry.window, routers_);
     routers_.set_last_probe(start.last_probe);
+    finish_last_save();
   }
 
   RunResult train() {
@@ -81,6 +82,21 @@ class Run {
  private:
   enum class Target { kNotReached, kReached };
   enum class Measured { kAll, kNotAll };
+
+  // The process may have been killed when its last checkpoint was there, but neither marked as the
+  // best one nor older ones removed.
+  void finish_last_save() {
+    const double none = std::numeric_limits<double>::infinity();
+    const double loss =
+        p_.config.run.keep_best
+            ? of_first_rank(group_, p_.recorder.validation_loss(done_).value_or(none))
+            : none;
+    if (loss < best_loss_) {
+      best_loss_ = loss;
+      p_.checkpoints.mark_best(done_);
+    }
+    p_.checkpoints.tidy(done_);
+  }
 
   static bool is_finite(const StepStats& stats) {
     return std::isfinite(stats.loss) && stats.non_finite == 0 &&

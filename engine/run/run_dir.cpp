@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.yaml";
 constexpr const char* kRanks = "ranks";  // logs of ranks, and their last words
+constexpr const char* kMark = ".mark-";
 
 // Everything a run writes. config.yaml is removed last: until then the folder is still a run.
 constexpr const char* kOwnFiles[] = {"checkpoints",
@@ -201,8 +202,14 @@ void RunDir::write_config(const Config& config) const {
 FolderMark::FolderMark(const std::string& run) {
   const std::string folder = fs::absolute(run).lexically_normal().string() + "/" + kRanks;
   make_folders(folder);
+  std::error_code ignored;  // marks of processes that were killed; the run is locked
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kMark)) fs::remove(entry.path(), ignored);
+  }
   const auto now = std::chrono::system_clock::now().time_since_epoch().count();
-  path_ = strprintf("%s/.mark-%d-%lld", folder.c_str(), int(getpid()), static_cast<long long>(now));
+  path_ =
+      strprintf("%s/%s%d-%lld", folder.c_str(), kMark, int(getpid()), static_cast<long long>(now));
   write_file_atomic(path_, "");
 }
 

@@ -31,10 +31,13 @@ ordered_json read_manifest(const MatrixFolder& folder) {
              : ordered_json();
 }
 
+// But for what a process leaves that is killed before it has written the record of a matrix.
 bool holds_files(const std::string& path) {
   std::error_code error;
+  const std::string part = std::string(kMatrixRecord) + ".part";
   for (const auto& entry : fs::directory_iterator(path, error)) {
-    if (entry.path().filename() != kFolderLock) return true;
+    const fs::path name = entry.path().filename();
+    if (name != kFolderLock && name != part) return true;
   }
   return false;
 }
@@ -153,6 +156,9 @@ CellStatus run_status(const std::string& run, const Cell& cell) {
   const Config config = load_config((folder / "config.yaml").string());
   status.differences = matrix_differences(config, cell.config);
   if (!fs::exists(folder / "telemetry.db", ignored)) return status;  // killed before its first step
+  // Before it is read, which may make these files.
+  const bool unclosed = fs::exists(folder / "telemetry.db-wal", ignored) ||
+                        fs::exists(folder / "telemetry.db-shm", ignored);
   try {
     const TelemetryReader telemetry((folder / "telemetry.db").string());
     status.steps_done = telemetry.last_step().value_or(0);
@@ -166,6 +172,7 @@ CellStatus run_status(const std::string& run, const Cell& cell) {
   }
   const bool whole = status.end == "steps" && status.steps_done >= config.run.steps;
   if (whole || status.end == "target_loss") status.state = CellState::kDone;
+  status.unclosed = unclosed;
   return status;
 }
 

@@ -36,6 +36,8 @@ struct CellStatus {
   CellState state = CellState::kWaiting;
   int64_t steps_done = 0;
   std::string end;  // of the last launch
+  // Its telemetry.db was not closed: the process was killed, or could not write, at the very end.
+  bool unclosed = false;
   // Fields in which the existing run differs from the cell; not empty if it has another
   // configuration.
   std::vector<std::string> differences;

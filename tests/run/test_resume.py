@@ -79,6 +79,17 @@ def check_killed(place):
     check_same(place, "killed", "kill -9")
 
 
+def check_best_not_marked(place):
+    # Killed when the best checkpoint was there but not yet marked.
+    best = ("--set", "run.keep_best=true", "--quiet", "--stop-after")
+    place.train("best", *best, "20")
+    link = place.run("best") / "checkpoints" / "best"
+    check(link.resolve().name == "step-00000020", f"best is {link.resolve().name}")
+    link.unlink()
+    place.train("best", *best, "1")
+    check(link.is_symlink() and link.resolve().name == "step-00000020", "the best checkpoint is marked when the run goes on")
+
+
 def check_killed_at_start(place):
     # The window between the lock and config.yaml is short, so the remains of such a kill are first
     # made by hand; real kills follow.
@@ -127,6 +138,7 @@ def main():
             check_hung_up(place)
             check_saved_by_time(place)
             check_killed(place)
+            check_best_not_marked(place)
             check_killed_at_start(place)
             check_damaged(place)
             check_finished(place)

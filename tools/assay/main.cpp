@@ -71,6 +71,7 @@ std::string one_line(std::string text) {
 }
 
 int print_error(const std::string& message, const std::string& hint) {
+  std::fflush(stdout);  // where both go to one file, the error is not inside another line
   std::fprintf(stderr, "error: %s\n", one_line(message).c_str());
   if (!hint.empty()) std::fprintf(stderr, "hint: %s\n", one_line(hint).c_str());
   return kExitUserError;

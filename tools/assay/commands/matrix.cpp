@@ -47,6 +47,7 @@ struct Arguments {
 
 // Prints a line on stderr; stdout is left to the tables or the JSON.
 void say(const std::string& line) {
+  std::fflush(stdout);  // where both go to one file, no line is inside another one
   std::fprintf(stderr, "%s\n", line.c_str());
 }
 
@@ -303,7 +304,7 @@ Work work_of(const MatrixPlan& plan) {
                              .code = kExitStoppedByGuard,
                              .error = strprintf("stopped by its guard (%s) at step %ld",
                                                 p.status.end.c_str(), long(p.status.steps_done))});
-    } else if (p.status.state != CellState::kDone || fresh) {
+    } else if (p.status.state != CellState::kDone || fresh || p.status.unclosed) {
       work.planned.push_back({.cell = p.cell, .status = p.status, .fresh = fresh});
     }
   }

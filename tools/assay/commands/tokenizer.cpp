@@ -38,6 +38,11 @@ void require_new_output(const TrainArguments& a) {
   if (a.overwrite) return;
   const fs::path output = a.output;
   const bool gpt2 = a.format == "gpt2";
+  // A merges.txt without vocab.json, but with its part file: write_gpt2_files() was killed.
+  if (gpt2 && !fs::exists(output / "vocab.json", ignored) &&
+      fs::exists(output / "vocab.json.part", ignored)) {
+    return;
+  }
   for (const fs::path& file :
        gpt2 ? std::vector<fs::path>{output / "vocab.json", output / "merges.txt"}
             : std::vector<fs::path>{output}) {
