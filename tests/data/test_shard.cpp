@@ -36,6 +36,10 @@ TEST_CASE("both widths round-trip, with the documented bytes") {
   const std::vector<int32_t> large = {70000, 1, 199999};
   write_shard(folder / "wide", large, 200000);
   REQUIRE(read_tokens(folder / "wide", 200000) == large);
+  std::vector<int32_t> tail(2);
+  std::vector<std::byte> raw(tail.size() * sizeof(int32_t));
+  Shard(folder / "wide").read(1, 200000, {tail.data(), {2}}, {raw.data(), {8}});
+  REQUIRE(tail == std::vector<int32_t>{1, 199999});
   std::memcpy(header, read_file(folder / "wide").data(), sizeof header);
   REQUIRE(header[0] == 20240801);
   REQUIRE(header[1] == 7);

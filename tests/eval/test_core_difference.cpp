@@ -45,6 +45,7 @@ TEST_CASE("rows that a model did not score count for neither") {
   std::vector<CoreAnswers> a = {{.label = "one", .baseline_percent = 0, .right = {1, 1, -1, 0}}};
   std::vector<CoreAnswers> b = {{.label = "one", .baseline_percent = 0, .right = {0, 1, 0, 0}}};
   REQUIRE(std::abs(core_difference(a, b)->mean - 1.0 / 3) < 1e-12);
+  REQUIRE(std::abs(core_difference(b, a)->mean + 1.0 / 3) < 1e-12);
   a[0].right = {-1, -1, -1, -1};
   REQUIRE(!core_difference(a, b));
 }

@@ -114,5 +114,16 @@ TEST_CASE("a task without a scored row has no score, and then neither has CORE")
   REQUIRE(!core_score({}).core.has_value());
 }
 
+TEST_CASE("rows that follow keep their answers and their reasons") {
+  CoreTaskResult all, more;
+  all.add_answer(true);
+  more.add_not_scored(7, "too long");
+  more.add_answer(false);
+  all.add_rows(more);
+  REQUIRE(all.answers == "1-0");
+  REQUIRE(all.right == std::vector<uint8_t>{1, 0});
+  REQUIRE(all.skipped == more.skipped);
+}
+
 }  // namespace
 }  // namespace assay

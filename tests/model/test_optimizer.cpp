@@ -64,9 +64,10 @@ double norm_of(const Model& model) {
 }
 
 // The updated parameter is rounded once; gradient, moments and their quotient are in float, each
-// within a few roundings, so that a step differs by some 2^-21 of its size.
-double tolerance(double after, double step) {
-  return tol::rounding<float>(after) + 0x1p-20 * std::abs(step);
+// within a few roundings, so that a step differs by some 2^-21 of its size. Of its size before old
+// and new gradient cancel in the moment: the learning rate.
+double tolerance(double after, double step, double lr) {
+  return tol::rounding<float>(after) + 0x1p-20 * (std::abs(step) + lr);
 }
 
 }  // namespace
@@ -110,8 +111,8 @@ TEST_CASE("two steps are AdamW's, with the settings of every group, clipped") {
         const double before = want.p;
         want.step(clip * gradients[n][size_t(i)], share * s.lr, config.optimizer.beta1, s.beta2,
                   config.optimizer.eps, s.decay, step + 1);
-        const double used =
-            std::abs(double(p.master[i]) - want.p) / tolerance(want.p, want.p - before);
+        const double used = std::abs(double(p.master[i]) - want.p) /
+                            tolerance(want.p, want.p - before, share * s.lr);
         if (used > worst) {
           worst = used;
           at = i;

@@ -13,7 +13,7 @@ inline int assay_mutant_number() {
   return number;
 }
 
-// In constant expressions no bug is on.
+// In constant expressions no bug is on: so not in `const int n = MUTANT ? 1 : 2;` either.
 constexpr bool assay_mutant(int number) {
   return std::is_constant_evaluated() ? false : assay_mutant_number() == number;
 }

@@ -8,7 +8,8 @@
 
 The number is the bug's name for good. The lines after "-" must be in the file exactly once; a line may be given in
 part; neither indentation nor empty lines matter. The lines after "+" replace them, with MUTANT where it is asked
-whether the bug is on. A line of # is a comment. A bug that no test notices has two more lines: "expect: missed" and
+whether the bug is on; not where a constant begins as a constant expression, there it is always off. A line of # is a
+comment. A bug that no test notices has two more lines: "expect: missed" and
 "why: ..."."""
 import dataclasses
 import pathlib

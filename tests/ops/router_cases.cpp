@@ -340,6 +340,9 @@ std::vector<RouterShape> forward_shapes() {
   shapes.push_back({9, 4096, 7, all, Bias::kRandom, ZLoss::kOff});
   // 258 pieces: more than the block that adds the measures has threads.
   shapes.push_back({16449, 4, 1, gates, Bias::kNone, ZLoss::kOn});
+  // More experts than registers hold, and more tokens than warps: rows are used again.
+  shapes.push_back({33, 300, 3, gates, Bias::kNone, ZLoss::kOff});
+  shapes.push_back({33, 300, 3, all, Bias::kRandom, ZLoss::kOff});
   // The sum of the chosen scores is below its lower bound.
   shapes.push_back({65, 20, 3, sigmoid, Bias::kNone, ZLoss::kOn, 1.0, -30.0});
   // The sizes of training.

@@ -57,6 +57,16 @@ def check_masked(place, draw):
                     "--set", f"data.mask_eos={masked}", "--set", f"data.tokenizer={tokenizer}")
         loss = scalar(place.run(name), "train_loss_nats")[1]
         check(abs(loss - math.log(VOCABULARY)) < 1e-3, f"{name}: the loss over the counted targets is {loss}, not ln {VOCABULARY}")
+        check_validation(place.run(name), 384 if masked == "true" else 512)
+
+
+def check_validation(run, counted):
+    """Bits per byte are of the 384 targets that have bytes; those that end a text may count in the loss."""
+    values = {metric: (value, n) for metric, value, n in rows(run, "SELECT metric, value, n FROM eval WHERE step = 1")}
+    check(values["loss_nats"][1] == counted, f"{run.name}: {values['loss_nats'][1]} targets count, not {counted}")
+    bits, size = values["bits_per_byte"]
+    texts = bits * math.log(2) * size / math.log(VOCABULARY)
+    check(abs(texts / 384 - 1) < 0.05, f"{run.name}: {bits} bits per byte are those of {texts} targets, not of 384")
 
 
 def main():
