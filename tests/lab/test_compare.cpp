@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lab/compare/compare.h"
+#include "lab/compare/contract_quantity.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/lab/run_records.h"
@@ -56,6 +57,14 @@ TEST_CASE(
   REQUIRE(c.rankings[0].places[0].note ==
           "interval overlaps the next one's, paired difference excludes 0");
   REQUIRE(c.notes.empty());
+}
+
+TEST_CASE("what a contract holds fixed is a quotient of planned tokens") {
+  RunRecord run = hand_made({.name = "moe"});
+  run.audit.total = 5000;
+  run.audit.active = 2000;
+  REQUIRE(*held_fixed(ContractKind::kActiveDN, run).value == 100 * 1000 / 2000.0);
+  REQUIRE(*held_fixed(ContractKind::kTotalDN, run).value == 100 * 1000 / 5000.0);
 }
 
 TEST_CASE("curves are read at the step or at a near evaluation, never interpolated") {
