@@ -116,8 +116,8 @@ TEST_CASE("a sampled step has the bits of one that is not") {
   }
 }
 
-// One step of AdamW is stored as one of the two neighbours of its result in bf16: an element is off by
-// less than a unit of bf16. Decay and rates are those of its group (test_optimizer.cpp).
+// One step of AdamW is stored as one of the two neighbours of its result in bf16: an element is off
+// by less than a unit of bf16. Decay and rates are those of its group (test_optimizer.cpp).
 TEST_CASE("a step with bf16 state is AdamW's, but for the rounding of what is stored") {
   Config c = config_of("bf16", StateFormat::kBf16);
   c.optimizer.weight_decay = 30;
