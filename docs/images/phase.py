@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws phase.png from the runs of models/presets/balance/matrix-phase.yaml (docs/studies/balancing.md), and prints its table:
-    python3 docs/images/phase.py runs/phase/runs.csv docs/images/phase.png
+"""Draws a phase diagram of balancing from the runs of models/presets/balance/matrix-phase.yaml, and prints its table:
+    python3 docs/images/phase.py runs/phase/runs.csv phase.png
 with matplotlib.
 """
 import collections
