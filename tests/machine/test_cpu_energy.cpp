@@ -95,8 +95,8 @@ TEST_CASE("without a counter, or one that cannot be read, there is a problem and
 }
 
 TEST_CASE("the environment names another folder") {
-  setenv("ASSAY_POWERCAP", "/tmp/of-a-test", 1);
-  REQUIRE(powercap_folder() == "/tmp/of-a-test");
+  setenv("ASSAY_POWERCAP", "/of-a-test/powercap", 1);
+  REQUIRE(powercap_folder() == "/of-a-test/powercap");
   unsetenv("ASSAY_POWERCAP");
   REQUIRE(powercap_folder() == "/sys/class/powercap");
 }
