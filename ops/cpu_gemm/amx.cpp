@@ -24,9 +24,9 @@ using amx::multiply_block;
 using amx::TileUnit;
 constexpr int64_t kBlockCols = amx::kBlock;
 
-// Steps per pass: 32 columns of them stay in the L1 cache.
+// Steps per pass: 32 rows of `a` stay in the L1 cache, while the columns of b stream from the L2.
 constexpr int64_t kPassSteps = 256;
-// Columns per pass: its rows of `a` stay in the L2 cache.
+// Columns per pass, if there are several: their sums stay in the L2 cache.
 constexpr int64_t kStripCols = 256;
 constexpr int64_t kPackedSteps = 1024;  // steps of a block of `a` that are packed at a time
 static_assert(kBlockRows % kAmxRows == 0 && kAmxRows == amx::kBlock && kPassSteps % kTile == 0);
@@ -67,6 +67,33 @@ void store_rows(bf16* to, const float* from, int64_t cols) {
     _mm256_mask_storeu_epi16(to + j, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(rest)));
   }
 }
+
+// One row of a block of sums; `from` is aligned to 64 bytes.
+[[gnu::always_inline]] inline void store_block_row(float* to, const float* from, int64_t cols) {
+  store_rows(to, from, cols);
+}
+[[gnu::always_inline]] inline void store_block_row(bf16* to, const float* from, int64_t cols) {
+  if (cols != kBlockCols) return store_rows(to, from, cols);
+  const __m512 low = _mm512_load_ps(from), high = _mm512_load_ps(from + kTile);
+  _mm512_storeu_si512(to, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
+}
+
+// A block of sums that is still to be stored to c: a few rows at a time, while the unit computes
+// the next block.
+template <typename Y>
+struct WaitingBlock {
+  const float* sums = nullptr;  // kBlockCols apart
+  Y* c = nullptr;               // in  (rows, cols)   c_stride apart
+  int64_t c_stride = 0, rows = 0, cols = 0;
+  int64_t stored = 0;  // rows
+
+  [[gnu::always_inline]] void store(int64_t count) {
+    const int64_t end = std::min(rows, stored + count);
+    for (; stored < end; ++stored) {
+      store_block_row(c + stored * c_stride, sums + stored * kBlockCols, cols);
+    }
+  }
+};
 
 // The rows of a block of `a` in the layout of tiles: in place if they are whole tiles, else a copy
 // padded with zeros.
@@ -142,43 +169,52 @@ class Multiplication {
 
   void run() {
     const int64_t passes = std::max<int64_t>(1, ceil_div(whole_, kPassSteps));
-    for (int64_t strip = 0; strip < p_.cols; strip += kStripCols) {
+    const int64_t pass_steps = round_up(ceil_div(whole_, passes), kTile);
+    const int64_t strip_cols = passes == 1 ? p_.cols : kStripCols;
+    for (int64_t strip = 0; strip < p_.cols; strip += strip_cols) {
       for (int64_t pass = 0; pass < passes; ++pass) {
         const bool ends = pass == passes - 1;
-        const int64_t first = pass * kPassSteps, last = std::min(whole_, first + kPassSteps);
-        multiply_strip(strip, {.first = first,
-                               .last = last,
-                               .starts = pass == 0,
-                               .ends = ends,
-                               .a = a_.tiles(first, (ends ? all_steps_ : last) - first)});
+        const int64_t first = pass * pass_steps, last = std::min(whole_, first + pass_steps);
+        multiply_strip(strip, std::min(p_.cols, strip + strip_cols),
+                       {.first = first,
+                        .last = last,
+                        .starts = pass == 0,
+                        .ends = ends,
+                        .a = a_.tiles(first, (ends ? all_steps_ : last) - first)});
       }
     }
+    waiting_.store(kAmxRows);
   }
 
  private:
-  // Steps [first, last) of a strip of columns, whole tiles of them. The pass that ends the sums
-  // also takes the steps after `whole_`.
+  // Steps [first, last), whole tiles of them. The pass that ends the sums also takes the steps
+  // after `whole_`.
   struct Pass {
     int64_t first, last;
     bool starts, ends;
     const std::byte* a;  // the tiles of its steps
+
+    bool only() const { return starts && ends; }
   };
   // A block of c: rows [i, i + rows).
   struct Rows {
     int64_t i, rows;
-    float* sum;  // of its first row, kStripCols apart
+    float* sum;  // of its first row, kBlockCols apart
   };
 
-  void multiply_strip(int64_t strip, const Pass& pass) {
-    const int64_t strip_end = std::min(p_.cols, strip + kStripCols);
-    for (int64_t col = strip; col < strip_end; col += kBlockCols) {
-      const PanelColumns b = panel_columns(p_.panels, kPanelCols * all_steps_, p_.cols, col);
-      const std::byte* b_rest =
-          pass.ends ? rest_.fill(b.step(whole_), b.stride, all_steps_ - whole_, b.width) : nullptr;
-      for (int64_t i = 0; i < p_.rows; i += kAmxRows) {
+  void multiply_strip(int64_t first_col, int64_t last_col, const Pass& pass) {
+    int64_t block = 0;
+    for (int64_t i = 0; i < p_.rows; i += kAmxRows) {
+      for (int64_t col = first_col; col < last_col; col += kBlockCols, ++block) {
+        const PanelColumns b = panel_columns(p_.panels, kPanelCols * all_steps_, p_.cols, col);
+        const std::byte* b_rest =
+            pass.ends ? rest_.fill(b.step(whole_), b.stride, all_steps_ - whole_, b.width)
+                      : nullptr;
+        // Sums that no pass comes back to are in two places in turn: one is being stored.
+        const int64_t place = pass.only() ? block % 2 : block;
         const Rows r{.i = i,
                      .rows = std::min(kAmxRows, p_.rows - i),
-                     .sum = sums_ + i * kStripCols + (col - strip)};
+                     .sum = sums_ + place * kAmxRows * kBlockCols};
         compute_block(pass, r, b, b_rest);
       }
     }
@@ -196,17 +232,37 @@ class Multiplication {
             .chunks = (pass.last - pass.first) / kTile,
             .start = pass.starts ? load_start(r, b) : r.sum,
             .c = r.sum,
-            .start_stride = 4 * kStripCols,
-            .c_stride = 4 * kStripCols};
+            .start_stride = 4 * kBlockCols,
+            .c_stride = 4 * kBlockCols};
+    Y* const c = p_.c + r.i * p_.c_stride + b.first;
     if constexpr (std::is_same_v<Y, float>) {
       const bool whole_tiles = r.rows % kTile == 0 && b.count % kTile == 0;
       if (pass.ends && whole_tiles && !p_.scale) {
-        x.c = p_.c + r.i * p_.c_stride + b.first;
+        x.c = c;
         x.c_stride = 4 * p_.c_stride;
       }
     }
-    multiply_block(x, ceil_div(r.rows, kTile), b.width / kTile);
-    if (pass.ends && x.c == r.sum) store_block(r, b);
+    // Between the products of this block: the previous block is stored, and the lines of c that
+    // this one is stored to are prefetched. Without that, stores that miss the cache stall the
+    // tile loads behind them.
+    const int64_t rows_per_chunk = ceil_div(kAmxRows, std::max<int64_t>(1, x.chunks));
+    const Y* line = c;
+    int64_t lines = pass.ends ? r.rows : 0;
+    multiply_block(x, ceil_div(r.rows, kTile), b.width / kTile, [&] {
+      waiting_.store(rows_per_chunk);
+      const int64_t count = std::min(lines, rows_per_chunk);
+      for (int64_t n = 0; n < count; ++n, line += p_.c_stride) __builtin_prefetch(line, 1);
+      lines -= count;
+    });
+    waiting_.store(kAmxRows);
+    if (!pass.ends || x.c != r.sum) return;
+    if (p_.scale) return store_scaled_block(r, b);
+    waiting_ = {.sums = r.sum,
+                .c = c,
+                .c_stride = p_.c_stride,
+                .rows = r.rows,
+                .cols = b.count,
+                .stored = 0};
   }
 
   // Where the sums of a block start: p.start, copied to them, or null for 0. Not inlined, so that
@@ -214,29 +270,25 @@ class Multiplication {
   [[gnu::noinline]] const float* load_start(const Rows& r, const PanelColumns& b) {
     if (p_.start == nullptr || p_.scale) return nullptr;
     for (int64_t row = 0; row < r.rows; ++row) {
-      load_rows(r.sum + row * kStripCols, p_.start + (r.i + row) * p_.c_stride + b.first, b.count);
+      load_rows(r.sum + row * kBlockCols, p_.start + (r.i + row) * p_.c_stride + b.first, b.count);
     }
     return r.sum;
   }
 
-  // The epilogue: c = sum, or start + scale sum.
-  void store_block(const Rows& r, const PanelColumns& b) {
+  // c = start + scale sum.
+  void store_scaled_block(const Rows& r, const PanelColumns& b) {
     for (int64_t row = 0; row < r.rows; ++row) {
       const int64_t at = (r.i + row) * p_.c_stride + b.first;
-      const float* sum = r.sum + row * kStripCols;
-      if (p_.scale) {
-        store_scaled(p_.c + at, p_.start == nullptr ? nullptr : p_.start + at, *p_.scale, sum,
-                     b.count);
-      } else {
-        store_rows(p_.c + at, sum, b.count);
-      }
+      store_scaled(p_.c + at, p_.start == nullptr ? nullptr : p_.start + at, *p_.scale,
+                   r.sum + row * kBlockCols, b.count);
     }
   }
 
   const Product<bf16, Y>& p_;
   const int64_t all_steps_ = steps<bf16>(p_.k), whole_ = all_steps_ / kTile * kTile;
   BlockRows<Y> a_;
-  // Sums between passes, and of blocks that are stored in parts.
+  WaitingBlock<Y> waiting_;
+  // Sums between passes, and of blocks that wait to be stored.
   alignas(64) float sums_[kBlockRows * kStripCols];
   RestOfSteps rest_;
 };
