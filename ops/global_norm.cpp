@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "base/check.h"
 #include "base/math.h"
@@ -13,7 +14,12 @@ namespace assay {
 
 namespace {
 
-constexpr int64_t kLanes = 32;  // independent sums: a single one would wait for each addition
+using f32x8 = float __attribute__((vector_size(32)));
+using i32x8 = int32_t __attribute__((vector_size(32)));
+using f64x8 = double __attribute__((vector_size(64)));
+
+constexpr int64_t kVectors = 4;  // independent sums: a single one would wait for each addition
+constexpr int64_t kLanes = 8 * kVectors;
 
 int32_t is_non_finite(float x) {
   return (std::bit_cast<uint32_t>(x) & 0x7F800000u) == 0x7F800000u;
@@ -39,14 +45,24 @@ void square_sums(Exec on, const SquareSums& a) {
     const View<const float, 1>& grad = a.grads[tensor];
     parallel_ranges(on, grad.dim[0], kNormPiece, [&](int64_t begin, int64_t end) {
       const float* g = grad.data;
-      double lane[kLanes] = {};
-      int32_t bad = 0;
+      f64x8 sum[kVectors] = {};
+      i32x8 minus_bad[kVectors] = {};  // a comparison that holds is -1
       int64_t i = begin;
       for (; i + kLanes <= end; i += kLanes) {
-#pragma GCC unroll 32
-        for (int64_t l = 0; l < kLanes; ++l) lane[l] += double(g[i + l]) * double(g[i + l]);
-#pragma omp simd reduction(+ : bad)
-        for (int64_t l = 0; l < kLanes; ++l) bad += is_non_finite(g[i + l]);
+#pragma GCC unroll 4
+        for (int64_t v = 0; v < kVectors; ++v) {
+          f32x8 x;
+          std::memcpy(&x, g + i + 8 * v, sizeof x);
+          const f64x8 wide = __builtin_convertvector(x, f64x8);
+          sum[v] += wide * wide;  // the product of two floats is exact
+          minus_bad[v] += (std::bit_cast<i32x8>(x) & 0x7F800000) == 0x7F800000;
+        }
+      }
+      double lane[kLanes];
+      std::memcpy(lane, sum, sizeof lane);
+      int32_t bad = 0;
+      for (const i32x8& v : minus_bad) {
+        for (int l = 0; l < 8; ++l) bad -= v[l];
       }
       for (; i < end; ++i) {
         lane[0] += double(g[i]) * double(g[i]);

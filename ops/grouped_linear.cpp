@@ -10,7 +10,6 @@
 #include "ops/gpu/absent.h"
 #include "ops/grouped/gpu_tensor.h"
 #include "ops/grouped/gpu_work_list.h"
-#include "ops/zero.h"
 
 namespace assay {
 
@@ -88,8 +87,8 @@ void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a) {
 
 template <typename T>
 void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a) {
-  if (a.sum == GradientSum::kStore) zero(on, a.dweight);
   accumulate_segments<T>(on, {.c = a.dweight.data,
+                              .sum = a.sum,
                               .a = a.dy.data,
                               .b = a.x.data,
                               .row = a.row.data,

@@ -10,7 +10,6 @@
 #include "ops/cpu_gemm/gemm.h"
 #include "ops/cpu_gemm/ragged.h"
 #include "ops/gpu/absent.h"
-#include "ops/zero.h"
 
 namespace assay {
 
@@ -67,8 +66,8 @@ void linear_dgrad(Exec on, const LinearDgrad<T>& a) {
 template <typename T>
 void linear_wgrad(Exec on, const LinearWgrad<T>& a) {
   const int32_t offsets[2] = {0, static_cast<int32_t>(a.dy.dim[0])};
-  if (a.sum == GradientSum::kStore) zero(on, a.dweight);
   accumulate_segments<T>(on, {.c = a.dweight.data,
+                              .sum = a.sum,
                               .a = a.dy.data,
                               .b = a.x.data,
                               .row = nullptr,

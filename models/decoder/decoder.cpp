@@ -22,7 +22,7 @@ namespace {
 
 // Whether the first micro-batch of a part stores gradients that need not be zeroed then.
 bool first_stores(Exec on) {
-  return on.gpu != nullptr && !on.gpu->predecessors.has(gpu::Predecessor::kGradientZeros);
+  return on.gpu == nullptr || !on.gpu->predecessors.has(gpu::Predecessor::kGradientZeros);
 }
 
 // Size of the host's ring of micro-batch counters: the host waits each time the ring is full.

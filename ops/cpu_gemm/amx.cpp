@@ -312,6 +312,7 @@ class Accumulation {
  private:
   // The steps of a slab in 32 columns of b.
   struct SlabSteps {
+    bool stores;  // c is not read
     int64_t count;
     const std::byte* b;
     const std::byte* b_rest;
@@ -348,7 +349,8 @@ class Accumulation {
     const int64_t whole = count / kTile;
     for (int64_t col = 0; col < p_.cols; col += kBlockCols) {
       const PanelColumns b = panel_columns(p_.panels, p_.panel_words, p_.cols, col);
-      const SlabSteps steps{.count = count,
+      const SlabSteps steps{.stores = p_.store && first == 0,
+                            .count = count,
                             .b = reinterpret_cast<const std::byte*>(b.step(first)),
                             .b_rest = rest_.fill(b.step(first + whole * kTile), b.stride,
                                                  count - whole * kTile, b.width)};
@@ -371,16 +373,16 @@ class Accumulation {
             .b_stride = 4 * b.stride,
             .b_rest = steps.b_rest,
             .chunks = steps.count / kTile,
-            .start = in_place   ? r.c
-                     : p_.scale ? nullptr
-                                : sum_,
+            .start = steps.stores || p_.scale ? nullptr
+                     : in_place               ? r.c
+                                              : sum_,
             .c = in_place ? r.c : sum_,
             .start_stride = in_place ? 4 * p_.c_stride : 4 * kBlockCols,
             .c_stride = in_place ? 4 * p_.c_stride : 4 * kBlockCols};
     if (x.start == sum_) load_block(r, b);
     prefetch_next(r);
     multiply_block(x, ceil_div(r.rows, kTile), b.width / kTile);
-    if (!in_place) store_block(r, b);
+    if (!in_place) store_block(steps, r, b);
   }
 
   void load_block(const Rows& r, const PanelColumns& b) {
@@ -398,12 +400,12 @@ class Accumulation {
   }
 
   // The epilogue: c = sum, or c + scale sum.
-  void store_block(const Rows& r, const PanelColumns& b) const {
+  void store_block(const SlabSteps& steps, const Rows& r, const PanelColumns& b) const {
     for (int64_t row = 0; row < r.rows; ++row) {
       float* c = r.c + row * p_.c_stride;
       const float* sum = sum_ + row * kBlockCols;
       if (p_.scale) {
-        store_scaled<float>(c, c, *p_.scale, sum, b.count);
+        store_scaled<float>(c, steps.stores ? nullptr : c, *p_.scale, sum, b.count);
       } else {
         store_rows(c, sum, b.count);
       }

@@ -103,6 +103,7 @@ void accumulate(const OuterProduct<T>& p) {
   const int64_t slab_width = padded_cols(p.rows);
   for (int64_t first = 0; first < all_steps; first += kSlabSteps) {
     const int64_t count = std::min(kSlabSteps, all_steps - first);
+    const bool stores = p.store && first == 0;
     pack_rows<T>({.panels = slab,
                   .panel_words = 0,
                   .panel_cols = kBlockRows,
@@ -122,7 +123,7 @@ void accumulate(const OuterProduct<T>& p) {
                .steps = count,
                .b = b,
                .start = c,
-               .start_format = Format::kFloat,
+               .start_format = stores ? Format::kZero : Format::kFloat,
                .start_stride = p.c_stride,
                .c = c,
                .c_format = Format::kFloat,
@@ -139,7 +140,7 @@ void accumulate(const OuterProduct<T>& p) {
         if (!p.scale) return;
         for (int64_t r = 0; r < rows; ++r) {
           float* row = c + r * p.c_stride;
-          store_scaled<float>(row, row, *p.scale, sums + r * kPanelCols, cols);
+          store_scaled<float>(row, stores ? nullptr : row, *p.scale, sums + r * kPanelCols, cols);
         }
       });
     }

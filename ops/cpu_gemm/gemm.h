@@ -93,12 +93,13 @@ struct Product {
 template <typename T, typename Y>
 void multiply(const Product<T, Y>& p);
 
-// c[i,j] += sum_k a[k,i] b[k,j], one piece by one thread: columns [0, rows) of a, packed in blocks
-// on the stack, and all panels of b.
+// c[i,j] += sum_k a[k,i] b[k,j], or = if `store`, one piece by one thread: columns [0, rows) of
+// a, packed in blocks on the stack, and all panels of b.
 template <typename T>
 struct OuterProduct {
-  float* c;  // acc (rows, cols)   rows c_stride apart
+  float* c;  // acc (rows, cols)   rows c_stride apart; if stored: out
   int64_t c_stride;
+  bool store;  // c is not read; k is not 0
   const T* a;  // in  (k, .)         a_stride apart
   int64_t a_stride;
   const uint32_t* panels;  // in  packed b

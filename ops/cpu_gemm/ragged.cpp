@@ -167,13 +167,21 @@ void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
     const int64_t cols = std::min(p.cols, last_panel * panel::kPanelCols) - col;
     for (int64_t e = 0; e < segments.count; ++e) {
       const int64_t size = segments.size(e);
-      if (size == 0) continue;
+      const bool stores = p.sum == GradientSum::kStore;
+      float* const c = p.c + e * p.rows * p.cols + col;
+      if (size == 0) {
+        for (int64_t i = first_row; stores && i < last_row; ++i) {
+          std::fill_n(c + i * p.cols, cols, 0.0f);
+        }
+        continue;
+      }
       const int64_t panel_words = panel::kPanelCols * panel::steps<T>(size);
       const uint32_t* const panels =
           packed + first_step<T>(segments, e) * width + first_panel * panel_words;
       for_blocks(first_row, last_row, tile_rows, [&](int64_t begin, int64_t rows) {
-        panel::accumulate<T>({.c = p.c + (e * p.rows + begin) * p.cols + col,
+        panel::accumulate<T>({.c = c + begin * p.cols,
                               .c_stride = p.cols,
+                              .store = stores,
                               .a = p.a + segments.begin(e) * p.rows + begin,
                               .a_stride = p.rows,
                               .panels = panels,

@@ -7,6 +7,7 @@
 
 #include "cuda/exec.h"
 #include "ops/product_scale.h"
+#include "ops/weight_matrix.h"
 
 namespace assay {
 
@@ -36,10 +37,11 @@ struct SegmentProduct {
 template <typename T, typename Y>
 void multiply_segments(Exec on, const SegmentProduct<T, Y>& p);
 
-// c[e] += scale sum_i a[i,:]^T b[row[i],:]
+// c[e] += scale sum_i a[i,:]^T b[row[i],:], or = with kStore
 template <typename T>
 struct SegmentOuterProduct {
-  float* c;            // acc (count, rows, cols)
+  float* c;  // acc (count, rows, cols)   with kStore: out
+  GradientSum sum;
   const T* a;          // in  (., rows)
   const T* b;          // in  (., cols)
   const int32_t* row;  // in  null: i
