@@ -9,7 +9,8 @@ usage() {
 usage: bash tools/setup.sh [--check] [--no-tests] [--peers]
   --check     only list what is installed and what is missing; exit 1 if something is missing
   --no-tests  leave out what only the tests use: Catch2, clang-format, Chromium
-  --peers     also install PyTorch, OpenBLAS and oneDNN, for the comparisons in bench
+  --peers     also install PyTorch, OpenBLAS and oneDNN, for the comparisons in bench; and the newest PyTorch
+              of PyPI in .venv-peers (5 GB, renewed each time)
 docs/requirements.md lists versions, for Debian and for other systems.
 TEXT
 }
@@ -51,12 +52,14 @@ packages=(
 # Packages that only the tests use.
 test_packages=" ccache clang-format catch2 chromium chromium-driver python3-selenium "
 
-check_only=no with_tests=yes
+check_only=no with_tests=yes with_peers=no
 for argument in "$@"; do
   case "$argument" in
     --check) check_only=yes ;;
     --no-tests) with_tests=no ;;
-    --peers) packages+=("python3-torch|PyTorch, the peer of bench/peers"
+    --peers) with_peers=yes
+             packages+=("python3-venv|.venv-peers: the newest PyTorch"
+                        "python3-torch|PyTorch, the peer of bench/peers"
                         "libopenblas0-pthread|matrix products of PyTorch, instead of the slow reference BLAS"
                         "libdnnl-dev|oneDNN, the peer of bench_matmul") ;;
     -h|--help) usage; exit 0 ;;
@@ -116,6 +119,22 @@ fetch_plotly() (
   } >&2
 )
 
+# The newest PyTorch of PyPI, beside Debian's. A failure is only a warning: the comparisons then use Debian's.
+install_newest_pytorch() {
+  local venv
+  venv=$(dirname "$0")/../.venv-peers
+  echo "setup: pip install --upgrade torch numpy, into .venv-peers"
+  if ! { python3 -m venv "$venv" && "$venv/bin/pip" install --quiet --disable-pip-version-check --upgrade torch numpy; }; then
+    echo "warning: the newest PyTorch was not installed; bench/peers/run.sh compares with Debian's only" >&2
+  fi
+}
+
+# Downloads: what is not a package.
+finish() {
+  if ! has_plotly; then fetch_plotly; fi
+  if [[ $with_peers == yes ]]; then install_newest_pytorch; fi
+}
+
 # requirements: the table of docs/requirements.md, as text.
 requirements() {
   awk -F ' *[|] *' '/^\| / && !/^\| what / { gsub("`| [(][[][^)]*[)][)]", ""); printf "  %-24s %-12s %s\n", $2, $3, $6 }' \
@@ -160,7 +179,7 @@ if [[ $check_only == yes ]]; then
   exit 1
 fi
 if [[ ${#missing[@]} -eq 0 ]]; then
-  if ! has_plotly; then fetch_plotly; fi
+  finish
   echo "setup: all ${#packages[@]} packages are installed"
   exit 0
 fi
@@ -191,5 +210,5 @@ for name in "${missing[@]}"; do
 done
 missing=(${known[@]+"${known[@]}"})
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends ${missing[@]+"${missing[@]}"}
-if ! has_plotly; then fetch_plotly; fi
+finish
 echo "setup: done"

@@ -4,7 +4,8 @@ same shapes, the same arithmetic per token, written for speed within PyTorch. Pr
 
 dense: 6 layers, 256 wide, 8 heads, SwiGLU 768, vocabulary 8192, 8 x 256 tokens, RMSNorm, RoPE,
 untied head, AdamW, global norm clipping. moe: every FFN a Mixtral-style loop over 4 experts of
-width 384, top-2, with the Switch balancing loss and z-loss.
+width 384, top-2, with the Switch balancing loss and z-loss. --attention, --experts, --optimizer and --compile choose
+among the ways in which PyTorch's users write each part; bench/peers/cpu.py tries them.
 """
 import argparse
 import json
@@ -81,11 +82,15 @@ class SwiGlu(nn.Module):
 
 
 class Moe(nn.Module):
-    def __init__(self, c):
+    def __init__(self, c, way):
         super().__init__()
-        self.c = c
+        self.c, self.way = c, way
         self.router = nn.Linear(c.hidden, c.experts, bias=False)
-        self.experts = nn.ModuleList(SwiGlu(c.hidden, c.expert_ffn) for _ in range(c.experts))
+        if way == "loop":
+            self.experts = nn.ModuleList(SwiGlu(c.hidden, c.expert_ffn) for _ in range(c.experts))
+        else:
+            self.gate_up = nn.Parameter(0.02 * torch.randn(c.experts, c.hidden, 2 * c.expert_ffn))
+            self.down = nn.Parameter(0.02 * torch.randn(c.experts, c.expert_ffn, c.hidden))
 
     def forward(self, x):
         c = self.c
@@ -98,20 +103,52 @@ class Moe(nn.Module):
             share = torch.bincount(chosen.view(-1), minlength=c.experts) / chosen.numel()
             loss = (c.aux_alpha * c.experts * (share * probability.mean(0)).sum()
                     + c.z_alpha * logits.logsumexp(-1).pow(2).mean())
-        out = torch.zeros_like(flat)
+        ways = {"loop": self.looped, "sorted": self.sorted, "grouped": self.grouped}
+        return ways[self.way](flat, chosen, gate).view_as(x), loss
+
+    def looped(self, x, chosen, gate):
+        """An expert after the other, with its rows gathered and added back: what most public models do."""
+        y = torch.zeros_like(x)
         for e, expert in enumerate(self.experts):
             token, slot = torch.where(chosen == e)
-            y = expert(flat.index_select(0, token)) * gate[token, slot, None]
-            out.index_add_(0, token, y.to(out.dtype))
-        return out.view_as(x), loss
+            rows = expert(x.index_select(0, token)) * gate[token, slot, None]
+            y.index_add_(0, token, rows.to(y.dtype))
+        return y
+
+    def in_order(self, x, chosen):
+        """Rows in the order of their experts, how many each has, and where each assignment went."""
+        order = chosen.view(-1).argsort(stable=True)
+        count = torch.bincount(chosen.view(-1), minlength=self.c.experts)
+        back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
+        return x[order // self.c.top_k], count, back
+
+    def combined(self, y, back, gate):
+        return (y[back].view(len(gate), self.c.top_k, -1) * gate[..., None]).sum(1)
+
+    def sorted(self, x, chosen, gate):
+        """Rows sorted by expert, then a product for each expert's slice."""
+        rows, count, back = self.in_order(x, chosen)
+        parts = []
+        for e, part in enumerate(rows.split(count.tolist())):
+            g, u = (part @ self.gate_up[e]).chunk(2, -1)
+            parts.append(F.silu(g) * u @ self.down[e])
+        return self.combined(torch.cat(parts), back, gate)
+
+    def grouped(self, x, chosen, gate):
+        """Rows sorted by expert, then one product over all experts. PyTorch has it in bf16."""
+        rows, count, back = self.in_order(x.to(torch.bfloat16), chosen)
+        end = count.cumsum(0, dtype=torch.int32)
+        g, u = torch._grouped_mm(rows, self.gate_up.to(rows.dtype), offs=end).chunk(2, -1)
+        y = torch._grouped_mm(F.silu(g) * u, self.down.to(rows.dtype), offs=end)
+        return self.combined(y.to(x.dtype), back, gate)
 
 
 class Block(nn.Module):
-    def __init__(self, c, model, variant):
+    def __init__(self, c, model, attention, experts):
         super().__init__()
         self.norm1, self.norm2 = RmsNorm(c.hidden), RmsNorm(c.hidden)
-        self.attention = Attention(c, variant)
-        self.ffn = Moe(c) if model == "moe" else SwiGlu(c.hidden, c.ffn)
+        self.attention = Attention(c, attention)
+        self.ffn = Moe(c, experts) if model == "moe" else SwiGlu(c.hidden, c.ffn)
         self.moe = model == "moe"
 
     def forward(self, x, cos, sin):
@@ -123,11 +160,11 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    def __init__(self, c, model, variant):
+    def __init__(self, c, model, attention, experts):
         super().__init__()
         self.c = c
         self.embedding = nn.Embedding(c.vocab, c.hidden)
-        self.blocks = nn.ModuleList(Block(c, model, variant) for _ in range(c.layers))
+        self.blocks = nn.ModuleList(Block(c, model, attention, experts) for _ in range(c.layers))
         self.norm = RmsNorm(c.hidden)
         self.head = nn.Linear(c.hidden, c.vocab, bias=False)
         cos, sin = rope_tables(c)
@@ -148,27 +185,44 @@ class Transformer(nn.Module):
         return F.cross_entropy(logits.float(), targets.reshape(-1)) + extra / self.c.layers
 
 
-def main():
+def adamw(parameters, kind):
+    options = dict(lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
+    if kind == "fused":
+        return torch.optim.AdamW(parameters, fused=True, **options)
+    try:
+        return torch.optim.AdamW(parameters, foreach=True, **options)
+    except TypeError:  # PyTorch before 1.12 has no foreach
+        return torch.optim.AdamW(parameters, **options)
+
+
+def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--model", choices=["dense", "moe"], default="dense")
     p.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32",
                    help="bf16: weights in fp32, autocast around forward (the usual recipe)")
     p.add_argument("--attention", choices=["bmm", "sdpa"], default="bmm")
+    p.add_argument("--experts", choices=["loop", "sorted", "grouped"], default="loop")
+    p.add_argument("--optimizer", choices=["foreach", "fused"], default="foreach")
+    p.add_argument("--compile", choices=["no", "default", "max-autotune"], default="no", help="the mode of torch.compile")
     p.add_argument("--steps", type=int, default=20)
     p.add_argument("--warmup", type=int, default=5)
     p.add_argument("--threads", type=int, default=2)
     a = p.parse_args()
+    if a.attention == "sdpa" and not hasattr(F, "scaled_dot_product_attention"):
+        p.error("this PyTorch (%s) has no scaled_dot_product_attention" % torch.__version__)
+    if a.compile != "no" and not hasattr(torch, "compile"):
+        p.error("this PyTorch (%s) has no torch.compile" % torch.__version__)
+    return a
 
+
+def main():
+    a = arguments()
     torch.set_num_threads(a.threads)
     torch.manual_seed(1)
     c = Config()
-    if a.attention == "sdpa" and not hasattr(F, "scaled_dot_product_attention"):
-        p.error("this PyTorch (%s) has no scaled_dot_product_attention" % torch.__version__)
-    model = Transformer(c, a.model, a.attention)
-    try:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, foreach=True)
-    except TypeError:  # PyTorch before 1.12 has no foreach
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
+    model = Transformer(c, a.model, a.attention, a.experts)
+    optimizer = adamw(model.parameters(), a.optimizer)
+    run = model if a.compile == "no" else torch.compile(model, mode=a.compile)
 
     tokens = torch.randint(c.vocab, (8, c.batch, c.sequence + 1))
     times, loss = [], None
@@ -177,7 +231,7 @@ def main():
         began = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.dtype == "bf16"):
-            loss = model(batch[:, :-1], batch[:, 1:])
+            loss = run(batch[:, :-1], batch[:, 1:])
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -189,6 +243,7 @@ def main():
     print(json.dumps({
         "tokens_per_s": round(c.batch * c.sequence / step_s, 1), "model": a.model, "recipe": a.dtype,
         "step_ms": round(1e3 * step_s, 2), "steps": a.steps, "threads": a.threads, "attention": a.attention,
+        "experts": a.experts, "optimizer": a.optimizer, "compile": a.compile,
         "loss": round(float(loss.detach()), 4), "parameters": sum(p.numel() for p in model.parameters()),
         "torch": torch.__version__, "core_type": os.environ.get("OPENBLAS_CORETYPE", ""),
     }))

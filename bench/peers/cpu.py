@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""Training steps of Assay and of PyTorch on this machine's CPU, in turn, and who is faster by how much.
+
+First each way in which PyTorch's users write such a step is tried once: every PyTorch that is installed, bf16 and fp32,
+malloc as it comes and tuned, scaled_dot_product_attention or bmm, torch.compile in two modes, fused AdamW, experts one by
+one, sorted or grouped. Then the fastest ones of each model run in rounds with build/bench_step, so that other work on the
+machine falls on all alike. The ratios are medians over the rounds, each against PyTorch's best way."""
+import argparse
+import collections
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SCRIPT = ROOT / "bench" / "peers" / "torch_step.py"
+NEWEST = ROOT / ".venv-peers" / "bin" / "python"
+DEBIAN = pathlib.Path("/usr/bin/python3")
+# Blocks that are freed stay in the process. Otherwise each step asks the system for its large tensors again.
+TUNED = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "268435456"}
+TRIAL_LIMIT_S, COMPILE_LIMIT_S, RUN_LIMIT_S = 60, 400, 90
+HOPELESS = 4  # so many times slower than the fastest way so far is not tried in other ways
+
+
+@dataclasses.dataclass(frozen=True)
+class Torch:
+    python: pathlib.Path
+    version: str
+
+    def has(self, attribute):
+        """`attribute`: of the module torch, for example compile."""
+        return succeeds([str(self.python), "-c", f"import torch; torch.{attribute}"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    torch: Torch
+    recipe: str
+    options: tuple = ()  # of torch_step.py: (("attention", "sdpa"), ...)
+    tuned: bool = False
+    spin: bool = False  # OpenMP threads that wait spin: faster if nothing else runs
+
+    @property
+    def name(self):
+        words = [value if key != "compile" else f"compile {value}" for key, value in self.options]
+        words += ["malloc tuned"] * self.tuned + ["spinning"] * self.spin
+        return f"torch {self.torch.version} {self.recipe} {', '.join(words) or 'plain'}"
+
+    @property
+    def plain(self):
+        return not self.options and not self.tuned and not self.spin
+
+    @property
+    def compiled(self):
+        return dict(self.options).get("compile", "no") != "no"
+
+    def run(self, model, steps, limit_s):
+        """The line that torch_step.py prints. Throws Failed."""
+        # Debian's OpenBLAS does not know every CPU with AVX-512 and is slow on the others without this.
+        environment = dict(os.environ, OMP_WAIT_POLICY="ACTIVE" if self.spin else "PASSIVE")
+        if has_avx512() and self.torch.version.startswith("1."):
+            environment["OPENBLAS_CORETYPE"] = "SKYLAKEX"
+        if self.tuned:
+            environment.update(TUNED)
+        command = [str(self.torch.python), str(SCRIPT), "--model", model, "--dtype", self.recipe, "--steps", str(steps),
+                   "--warmup", "4" if self.compiled else "2", "--threads", str(threads())]
+        for key, value in self.options:
+            command += [f"--{key}", value]
+        return last_json(command, limit_s, environment)
+
+
+class Failed(Exception):
+    pass
+
+
+def threads():
+    return len(os.sched_getaffinity(0))
+
+
+def has_avx512():
+    return "avx512f" in pathlib.Path("/proc/cpuinfo").read_text()
+
+
+def succeeds(command):
+    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def last_json(command, limit_s, environment=None):
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=limit_s,
+                              env=environment)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"took more than {limit_s} s")
+    except OSError as error:
+        raise Failed(str(error))
+    lines = done.stdout.strip().splitlines()
+    try:
+        if done.returncode == 0:
+            return json.loads(lines[-1])
+    except (IndexError, ValueError):
+        pass
+    said = done.stderr.strip().splitlines()
+    raise Failed(f"exit code {done.returncode}: {said[-1] if said else 'it printed nothing'}")
+
+
+def installed():
+    """The PyTorchs of this machine; ASSAY_PEER_PYTHON names the only one to use."""
+    named = os.environ.get("ASSAY_PEER_PYTHON")
+    found = []
+    for python in [pathlib.Path(named)] if named else [NEWEST, DEBIAN]:
+        code = "import torch; print(torch.__version__.split('+')[0])"
+        try:
+            done = subprocess.run([str(python), "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        except OSError:
+            continue
+        if done.returncode == 0:
+            found.append(Torch(python, done.stdout.strip()))
+    return found
+
+
+def reference_blas(torch):
+    """The libblas that this PyTorch multiplies with, if it is a slow one."""
+    code = 'import torch; print(*sorted({l.split()[-1] for l in open("/proc/self/maps") if "/libblas.so" in l}))'
+    library = subprocess.run([str(torch.python), "-c", code], stdout=subprocess.PIPE, text=True).stdout.strip()
+    return library if library and "openblas" not in library else ""
+
+
+def ways_of(torch, model):
+    """What users of this PyTorch write, in the order in which they would try it."""
+    attention = ("bmm", "sdpa") if torch.has("nn.functional.scaled_dot_product_attention") else ("bmm",)
+    experts = ("loop", "sorted") if model == "moe" else ("",)
+    new = torch.has("compile")
+    fused = (("optimizer", "fused"),) if new else ()
+    ways = []
+    for recipe in ("fp32", "bf16"):
+        ways += [Way(torch, recipe), Way(torch, recipe, spin=True), Way(torch, recipe, tuned=True)]
+        kinds = experts + (("grouped",) if model == "moe" and recipe == "bf16" and torch.has("_grouped_mm") else ())
+        for kind in kinds:
+            chosen = ((("experts", kind),) if kind else ()) + fused
+            ways += [Way(torch, recipe, (("attention", a),) + chosen, tuned=True) for a in attention]
+            if new:
+                ways += [Way(torch, recipe, (("compile", "default"), ("attention", a)) + chosen, tuned=True) for a in attention]
+        if new:
+            kind = (("experts", "sorted"),) if model == "moe" else ()
+            ways.append(Way(torch, recipe, (("compile", "max-autotune"), ("attention", "bmm")) + kind + fused, tuned=True))
+    return ways
+
+
+class Log:
+    """Every measurement: a line of JSON in --out, and a line of text on stderr."""
+
+    def __init__(self, path):
+        self.file = path.open("w") if path else None
+
+    def keep(self, who, phase, model, row):
+        row = dict(who=who, phase=phase, model=model, **{k: v for k, v in row.items() if k not in ("who", "phase", "model")})
+        if self.file:
+            self.file.write(json.dumps(row) + "\n")
+            self.file.flush()
+
+    def say(self, text):
+        print(text, file=sys.stderr, flush=True)
+
+
+def trials(models, torches, a, log):
+    """{model: its ways, fastest first}, each tried once."""
+    plan = [(model, way) for model in models for torch in torches for way in ways_of(torch, model)
+            if all(word in way.name for word in a.only)]
+    if not plan:
+        sys.exit(f"error: no way has {' and '.join(a.only)} in its name\nhint: --list shows them")
+    speed, hopeless = collections.defaultdict(list), set()
+    began = time.monotonic()
+    for i, (model, way) in enumerate(plan):
+        left = (time.monotonic() - began) / max(i, 1) * (len(plan) - i)
+        head = f"trial {i + 1}/{len(plan)}" + (f", {left / 60:.0f} min left" if i else "")
+        kind = model, way.torch, way.recipe
+        if kind in hopeless:
+            continue
+        try:
+            row = way.run(model, 3, COMPILE_LIMIT_S if way.compiled else TRIAL_LIMIT_S)
+        except Failed as error:
+            log.say(f"{head}: {model} {way.name}: left out, {error}")
+            if way.plain:
+                hopeless.add(kind)
+            continue
+        # Without instructions for bf16 PyTorch computes it many times slower than fp32, in every way.
+        if way.plain and speed[model] and HOPELESS * row["tokens_per_s"] < max(speed[model])[0]:
+            log.say(f"{model}: {way.recipe} in other ways of PyTorch {way.torch.version} is left out: this one is too slow")
+            hopeless.add(kind)
+        log.keep(way.name, "trial", model, row)
+        log.say(f"{head}: {model} {way.name}: {row['tokens_per_s']:.0f} tokens/s")
+        speed[model].append((row["tokens_per_s"], i, way))
+    return {model: [way for _, _, way in sorted(rows, reverse=True, key=lambda r: r[0])] for model, rows in speed.items()}
+
+
+def rounds(models, ways, a, log):
+    """{(model, who): tokens/s of each round}, and the share of the measured limit of Assay's runs."""
+    speeds, shares = collections.defaultdict(list), collections.defaultdict(list)
+    for i in range(a.rounds):
+        for model in models:
+            log.say(f"round {i + 1}/{a.rounds}: {model}")
+            row = last_json([str(a.bench), "--json", "--model", model, "--recipe", a.recipe, "--steps", str(a.steps)], RUN_LIMIT_S)
+            log.keep("assay", "round", model, row)
+            speeds[model, "assay"].append(row["tokens_per_s"])
+            shares[model].append(row["share_of_matmul_limit"])
+            for way in ways.get(model, [])[:a.keep]:
+                row = way.run(model, a.steps, COMPILE_LIMIT_S if way.compiled else RUN_LIMIT_S)
+                log.keep(way.name, "round", model, row)
+                speeds[model, way.name].append(row["tokens_per_s"])
+    return speeds, shares
+
+
+def spread(values, form):
+    return f"{form} ({form} - {form})" % (statistics.median(values), min(values), max(values))
+
+
+def summary(models, speeds, shares):
+    """The figures of the last lines: per model the best way and the ratio to it."""
+    result = {}
+    for model in models:
+        ours = speeds[model, "assay"]
+        theirs = {who: v for (m, who), v in speeds.items() if m == model and who != "assay"}
+        best = max(theirs, key=lambda who: statistics.median(theirs[who])) if theirs else None
+        result[model] = {"tokens_per_s": statistics.median(ours), "share_of_matmul_limit": statistics.median(shares[model]),
+                         "best": best}
+        if best:
+            result[model]["best_tokens_per_s"] = statistics.median(theirs[best])
+            result[model]["ratios"] = [x / y for x, y in zip(ours, theirs[best])]
+    if "dense" in models and "moe" in models:
+        result["sparse_step"] = [d / m for d, m in zip(speeds["dense", "assay"], speeds["moe", "assay"])]
+    return result
+
+
+def report(models, speeds, result):
+    print("tokens/s, median (lowest - highest) of the rounds")
+    for (model, who), v in sorted(speeds.items(), key=lambda item: (item[0][0], -statistics.median(item[1]))):
+        print(f"{model:6s} {spread(v, '%.0f'):>30s}  {who}")
+    for model in models:
+        r = result[model]
+        share = f"{100 * r['share_of_matmul_limit']:.1f}% of the measured limit of products"
+        if not r["best"]:
+            print(f"{model}: Assay {r['tokens_per_s']:.0f} tokens/s, {share}; no PyTorch to compare with")
+            continue
+        print(f"{model}: Assay is {spread(r['ratios'], '%.2f')} times as fast as PyTorch's best way, {r['best']}; {share}")
+    if "sparse_step" in result:
+        print(f"a step of the mixture takes {spread(result['sparse_step'], '%.3f')} of a dense one")
+
+
+def arguments():
+    p = argparse.ArgumentParser(prog="bench/peers/run.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                epilog="bash tools/setup.sh --peers installs Debian's PyTorch and, in .venv-peers, the newest one; "
+                                       "ASSAY_PEER_PYTHON names another, which is then the only one.")
+    p.add_argument("--rounds", type=int, default=5, help="how often each is measured, in turn (default: 5)")
+    p.add_argument("--steps", type=int, default=8, help="measured steps each time (default: 8)")
+    p.add_argument("--model", default="dense,moe", help="dense, moe or dense,moe (the default)")
+    p.add_argument("--keep", type=int, default=2, help="how many of PyTorch's ways take part in the rounds (default: 2)")
+    p.add_argument("--only", action="append", default=[], metavar="WORD", help="only ways with this word in their name; can repeat")
+    p.add_argument("--recipe", default="auto", help="Assay's recipe (default: auto, the fastest of this CPU)")
+    p.add_argument("--bench", type=pathlib.Path, default=ROOT / "build" / "bench_step", help="Assay's program")
+    p.add_argument("--out", type=pathlib.Path, help="keep every measurement, a line of JSON each")
+    p.add_argument("--json", action="store_true", help="print the figures as one JSON object instead of text")
+    p.add_argument("--list", action="store_true", help="only list PyTorch's ways")
+    a = p.parse_args()
+    a.models = a.model.split(",")
+    if not set(a.models) <= {"dense", "moe"}:
+        p.error(f"--model {a.model}: it is dense, moe or dense,moe")
+    if min(a.rounds, a.steps, a.keep) < 1:
+        p.error("--rounds, --steps and --keep are at least 1")
+    return a
+
+
+def main():
+    a = arguments()
+    log = Log(a.out)
+    torches = installed()
+    if not torches:
+        sys.exit("error: no PyTorch is installed\nhint: bash tools/setup.sh --peers, or ASSAY_PEER_PYTHON=/path/to/python")
+    if a.list:
+        for model in a.models:
+            for torch in torches:
+                print(*(f"{model} {way.name}" for way in ways_of(torch, model)), sep="\n")
+        return
+    if not a.bench.is_file():
+        sys.exit(f"error: {a.bench} is not there\nhint: cmake --preset release && cmake --build build --target bench_step")
+    for torch in torches:
+        if library := reference_blas(torch):
+            sys.exit(f"error: PyTorch {torch.version} multiplies with {library}, which is not OpenBLAS: not a fair peer\n"
+                     "hint: bash tools/setup.sh --peers installs libopenblas0-pthread")
+    if os.getloadavg()[0] > 0.5:
+        log.say(f"warning: the load is {os.getloadavg()[0]:.1f}: the machine is busy, so the figures mean little")
+    try:
+        ways = trials(a.models, torches, a, log)
+        speeds, shares = rounds(a.models, ways, a, log)
+    except Failed as error:
+        sys.exit(f"error: a run that had worked before failed: {error}\nhint: run it again on a quiet machine")
+    result = summary(a.models, speeds, shares)
+    result["date"] = datetime.date.today().isoformat()
+    if a.json:
+        print(json.dumps(result))
+    else:
+        report(a.models, speeds, result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""A training step of llm.c's CPU trainer (train_gpt2.c, fp32) and of Assay, in turn on this machine.
+
+llm.c trains GPT-2, 4 sequences of 64 tokens a step; its weights come from a file, which this script writes with random
+numbers. Assay trains its own dense model of the same width, depth, heads, vocabulary and number of parameters: SwiGLU of
+8/3 of the width in place of GELU of 4, so the products have as many multiplications. The source of llm.c is not part of
+this repository: git clone it, and name its folder."""
+import argparse
+import array
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BATCH, SEQUENCE = 4, 64  # fixed in llm.c's main()
+MODEL_MAGIC, MODEL_VERSION, TOKENS_MAGIC = 20240326, 3, 20240520
+# Vocabulary, layers, heads, width.
+SHAPES = {"gpt2": (50257, 12, 12, 768), "small": (8192, 6, 8, 256)}
+LONGEST = 256  # positions of the written model
+
+
+def header(*numbers):
+    return array.array("i", list(numbers) + [0] * (256 - len(numbers)))
+
+
+def write_weights(path, shape):
+    """A file as llm.c's train_gpt2.py writes: tensors in the order of its struct ParameterTensors. Norms have weight 1,
+    biases 0, the others numbers of standard deviation 0.02, the same hundred thousand over and over."""
+    vocab, layers, heads, width = shape
+    padded = -(-vocab // 128) * 128
+    chance = random.Random(1)
+    drawn = array.array("f", (chance.gauss(0, 0.02) for _ in range(100003)))
+
+    def weights(count):
+        for begin in range(0, count, len(drawn)):
+            drawn[:min(len(drawn), count - begin)].tofile(file)
+
+    def same(value, count):
+        (array.array("f", [value]) * count).tofile(file)
+
+    with path.open("wb") as file:
+        header(MODEL_MAGIC, MODEL_VERSION, LONGEST, vocab, layers, heads, width, padded).tofile(file)
+        weights(padded * width)
+        weights(LONGEST * width)
+        for outputs, inputs in ((0, 0), (3 * width, width), (width, width), (0, 0), (4 * width, width), (width, 4 * width)):
+            if outputs == 0:  # a norm
+                same(1, layers * width)
+                same(0, layers * width)
+            else:
+                weights(layers * outputs * inputs)
+                same(0, layers * outputs)
+        same(1, width)
+        same(0, width)
+
+
+def write_tokens(path, vocab):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    count = 64 * BATCH * SEQUENCE + 1
+    chance = random.Random(2)
+    with path.open("wb") as file:
+        header(TOKENS_MAGIC, 1, count).tofile(file)
+        array.array("H", (chance.randrange(vocab) for _ in range(count))).tofile(file)
+
+
+def build(source, folder):
+    """A copy of the source, built by its own Makefile."""
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns(".git"))
+    done = subprocess.run(["make", "-C", str(folder), "train_gpt2"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        sys.exit(f"error: llm.c was not built: {done.stdout.strip().splitlines()[-1]}\nhint: make -C {source} train_gpt2")
+
+
+def their_step_ms(folder, steps, threads):
+    """The median of `steps` steps, without the first."""
+    environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
+    times = []
+    with subprocess.Popen(["./train_gpt2"], cwd=folder, stdout=subprocess.PIPE, text=True, env=environment) as run:
+        for line in run.stdout:
+            if found := re.search(r"step \d+: train loss .*\(took ([0-9.]+) ms\)", line):
+                times.append(float(found[1]))
+                if len(times) > steps:
+                    run.kill()
+                    break
+    if len(times) <= steps:
+        sys.exit(f"error: llm.c ended after {len(times)} steps\nhint: run it by hand in a copy of its folder")
+    return statistics.median(times[1:])
+
+
+def our_step(shape, bench, recipe, steps):
+    vocab, layers, heads, width = shape
+    ffn = round(8 * width / 3 / 16) * 16
+    command = [str(bench), "--json", "--recipe", recipe, "--steps", str(steps), "--layers", str(layers), "--hidden", str(width),
+               "--heads", str(heads), "--ffn", str(ffn), "--vocab", str(vocab), "--sequence", str(SEQUENCE), "--batch", str(BATCH)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"error: exit {done.returncode}: {' '.join(command)}\nhint: run it by hand")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("source", type=pathlib.Path, help="a clone of llm.c")
+    p.add_argument("--model", choices=SHAPES, default="gpt2", help="GPT-2 with 124 million parameters, or 9 million (small)")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--steps", type=int, default=5)
+    p.add_argument("--recipe", nargs="+", default=["fp32", "auto"], help="Assay's recipes (default: fp32 auto)")
+    p.add_argument("--bench", type=pathlib.Path, default=ROOT / "build" / "bench_step", help="Assay's program")
+    p.add_argument("--out", type=pathlib.Path, help="keep every measurement, a line of JSON each")
+    a = p.parse_args()
+    if not (a.source / "train_gpt2.c").is_file():
+        p.error(f"{a.source} has no train_gpt2.c")
+    if not a.bench.is_file():
+        p.error(f"{a.bench} is not there: cmake --preset release && cmake --build build --target bench_step")
+    return a
+
+
+def main():
+    a = arguments()
+    shape, threads = SHAPES[a.model], len(os.sched_getaffinity(0))
+    theirs, ours, rows = [], {recipe: [] for recipe in a.recipe}, []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary) / "llm.c"
+        build(a.source, folder)
+        write_weights(folder / "gpt2_124M.bin", shape)
+        for part in ("train", "val"):
+            write_tokens(folder / "dev" / "data" / "tinyshakespeare" / f"tiny_shakespeare_{part}.bin", shape[0])
+        for i in range(a.rounds):
+            theirs.append(BATCH * SEQUENCE * 1e3 / their_step_ms(folder, a.steps, threads))
+            rows.append({"who": "llm.c", "model": a.model, "tokens_per_s": theirs[-1]})
+            for recipe in a.recipe:
+                row = our_step(shape, a.bench, recipe, a.steps)
+                ours[recipe].append(row["tokens_per_s"])
+                rows.append({"who": "assay", **row, "model": a.model})
+            print(f"round {i + 1}/{a.rounds}: llm.c {theirs[-1]:.0f} tokens/s, Assay " +
+                  ", ".join(f"{recipe} {speeds[-1]:.0f}" for recipe, speeds in ours.items()), file=sys.stderr)
+    if a.out:
+        a.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for recipe, speeds in ours.items():
+        ratio = [o / t for o, t in zip(speeds, theirs)]
+        print(f"{a.model}: Assay {recipe} is {statistics.median(ratio):.2f} ({min(ratio):.2f} - {max(ratio):.2f}) times as fast as "
+              f"llm.c: {statistics.median(speeds):.0f} and {statistics.median(theirs):.0f} tokens/s, medians of {a.rounds} rounds")
+
+
+if __name__ == "__main__":
+    main()
