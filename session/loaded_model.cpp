@@ -31,7 +31,6 @@ CheckpointSource open_checkpoint(const std::string& run_or_checkpoint) {
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path) {
   // Without data.synth the configuration names the file, also for a run without data.
   const DataConfig& data = source.config.data;
-  const std::string known = data.synth ? "" : data.tokenizer;
   const auto of_corpus = [&] {
     try {
       return resolve_data(source.config).tokenizer;
@@ -41,10 +40,11 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
                       "give the tokenizer: --tokenizer FILE");
     }
   };
-  const std::string file = !path.empty() ? path : !known.empty() ? known : of_corpus();
+  const std::string file = !path.empty() ? path : data.synth ? of_corpus() : data.tokenizer;
   if (file.empty()) {
-    throw UserError(source.folder + " was trained without a tokenizer",
-                    "give the tokenizer that its shards were made with: --tokenizer FILE");
+    throw UserError(
+        source.folder + " has no tokenizer: its configuration has no data.tokenizer",
+        "give that of its tokens: --tokenizer FILE, a tokenizer.json or the folder that has it");
   }
   Tokenizer tokenizer = read_tokenizer(file);
   if (tokenizer.vocab_size() > source.config.model.vocab_size) {

@@ -138,9 +138,27 @@ def check_warnings():
     check("vocab_size" not in padded, f"padding is usual: {padded}")
 
 
+def check_tokenizer_folder():
+    """data.tokenizer may be a folder, as --tokenizer may; one without a tokenizer is named by the plan."""
+    (WORK / "tok").mkdir()
+    shutil.copy(WORK / "tok.json", WORK / "tok" / "tokenizer.json")
+    folder = ["--set", "data.tokenizer=tok"]
+    said = works(*TRAIN, "folder", "--plan", *folder).stderr
+    check("planned without" not in said, said)
+    works(*TRAIN, "folder", "--stop-after", "1", *folder)
+    inputs = [i["path"] for i in data_inputs("folder")]
+    check(any(name.endswith("tok/tokenizer.json") for name in inputs), inputs)
+    works("receipt", "verify", "folder", "--rerun", "1")
+    works("eval", "folder")
+    (WORK / "empty").mkdir()
+    said = works(*TRAIN, "no-folder", "--plan", "--set", "data.tokenizer=empty").stderr
+    check("empty holds neither tokenizer.json nor vocab.json" in said, said)
+
+
 make_corpus()
 check_planted_text()
 check_cache()
 check_change_while_reading()
 check_warnings()
+check_tokenizer_folder()
 print("data trust: ok")
