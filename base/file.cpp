@@ -196,6 +196,25 @@ int open_locked(const std::string& path, Lock lock) {
   }
 }
 
+std::vector<std::string> names_in(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator at(folder, error);
+  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) {
+    return names;
+  }
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) {
+    names.push_back(at->path().filename().string());
+  }
+  if (error) {
+    throw UserError("cannot read the folder " + folder + ": " + error.message(),
+                    "check its permissions and its disk: ls -la " + folder);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 void make_folders(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);

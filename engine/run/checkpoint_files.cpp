@@ -207,10 +207,9 @@ void TemporaryFolder::publish(const std::string& name) {
 }
 
 void remove_leftovers(const std::string& checkpoints) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
-    if (entry.path().filename().string().rfind(kTemporary, 0) == 0)
-      fs::remove_all(entry.path(), ignored);
+  for (const std::string& name : names_in(checkpoints)) {
+    std::error_code ignored;
+    if (name.starts_with(kTemporary)) fs::remove_all(fs::path(checkpoints) / name, ignored);
   }
 }
 
