@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/read_failed.h"
 
 namespace assay {
 
@@ -30,7 +31,9 @@ std::string folder_of(const std::string& path) {
   const char* hint = "check the path";
   if (error == EACCES || error == EPERM) hint = "check its permissions: ls -l";
   if (error == EISDIR) hint = "give a file, not a folder";
-  throw UserError(strprintf("cannot read %s: %s", path.c_str(), strerror(error)), hint);
+  const std::string what = strprintf("cannot read %s: %s", path.c_str(), strerror(error));
+  if (error == ENOENT || error == ENOTDIR) throw UserError(what, hint);
+  throw ReadFailed(what, hint);
 }
 
 [[noreturn]] void throw_write(const std::string& path, int error, int64_t bytes) {
@@ -208,8 +211,8 @@ std::vector<std::string> names_in(const std::string& folder) {
     names.push_back(at->path().filename().string());
   }
   if (error) {
-    throw UserError("cannot read the folder " + folder + ": " + error.message(),
-                    "check its permissions and its disk: ls -la " + folder);
+    throw ReadFailed("cannot read the folder " + folder + ": " + error.message(),
+                     "check its permissions and its disk: ls -la " + folder);
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "base/read_failed.h"
 #include "cuda/transfer.h"
 #include "data/tokenizer_files.h"
 #include "engine/config/yaml.h"
@@ -35,6 +36,8 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
   const auto of_corpus = [&] {
     try {
       return resolve_data(source.config).tokenizer;
+    } catch (const ReadFailed&) {
+      throw;
     } catch (const UserError& error) {
       throw UserError("the run's corpus, which has its tokenizer, is missing and cannot be made: " +
                           std::string(error.what()),

@@ -31,6 +31,12 @@ claims: [{measure: val_loss, of: moe, below: dense}]
 set: {run.steps: 20}
 threads: 1
 """
+PLAIN = """
+models: {dense: dense.yaml, moe: moe.yaml}
+contracts: [{kind: steps}]
+seeds: [1]
+threads: 1
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +92,7 @@ SCENES = [
     Scene("merge", ("checkpoint", "merge", "{here}/r"), copies=(("several", "r"),), weight=1),
     Scene("synth", ("data", "synth", "-o", "{here}/s", "--tokens", "30000", "--val-tokens", "3000", "--vocab-size", "300"),
           done="already holds a corpus", weight=1),
-    Scene("reuse", ("matrix", "{shared}/m.yaml", "--run-dir", "{here}/m", "--reuse", "{shared}/tried"), trains="m"),
+    Scene("reuse", ("matrix", "{shared}/plain.yaml", "--run-dir", "{here}/m", "--reuse", "{shared}/plain"), trains="m"),
     Scene("eval", ("eval", "{here}/t"), copies=(("trunk", "t"),), output="said.txt", weight=1),
     Scene("report", ("report", "{here}/m", "-o", "{here}/page.html", "--plotly", "link"), copies=(("tried", "m"),), weight=1),
     Scene("compare", ("compare", "{here}/t", "{shared}/first", "--force", "--json"), copies=(("trunk", "t"),),
@@ -113,6 +119,7 @@ def make_shared(shared):
     (shared / "dense.yaml").write_text(CONFIG.format(model="", cache=shared / "cache"))
     (shared / "moe.yaml").write_text(CONFIG.format(model=MOE, cache=shared / "cache"))
     (shared / "m.yaml").write_text(MATRIX)
+    (shared / "plain.yaml").write_text(PLAIN)
     (shared / "text.txt").write_text("<|endoftext|>\n".join(
         f"Story {i}: the cat number {i * 37 % 101} sat on mat {i * i % 89} and the dog saw it.\n" for i in range(1500)))
 
@@ -130,4 +137,5 @@ def make_shared(shared):
     works("matrix", shared / "m.yaml", "--run-dir", shared / "part", "--only", "dense")
     shutil.copytree(shared / "part", shared / "tried")
     works("matrix", shared / "m.yaml", "--run-dir", shared / "tried")
+    works("matrix", shared / "plain.yaml", "--run-dir", shared / "plain", "--only", "dense")
     works("train", shared / "moe.yaml", "--run", shared / "half", "--set", "run.keep_best=true", "--stop-after", "9")
