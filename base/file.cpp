@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/read_failed.h"
 
 namespace assay {
 
@@ -30,7 +31,9 @@ std::string folder_of(const std::string& path) {
   const char* hint = "check the path";
   if (error == EACCES || error == EPERM) hint = "check its permissions: ls -l";
   if (error == EISDIR) hint = "give a file, not a folder";
-  throw UserError(strprintf("cannot read %s: %s", path.c_str(), strerror(error)), hint);
+  const std::string what = strprintf("cannot read %s: %s", path.c_str(), strerror(error));
+  if (error == ENOENT || error == ENOTDIR) throw UserError(what, hint);
+  throw ReadFailed(what, hint);
 }
 
 [[noreturn]] void throw_write(const std::string& path, int error, int64_t bytes) {
@@ -194,6 +197,25 @@ int open_locked(const std::string& path, Lock lock) {
     if (same) return file;
     close(file);
   }
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator at(folder, error);
+  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) {
+    return names;
+  }
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) {
+    names.push_back(at->path().filename().string());
+  }
+  if (error) {
+    throw ReadFailed("cannot read the folder " + folder + ": " + error.message(),
+                     "check its permissions and its disk: ls -la " + folder);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 void make_folders(const std::string& path) {

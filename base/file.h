@@ -61,6 +61,10 @@ class AtomicFile {
 enum class Lock { kTry, kWait };
 int open_locked(const std::string& path, Lock lock);
 
+// The names in a folder, sorted; none if there is no such folder. UserError if it cannot be read:
+// one that only seems empty would be taken for new.
+std::vector<std::string> names_in(const std::string& folder);
+
 // Creates the folder and its parents; an existing one is fine.
 void make_folders(const std::string& path);
 

@@ -62,8 +62,12 @@ void require_new_folder(const std::string& path, const std::string& hint) {
   }
 }
 
+std::string NewFolder::part_of(const std::string& path) {
+  return without_slash(path) + ".part";
+}
+
 NewFolder::NewFolder(const std::string& path, WhenHeld when_held)
-    : path_(without_slash(path)), part_(path_ + ".part"), lock_(lock_of(path_)) {
+    : path_(without_slash(path)), part_(part_of(path_)), lock_(lock_of(path_)) {
   const std::string parent = fs::path(path_).parent_path().string();
   if (!parent.empty()) make_folders(parent);
   file_ = open_locked(lock_, when_held == WhenHeld::kWait ? Lock::kWait : Lock::kTry);

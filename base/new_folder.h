@@ -28,6 +28,9 @@ class NewFolder {
   NewFolder& operator=(const NewFolder&) = delete;
   ~NewFolder();
 
+  // The name under which the folder is written. What is there after a kill is not complete.
+  static std::string part_of(const std::string& path);
+
   // An empty folder of that name is replaced.
   void commit();
 

@@ -9,6 +9,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/standard_output.h"
 #include "bench/options.h"
@@ -92,13 +95,25 @@ double relative_rms(Exec on, const QuantFormat& f, const View<const float, 2>& x
   return std::sqrt(error / size);
 }
 
+// The formats, and again those whose scales the recipe fp8_block rounds to powers of two.
+std::vector<std::pair<std::string, QuantFormat>> error_formats() {
+  std::vector<std::pair<std::string, QuantFormat>> all;
+  for (const auto& [name, format] : kRecipeFormats) {
+    all.emplace_back(name, format);
+    if (format.scale != ScaleKind::k1x128 && format.scale != ScaleKind::k128x128) continue;
+    all.emplace_back(name + std::string(", power of two"), format);
+    all.back().second.scale_rounding = ScaleRounding::kPowerOfTwo;
+  }
+  return all;
+}
+
 void print_errors(const Options& options, Exec on) {
   Workbench bench;
   const View<const float, 2> x = bench.in<float, 2>("normal", {kWidth, kWidth});
   if (!options.json)
     std::printf("\nrelative RMS error on N(0, 1), %ld x %ld\n", long(kWidth), long(kWidth));
   const char* separator = "";
-  for (const auto& [name, format] : kRecipeFormats) {
+  for (const auto& [name, format] : error_formats()) {
     QuantFormat f = format;
     double percent[2];
     for (const Rounding r : {Rounding::kNearest, Rounding::kStochastic}) {
@@ -108,8 +123,8 @@ void print_errors(const Options& options, Exec on) {
     std::printf(
         options.json
             ? "%s\n  {\"format\": \"%s\", \"nearest_percent\": %.4f, \"stochastic_percent\": %.4f}"
-            : "%s%-14s | nearest %7.3f%% | stochastic %7.3f%%\n",
-        separator, name, percent[0], percent[1]);
+            : "%s%-26s | nearest %7.3f%% | stochastic %7.3f%%\n",
+        separator, name.c_str(), percent[0], percent[1]);
     if (options.json) separator = ",";
   }
 }

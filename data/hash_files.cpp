@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/read_failed.h"
 #include "data/progress.h"
 #include "data/sha256.h"
 
@@ -28,8 +29,8 @@ class OpenFile {
   explicit OpenFile(const std::string& path)
       : file_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY)) {
     if (file_ < 0)
-      throw UserError(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
-                      "check the path and its permissions");
+      throw ReadFailed(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
+                       "check the path and its permissions");
   }
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;

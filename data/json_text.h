@@ -2,11 +2,12 @@
 // recursion, and a file of brackets would exhaust the stack.
 #pragma once
 
-#include <fstream>
-#include <iterator>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+
+#include "base/file.h"
 
 namespace assay {
 
@@ -49,13 +50,14 @@ Json json_of(std::string_view text) {
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
-// The same of a file; discarded too if it cannot be read.
+// The same of a file; discarded too if it is not there. UserError if it cannot be read.
 template <typename Json = nlohmann::json>
 Json json_in_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Json(nlohmann::detail::value_t::discarded);
-  return json_of<Json>(
-      std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()));
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    return Json(nlohmann::detail::value_t::discarded);
+  }
+  return json_of<Json>(read_file(path));
 }
 
 }  // namespace assay

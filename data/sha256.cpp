@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/read_failed.h"
 
 namespace assay {
 
@@ -51,8 +52,8 @@ std::string sha256_of(int file, const std::string& path,
     const ssize_t got = pread(file, buffer.data(), buffer.size(), at);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
-      throw UserError(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
-                      "check the path and its permissions");
+      throw ReadFailed(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
+                       "check the path and its permissions");
     if (got == 0) return hash.hex();
     hash.update(buffer.data(), static_cast<size_t>(got));
     at += got;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/read_failed.h"
 #include "data/file_kind.h"
 #include "data/sha256.h"
 
@@ -41,8 +42,8 @@ bool read_exactly(int file, const std::string& path, int64_t offset, void* out, 
                               static_cast<off_t>(offset) + static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
-      throw UserError(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
-                      errno == EISDIR ? "give a shard, not a folder" : "check the disk");
+      throw ReadFailed(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
+                       errno == EISDIR ? "give a shard, not a folder" : "check the disk");
     if (got == 0) return false;
     done += static_cast<size_t>(got);
   }
@@ -53,9 +54,13 @@ bool read_exactly(int file, const std::string& path, int64_t offset, void* out, 
 
 Shard::Shard(std::string path) : path_(std::move(path)) {
   file_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file_ < 0)
-    throw UserError(strprintf("cannot read %s: %s", path_.c_str(), strerror(errno)),
-                    "check the path, or write shards with: assay data prepare");
+  if (file_ < 0) {
+    const char* hint = "check the path, or write shards with: assay data prepare";
+    const bool absent = errno == ENOENT || errno == ENOTDIR;
+    const std::string what = strprintf("cannot read %s: %s", path_.c_str(), strerror(errno));
+    if (absent) throw UserError(what, hint);
+    throw ReadFailed(what, hint);
+  }
   try {
     stamp_ = stamp_of(file_, path_);
     int32_t header[kHeaderInts] = {};

@@ -114,7 +114,8 @@ void ModelScorer::flush() {
       sum += double(nats_[i]);
       exact = exact && likely_[i] != 0;
     }
-    *asked.score = {.nats = sum / double(asked.count), .exact = exact};
+    *asked.score = {
+        .nats = sum / double(asked.count), .exact = exact, .tokens = int64_t(asked.count)};
   }
   for (auto* list : {&token_, &position_, &row_, &target_}) list->clear();
   segment_.clear();
@@ -184,17 +185,24 @@ void score_core_rows(QuestionScorer& scorer, const CoreExamples& examples, Encod
   const auto scores = scorer.score(questions);
   size_t q = 0;
   for (size_t i = 0; i < not_scored.size(); ++i) {
-    const int64_t line = examples.line(rows.begin + int64_t(i) * rows.step);
-    if (!not_scored[i].empty()) {
-      result.add_not_scored(line, not_scored[i]);
-      continue;
+    CoreRowScores& row = result.scores.emplace_back();
+    row.line = examples.line(rows.begin + int64_t(i) * rows.step);
+    row.not_scored = not_scored[i];
+    std::optional<bool> right;
+    if (row.not_scored.empty()) {
+      right = is_right(task.kind, questions[q], scores[q]);
+      row.gold = questions[q].gold;
+      if (right) {
+        row.options = scores[q];
+      } else {
+        row.not_scored = "the model's scores are not finite";
+      }
+      ++q;
     }
-    const std::optional<bool> right = is_right(task.kind, questions[q], scores[q]);
-    ++q;
     if (right) {
       result.add_answer(*right);
     } else {
-      result.add_not_scored(line, "the model's scores are not finite");
+      result.add_not_scored(row.line, row.not_scored);
     }
   }
 }

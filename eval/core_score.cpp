@@ -17,6 +17,13 @@ double centered_of(double accuracy, double baseline_percent) {
 
 }  // namespace
 
+int64_t chosen_option(const std::vector<PromptScore>& scores) {
+  const auto best =
+      std::min_element(scores.begin(), scores.end(),
+                       [](const PromptScore& a, const PromptScore& b) { return a.nats < b.nats; });
+  return best - scores.begin();
+}
+
 std::optional<bool> is_right(CoreKind kind, const CoreQuestion& question,
                              const std::vector<PromptScore>& scores) {
   CHECK(scores.size() == question.prompts.size() && !scores.empty(), "%zu scores of %zu prompts",
@@ -26,10 +33,7 @@ std::optional<bool> is_right(CoreKind kind, const CoreQuestion& question,
     return std::nullopt;
   }
   if (kind == CoreKind::kLanguageModeling) return scores[0].exact;
-  const auto best =
-      std::min_element(scores.begin(), scores.end(),
-                       [](const PromptScore& a, const PromptScore& b) { return a.nats < b.nats; });
-  return best - scores.begin() == question.gold;
+  return chosen_option(scores) == question.gold;
 }
 
 void CoreTaskResult::add_answer(bool is_right) {
@@ -46,6 +50,7 @@ void CoreTaskResult::add_rows(const CoreTaskResult& following) {
   answers += following.answers;
   right.insert(right.end(), following.right.begin(), following.right.end());
   skipped.insert(skipped.end(), following.skipped.begin(), following.skipped.end());
+  scores.insert(scores.end(), following.scores.begin(), following.scores.end());
 }
 
 std::optional<double> CoreTaskResult::accuracy() const {

@@ -24,11 +24,22 @@ namespace assay {
 struct PromptScore {
   double nats = 0;     // mean
   bool exact = false;  // each token is the most likely one
+  int64_t tokens = 0;  // that count
 };
 
+// The option with the smallest mean, the first of equals.
+int64_t chosen_option(const std::vector<PromptScore>& scores);
 // nullopt if a score is not finite.
 std::optional<bool> is_right(CoreKind kind, const CoreQuestion& question,
                              const std::vector<PromptScore>& scores);
+
+// What a model made of a row.
+struct CoreRowScores {
+  int64_t line = 0;                       // of the file, 0-based
+  int64_t gold = 0;                       // the right option
+  std::vector<PromptScore> options = {};  // language modeling: one; not scored: none
+  std::string not_scored = {};            // why; "" = it was scored
+};
 
 struct CoreTaskResult {
   std::string label;
@@ -40,6 +51,7 @@ struct CoreTaskResult {
   std::string answers;
   std::vector<uint8_t> right;                            // 0 or 1 for each scored row
   std::vector<std::pair<int64_t, std::string>> skipped;  // 0-based line of the file, reason
+  std::vector<CoreRowScores> scores = {};  // of the rows of `answers`; empty if read from a file
 
   static constexpr char kRight = '1', kWrong = '0', kNotScored = '-';
   void add_answer(bool is_right);

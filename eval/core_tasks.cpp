@@ -50,9 +50,26 @@ std::vector<size_t> dealt(const std::vector<Block>& blocks, int ranks) {
   return order;
 }
 
+json row_json(const CoreRowScores& row) {
+  json options = json::array();
+  for (const PromptScore& s : row.options) options.push_back({s.nats, s.exact, s.tokens});
+  return {row.line, row.gold, options, row.not_scored};
+}
+
+CoreRowScores parsed_row(const json& j) {
+  CoreRowScores row{.line = j.at(0), .gold = j.at(1), .options = {}, .not_scored = j.at(3)};
+  for (const json& option : j.at(2)) {
+    row.options.push_back({.nats = option.at(0), .exact = option.at(1), .tokens = option.at(2)});
+  }
+  return row;
+}
+
 json block_json(size_t number, const ScoredBlock& block) {
+  json rows = json::array();
+  for (const CoreRowScores& row : block.rows.scores) rows.push_back(row_json(row));
   return {{"block", number},
           {"answers", block.rows.answers},
+          {"rows", rows},
           {"not_scored", block.rows.skipped},
           {"prompts", block.work.prompts},
           {"prompt_tokens", block.work.prompt_tokens},
@@ -72,6 +89,7 @@ ScoredBlock parsed_block(const json& j) {
       block.rows.add_answer(answer == CoreTaskResult::kRight);
     }
   }
+  for (const json& row : j.at("rows")) block.rows.scores.push_back(parsed_row(row));
   block.work = {.prompts = j.at("prompts"), .prompt_tokens = j.at("prompt_tokens")};
   block.rows_computed = j.at("rows_computed");
   block.seconds = j.at("seconds");

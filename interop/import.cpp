@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/new_folder.h"
+#include "base/read_failed.h"
 #include "data/sha256.h"
 #include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
@@ -158,6 +159,8 @@ std::optional<Tokenizer> folder_tokenizer(const std::string& folder,
   }
   try {
     return read_tokenizer(folder);
+  } catch (const ReadFailed&) {
+    throw;
   } catch (const UserError& error) {
     notes.push_back(std::string("no tokenizer was imported: ") + error.what());
     return std::nullopt;

@@ -45,7 +45,7 @@ bool JsonFields::has(const std::string& key) const {
 }
 
 void JsonFields::refuse(const std::string& key, const std::string& wanted) const {
-  const std::string name = prefix_ + key;
+  const std::string name = name_of(key);
   throw UserError(about(has(key) ? name + " is " + shown(json_[key]) + ", expected " + wanted
                                  : name + " is missing, expected " + wanted),
                   kConfigJsonHint);

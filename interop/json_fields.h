@@ -32,6 +32,8 @@ class JsonFields {
   // The object under a key, where newer files keep some fields; nullopt if there is none.
   std::optional<JsonFields> object(const std::string& key) const;
   const nlohmann::json& all() const { return json_; }
+  // A field's name in errors: "rope_parameters.rope_type".
+  std::string name_of(const std::string& key) const { return prefix_ + key; }
 
   // "FOLDER/config.json: what", for errors.
   std::string about(const std::string& what) const { return path_ + ": " + what; }

@@ -89,7 +89,7 @@ class OnlyValues {
   [[noreturn]] void refuse(const char* key, const std::string& why) const {
     const json& all = fields_.all();
     const std::string value = all.contains(key) ? shown(all[key]) : "absent";
-    throw UserError(fields_.about(std::string(key) + " is " + value + ": " + why),
+    throw UserError(fields_.about(fields_.name_of(key) + " is " + value + ": " + why),
                     "such a model cannot be imported; docs/interop.md lists what can");
   }
 
@@ -97,25 +97,24 @@ class OnlyValues {
   const JsonFields& fields_;
 };
 
+void require_usual_frequencies(const JsonFields& rope) {
+  const char* const key = rope.has("rope_type") ? "rope_type" : "type";
+  if (rope.text_or(key, "default") == "default") return;
+  OnlyValues(rope).refuse(key, "scaled frequencies are not supported");
+}
+
+// transformers 5 keeps rotary fields in rope_parameters, older ones beside the others.
 void read_rope(const JsonFields& fields, Family family, ModelConfig& m) {
-  const OnlyValues only(fields);
-  const std::optional<JsonFields> newer = fields.object("rope_parameters");
-  for (const auto& scaling : {fields.object("rope_scaling"), newer}) {
-    if (!scaling) continue;
-    const std::string type = scaling->text_or("rope_type", scaling->text_or("type", "default"));
-    if (type != "default") {
-      only.refuse(newer ? "rope_parameters" : "rope_scaling",
-                  "scaled frequencies are not supported");
-    }
+  const JsonFields inside = fields.object("rope_parameters").value_or(fields);
+  const auto where = [&](const char* key) { return inside.has(key) ? inside : fields; };
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (const auto rope = fields.object(key)) require_usual_frequencies(*rope);
   }
-  const JsonFields& where = newer && newer->has("rope_theta") ? *newer : fields;
-  m.rope_theta = where.positive("rope_theta");
-  if (family != Family::kGlm4Moe) return;
-  const bool inside = newer && newer->has("partial_rotary_factor");
-  const double part = (inside ? *newer : fields).positive_or("partial_rotary_factor", 0.5);
-  if (part != 1.0) {
-    only.refuse(inside ? "rope_parameters" : "partial_rotary_factor",
-                "positions must rotate whole heads, not a part of each");
+  m.rope_theta = where("rope_theta").positive("rope_theta");
+  const char* const part = "partial_rotary_factor";
+  const double usual = family == Family::kGlm4Moe ? 0.5 : 1;
+  if (where(part).positive_or(part, usual) != 1) {
+    OnlyValues(where(part)).refuse(part, "positions must rotate whole heads, not a part of each");
   }
 }
 

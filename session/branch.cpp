@@ -81,8 +81,8 @@ void fill(const Branch& branch, const fs::path& folder) {
   const fs::path trunk = branch.trunk;
   const fs::path checkpoint = folder / "checkpoints" / step_name(branch.at.step);
   fs::create_directories(checkpoint);
-  for (const auto& entry : fs::directory_iterator(branch.checkpoint)) {
-    link_or_copy(entry.path(), checkpoint / entry.path().filename());
+  for (const std::string& name : names_in(branch.checkpoint)) {
+    link_or_copy(fs::path(branch.checkpoint) / name, checkpoint / name);
   }
   write_file_atomic((folder / "config.yaml").string(), to_yaml(branch.config));
   for (const char* name : {"meta.json", kTuneCopy, kProductsFile, "tokenizer.json"}) {

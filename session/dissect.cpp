@@ -5,6 +5,7 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -155,8 +156,8 @@ class Results {
             sha256_hex(of).substr(0, 12) + ".jsonl";
     if (!std::filesystem::exists(path_)) return;
     std::string whole;
-    std::ifstream file(path_);
-    for (std::string line; std::getline(file, line) && !file.eof();) {
+    std::istringstream lines(read_file(path_));
+    for (std::string line; std::getline(lines, line) && !lines.eof();) {
       const Json json = json_of<Json>(line);
       try {
         Damage damage{.nats = json.at("nats"), .se = {}, .targets = json.at("targets")};

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "base/read_failed.h"
 #include "cuda/transfer.h"
 #include "data/tokenizer_files.h"
 #include "engine/config/yaml.h"
@@ -31,20 +32,22 @@ CheckpointSource open_checkpoint(const std::string& run_or_checkpoint) {
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path) {
   // Without data.synth the configuration names the file, also for a run without data.
   const DataConfig& data = source.config.data;
-  const std::string known = data.synth ? "" : data.tokenizer;
   const auto of_corpus = [&] {
     try {
       return resolve_data(source.config).tokenizer;
+    } catch (const ReadFailed&) {
+      throw;
     } catch (const UserError& error) {
       throw UserError("the run's corpus, which has its tokenizer, is missing and cannot be made: " +
                           std::string(error.what()),
                       "give the tokenizer: --tokenizer FILE");
     }
   };
-  const std::string file = !path.empty() ? path : !known.empty() ? known : of_corpus();
+  const std::string file = !path.empty() ? path : data.synth ? of_corpus() : data.tokenizer;
   if (file.empty()) {
-    throw UserError(source.folder + " was trained without a tokenizer",
-                    "give the tokenizer that its shards were made with: --tokenizer FILE");
+    throw UserError(
+        source.folder + " has no tokenizer: its configuration has no data.tokenizer",
+        "give that of its tokens: --tokenizer FILE, a tokenizer.json or the folder that has it");
   }
   Tokenizer tokenizer = read_tokenizer(file);
   if (tokenizer.vocab_size() > source.config.model.vocab_size) {

@@ -62,7 +62,8 @@ void visit(V& v, DataConfig& c) {
     "reference.json beside data.val, or the SHA-256 of its shard; other data is refused; any = no "
     "check",
     free_on_resume(any()));
-  v("tokenizer", c.tokenizer, "tokenizer.json of the shards; needed for bits per byte", path());
+  v("tokenizer", c.tokenizer,
+    "tokenizer of the shards, a file or its folder; needed for bits per byte", path());
   v("check_tokenizer", c.check_tokenizer,
     "refuse shards whose manifest names another tokenizer than the model's", free_on_resume(any()));
   v("cache", c.cache, "folder for the files that synth builds", free_on_resume(path()));

@@ -32,9 +32,13 @@ json parse_file(const std::string& path) {
 
 // nullopt if the folder has no readable manifest.
 std::optional<bool> is_milestone(const std::string& folder) {
-  const json manifest = json_in_file(folder + "/" + kCheckpointManifest);
-  if (!manifest.is_object() || !manifest.contains("milestone")) return std::nullopt;
-  return manifest["milestone"] == true;
+  try {
+    const json manifest = json_in_file(folder + "/" + kCheckpointManifest);
+    if (!manifest.is_object() || !manifest.contains("milestone")) return std::nullopt;
+    return manifest["milestone"] == true;
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
 }
 
 WrittenFile write_state(const std::string& folder, const TrainingState& state) {
@@ -205,10 +209,9 @@ void Checkpoints::write_together(const std::string& name, const TrainingState& s
 
 std::vector<std::string> Checkpoints::all() const {
   std::vector<std::pair<int64_t, std::string>> found;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder_, none)) {
-    const int64_t step = step_of(entry.path().filename().string());
-    if (step >= 0) found.emplace_back(step, entry.path().string());
+  for (const std::string& name : names_in(folder_)) {
+    const int64_t step = step_of(name);
+    if (step >= 0) found.emplace_back(step, folder_ + "/" + name);
   }
   std::sort(found.begin(), found.end());
   std::vector<std::string> folders;

@@ -95,9 +95,8 @@ CheckpointManifest parse_manifest(const std::string& text) {
   }
 }
 
-std::string file_problem(const std::string& folder, const std::string& name,
+std::string size_problem(const std::string& path, const std::string& name,
                          const WrittenFile& file) {
-  const std::string path = folder + "/" + name;
   std::error_code error;
   const auto size = fs::file_size(path, error);
   if (error) return name + " is missing";
@@ -105,6 +104,11 @@ std::string file_problem(const std::string& folder, const std::string& name,
     return strprintf("%s has %ld bytes instead of %ld", name.c_str(), static_cast<long>(size),
                      static_cast<long>(file.bytes));
   }
+  return "";
+}
+
+std::string hash_problem(const std::string& path, const std::string& name,
+                         const WrittenFile& file) {
   if (sha256_file(path) != file.sha256) return name + " has another SHA-256";
   return "";
 }
@@ -162,12 +166,15 @@ std::string checkpoint_problem(const std::string& folder) {
   try {
     const CheckpointManifest manifest = parse_manifest(read_file(path));
     for (const auto& [name, file] : manifest.files) {
-      const std::string problem = file_problem(folder, name, file);
+      const std::string problem = size_problem(folder + "/" + name, name, file);
       if (!problem.empty()) return problem;
     }
-    if (manifest.format() == 1) return "";
     for (const TensorKind kind : {TensorKind::kModel, TensorKind::kOptimizer})
       CheckpointSlices(folder, kind);
+    for (const auto& [name, file] : manifest.files) {  // last: gigabytes take half a minute
+      const std::string problem = hash_problem(folder + "/" + name, name, file);
+      if (!problem.empty()) return problem;
+    }
     return "";
   } catch (const UserError& error) {
     const std::string what = error.what();
@@ -207,10 +214,9 @@ void TemporaryFolder::publish(const std::string& name) {
 }
 
 void remove_leftovers(const std::string& checkpoints) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
-    if (entry.path().filename().string().rfind(kTemporary, 0) == 0)
-      fs::remove_all(entry.path(), ignored);
+  for (const std::string& name : names_in(checkpoints)) {
+    std::error_code ignored;
+    if (name.starts_with(kTemporary)) fs::remove_all(fs::path(checkpoints) / name, ignored);
   }
 }
 

@@ -24,8 +24,7 @@ ReadElements reader_of(const CheckpointSlices& checkpoint) {
 // Removes the files that are called as those of ranks.
 void remove_rank_files(const std::string& folder) {
   std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : names_in(folder)) {
     for (const TensorKind kind : kKinds) {
       const std::string form = rank_file(kind, 0);  // "model.00000.safetensors"
       const size_t digits = form.find("00000"), end = name.find('.', digits);
@@ -33,7 +32,7 @@ void remove_rank_files(const std::string& folder) {
                            name.compare(0, digits, form, 0, digits) == 0 &&
                            name.substr(end) == ".safetensors" &&
                            name.find_first_not_of("0123456789", digits) == end;
-      if (of_rank) found.push_back(entry.path());
+      if (of_rank) found.push_back(fs::path(folder) / name);
     }
   }
   std::error_code ignored;  // what stays is listed in no manifest

@@ -253,14 +253,9 @@ void CheckpointSlices::read(const std::string& name, int64_t first, int64_t coun
   }
 }
 
-void load_slices(const std::string& folder, TensorKind kind, std::span<const Slice> slices,
-                 Others others) {
-  const CheckpointSlices checkpoint(folder, kind);
-  for (const Slice& s : slices) {
-    checkpoint.require(s.whole);
-    checkpoint.read(s.whole.name, s.first, s.count, s.data);
-  }
-  if (others == Others::kIgnored) return;
+namespace {
+
+void require_no_others(const CheckpointSlices& checkpoint, std::span<const Slice> slices) {
   for (const TensorRef& there : checkpoint.tensors()) {
     const bool wanted = std::any_of(slices.begin(), slices.end(),
                                     [&](const Slice& s) { return s.whole.name == there.name; });
@@ -270,6 +265,16 @@ void load_slices(const std::string& folder, TensorKind kind, std::span<const Sli
           "the file belongs to another model: check model.* of its configuration");
     }
   }
+}
+
+}  // namespace
+
+void load_slices(const std::string& folder, TensorKind kind, std::span<const Slice> slices,
+                 Others others) {
+  const CheckpointSlices checkpoint(folder, kind);
+  for (const Slice& s : slices) checkpoint.require(s.whole);
+  if (others == Others::kRefused) require_no_others(checkpoint, slices);
+  for (const Slice& s : slices) checkpoint.read(s.whole.name, s.first, s.count, s.data);
 }
 
 void load_tensors(const std::string& folder, TensorKind kind,

@@ -1,15 +1,35 @@
-// Ctrl-C, SIGTERM, SIGHUP (a closed terminal) and SIGUSR1 (which mpirun and Slurm pass on) during
-// training: the first signal requests a checkpoint after the current step, a second Ctrl-C or
-// SIGTERM kills the process. A second SIGHUP does not: a terminal that closes sends several.
+// Ctrl-C, SIGTERM, SIGQUIT, SIGHUP (a closed terminal) and SIGUSR1 (which mpirun and Slurm pass on)
+// during training: the first signal requests a checkpoint after the current step, Ctrl-C, SIGTERM
+// or SIGQUIT a second later kills the process. What comes sooner is taken for the same request: a
+// key may bounce, and `timeout` sends its signal twice. A second SIGHUP never kills: a terminal
+// that closes sends several.
 #pragma once
 
+#include <signal.h>
+
+#include <atomic>
+#include <cstdint>
 #include <string_view>
 
 namespace assay {
 
+inline constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1};
+
 // What is printed after the first signal.
 inline constexpr std::string_view kStopping =
-    "stopping after this step, with a checkpoint; press Ctrl-C again to stop now";
+    "stopping after this step, with a checkpoint; to stop now press Ctrl-C again after a second";
+
+// Tells requests to stop from echoes of the first one. Its functions may be called in a signal
+// handler.
+class StopRequests {
+ public:
+  enum class Kind { kFirst, kEcho, kAgain };
+  Kind hear(int signal);
+  void forget() { first_ms_ = 0; }
+
+ private:
+  std::atomic<int64_t> first_ms_ = 0;  // when the first one came; 0: none yet
+};
 
 // Handles the signals during its lifetime, and ignores SIGPIPE: a reader of the log that ends must
 // not end the run. SIGHUP stays ignored where it was (nohup). At most one may exist at a time.
@@ -23,7 +43,7 @@ class Interrupt {
   ~Interrupt();
 
   bool requested() const { return signal() != 0; }
-  int signal() const;  // SIGINT, SIGTERM, SIGHUP, SIGUSR1, or 0
+  int signal() const;  // the first of kStopSignals that came, or 0
 };
 
 }  // namespace assay

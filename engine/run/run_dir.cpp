@@ -57,9 +57,10 @@ bool left_by_start(const fs::path& path) {
 }
 
 bool holds_files(const std::string& path) {
-  const fs::directory_iterator entries(path);
-  return !std::all_of(begin(entries), end(entries),
-                      [](const fs::directory_entry& entry) { return left_by_start(entry.path()); });
+  const std::vector<std::string> names = names_in(path);
+  return !std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+    return left_by_start(fs::path(path) / name);
+  });
 }
 
 constexpr const char* kGiveARun =
@@ -72,13 +73,15 @@ bool is_run(const fs::path& folder) {
   return fs::exists(folder / kConfig, ignored);
 }
 
+// For a hint: none if the folder cannot be read.
 std::vector<std::string> runs_in(const fs::path& folder) {
   std::vector<std::string> runs;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (is_run(entry.path())) runs.push_back(entry.path().filename().string());
+  try {
+    for (const std::string& name : names_in(folder.string())) {
+      if (is_run(folder / name)) runs.push_back(name);
+    }
+  } catch (const UserError&) {
   }
-  std::sort(runs.begin(), runs.end());
   return runs;
 }
 
@@ -202,10 +205,9 @@ void RunDir::write_config(const Config& config) const {
 FolderMark::FolderMark(const std::string& run) {
   const std::string folder = fs::absolute(run).lexically_normal().string() + "/" + kRanks;
   make_folders(folder);
-  std::error_code ignored;  // marks of processes that were killed; the run is locked
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kMark)) fs::remove(entry.path(), ignored);
+  for (const std::string& name : names_in(folder)) {
+    std::error_code ignored;  // marks of processes that were killed; the run is locked
+    if (name.starts_with(kMark)) fs::remove(fs::path(folder) / name, ignored);
   }
   const auto now = std::chrono::system_clock::now().time_since_epoch().count();
   path_ =

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/read_failed.h"
 #include "engine/config/schedule.h"
 #include "engine/run/run.h"
 #include "lab/compare/compare.h"
@@ -62,6 +63,8 @@ class MatrixModels {
         not_begun_[folder].emplace_back(
             cell.name, cell.unavailable.empty() ? "has not begun" : cell.unavailable);
       }
+    } catch (const ReadFailed&) {
+      throw;
     } catch (const UserError& error) {
       notes.push_back(std::string(error.what()) +
                       ": its runs are named without it, and cells that have not begun are unknown");
@@ -126,6 +129,8 @@ Spent per_used_parameter(const RunRecord& run, std::string& text) {
     }
     text = used->text_sha256 + " " + std::to_string(used->tokens);
     return {.value = double(run.tokens) / double(used->p_used), .missing = ""};
+  } catch (const ReadFailed&) {
+    throw;
   } catch (const UserError& error) {
     return {.value = {}, .missing = error.what()};
   }
@@ -319,6 +324,8 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
       }
       runs.push_back(std::move(run));
       measured.push_back(m.value);
+    } catch (const ReadFailed&) {
+      throw;
     } catch (const UserError& error) {
       set.left_out.push_back({.run = path, .reason = error.what()});
     }

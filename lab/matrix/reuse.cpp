@@ -36,11 +36,10 @@ bool is_run(const fs::path& folder) {
 // is no such folder.
 std::vector<FoundRun> runs_of(const std::string& folder) {
   std::vector<std::string> paths;
-  std::error_code ignored;
   if (is_run(folder)) paths.push_back(folder);
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const bool whole = entry.path().extension() != kPart;
-    if (whole && is_run(entry.path())) paths.push_back(entry.path().string());
+  for (const std::string& name : names_in(folder)) {
+    const fs::path path = fs::path(folder) / name;
+    if (path.extension() != kPart && is_run(path)) paths.push_back(path.string());
   }
   std::sort(paths.begin(), paths.end());
   std::vector<FoundRun> runs;
@@ -273,9 +272,8 @@ void require_evidence(const ReusableRun& reusable, const ReuseEvidence& evidence
 // A folder with nothing but a lock file counts as empty.
 void require_room(const ReusableRun& reusable, const MatrixFolder& folder) {
   const fs::path to = folder.run(*reusable.cell);
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(to, ignored)) {
-    if (entry.path().filename() == kFolderLock) continue;
+  for (const std::string& name : names_in(to.string())) {
+    if (name == kFolderLock) continue;
     throw UserError(to.string() + " has files but no run in it",
                     "move them away, or choose another --run-dir");
   }

@@ -33,10 +33,8 @@ ordered_json read_manifest(const MatrixFolder& folder) {
 
 // But for what a process leaves that is killed before it has written the record of a matrix.
 bool holds_files(const std::string& path) {
-  std::error_code error;
   const std::string part = std::string(kMatrixRecord) + ".part";
-  for (const auto& entry : fs::directory_iterator(path, error)) {
-    const fs::path name = entry.path().filename();
+  for (const std::string& name : names_in(path)) {
     if (name != kFolderLock && name != part) return true;
   }
   return false;

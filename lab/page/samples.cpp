@@ -1,8 +1,10 @@
 #include "lab/page/samples.h"
 
-#include <fstream>
+#include <filesystem>
 #include <map>
+#include <sstream>
 
+#include "base/file.h"
 #include "data/json_text.h"
 #include "engine/run/run_dir.h"
 #include "lab/page/series.h"
@@ -29,8 +31,10 @@ std::string shortened(std::string text) {
 
 Json report_samples(const std::string& run) {
   std::map<int64_t, Json> texts;
-  std::ifstream file(run + "/" + kSamplesFile);
-  for (std::string line; std::getline(file, line);) {
+  const std::string path = run + "/" + kSamplesFile;
+  std::error_code ignored;
+  std::istringstream lines(std::filesystem::exists(path, ignored) ? read_file(path) : "");
+  for (std::string line; std::getline(lines, line);) {
     const Json sample = json_of<Json>(line);
     if (!sample.is_object() || !sample.contains("step") || !sample["step"].is_number()) continue;
     Json text;

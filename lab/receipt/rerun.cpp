@@ -27,9 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = ReceiptJson;
 
-// Exit code of `assay train` when it is stopped before its last step.
-constexpr int kInterrupted = 130;
-
 // A temporary folder, removed at the end.
 class Workplace {
  public:
@@ -242,7 +239,7 @@ Check rerun(const Receipt& receipt, const fs::path& run, const RerunOptions& opt
     command.insert(command.end(), {"--set", off});
   }
   const int status = run_program(command, log);
-  if (status != 0 && status != kInterrupted) {
+  if (status != 0) {
     const std::string error = said(log, "error: "), hint = said(log, "hint: ");
     throw UserError("the rerun of " + run.string() + " did not train: " +
                         (error.empty() ? "exit " + std::to_string(status) : error),

@@ -119,6 +119,36 @@ std::string core_text(const CoreReport& report) {
   return text;
 }
 
+std::string core_rows_text(const CoreReport& report) {
+  std::string text;
+  for (const CoreTaskResult& task : report.tasks) {
+    for (size_t i = 0; i < task.scores.size(); ++i) {
+      const CoreRowScores& row = task.scores[i];
+      ordered_json j;
+      j["task"] = task.label;
+      j["kind"] = core_kind_name(task.kind);
+      j["line"] = row.line + 1;
+      if (!row.not_scored.empty()) {
+        j["not_scored"] = row.not_scored;
+      } else {
+        j["nats_per_token"] = ordered_json::array();
+        j["tokens"] = ordered_json::array();
+        for (const PromptScore& s : row.options) {
+          j["nats_per_token"].push_back(s.nats);
+          j["tokens"].push_back(s.tokens);
+        }
+        if (task.kind != CoreKind::kLanguageModeling) {
+          j["chosen"] = chosen_option(row.options);
+          j["gold"] = row.gold;
+        }
+        j["right"] = task.answers[i] == CoreTaskResult::kRight;
+      }
+      text += j.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+    }
+  }
+  return text;
+}
+
 ordered_json core_task_json(const CoreReport& report, size_t i) {
   const CoreTaskResult& task = report.tasks[i];
   ordered_json t;

@@ -29,6 +29,8 @@ struct CoreReport {
 
 std::string core_text(const CoreReport& report);
 nlohmann::ordered_json core_json(const CoreReport& report);
+// JSON Lines: a row each of the evaluated rows, with the scores of its options.
+std::string core_rows_text(const CoreReport& report);
 // The fields of task i common to reports and part files: name, size, time and unscored rows.
 nlohmann::ordered_json core_task_json(const CoreReport& report, size_t i);
 

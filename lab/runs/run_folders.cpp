@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/file.h"
 
 namespace assay {
 namespace {
@@ -21,12 +22,12 @@ std::vector<std::string> runs_in(const std::vector<std::string>& paths) {
   std::vector<std::string> runs;
   for (const std::string& path : paths) {
     std::vector<std::string> found;
-    std::error_code failed;
     if (is_run(path)) {
       found.push_back(path);
     } else {
-      for (const auto& entry : fs::directory_iterator(path, failed)) {
-        if (is_run(entry.path())) found.push_back(entry.path().string());
+      for (const std::string& name : names_in(path)) {
+        const fs::path run = fs::path(path) / name;
+        if (is_run(run)) found.push_back(run.string());
       }
     }
     if (found.empty()) {

@@ -100,6 +100,17 @@ TEST_CASE("paths that cannot be read or written") {
   REQUIRE_THROWS_AS(make_folders(folder / "file/below"), UserError);
 }
 
+TEST_CASE("names in a folder") {
+  const TempFolder folder;
+  REQUIRE(names_in(folder.path()).empty());
+  REQUIRE(names_in(folder / "missing").empty());
+  write_file_atomic(folder / "b", "");
+  make_folders(folder / "a/below");
+  REQUIRE(names_in(folder.path()) == std::vector<std::string>{"a", "b"});
+  REQUIRE(names_in(folder / "b").empty());
+  REQUIRE_THROWS_AS(names_in(folder / std::string(300, 'x')), UserError);
+}
+
 TEST_CASE("SHA-256 of the standard's examples") {
   REQUIRE(sha256_hex("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   REQUIRE(sha256_hex("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

@@ -129,6 +129,19 @@ TEST_CASE("a damaged checkpoint is named and the previous one is used") {
       {"a short file",
        [](const std::string& c) { fs::resize_file(c + "/optimizer.safetensors", 100); },
        "optimizer.safetensors has 100 bytes instead of"},
+      {"a short file, which is found before the first file is hashed",
+       [](const std::string& c) {
+         flip_a_bit(c + "/model.safetensors");
+         fs::resize_file(c + "/optimizer.safetensors", 100);
+       },
+       "optimizer.safetensors has 100 bytes instead of"},
+      {"a tensor of another size, which its header shows",
+       [](const std::string& c) {
+         std::string bytes = read_file(c + "/optimizer.safetensors");
+         bytes.replace(bytes.find("[500]"), 5, "[501]");
+         write_file_atomic(c + "/optimizer.safetensors", bytes);
+       },
+       "tensor weight.m has bytes 0 to 2000, its shape needs 2004"},
       {"a missing file", [](const std::string& c) { fs::remove(c + "/state.json"); },
        "state.json is missing"},
       {"no manifest", [](const std::string& c) { fs::remove(c + "/MANIFEST.json"); },
@@ -165,6 +178,17 @@ TEST_CASE("a damaged checkpoint is named and the previous one is used") {
     run.save(20);  // as if step 20 was trained again
     REQUIRE(run.load() == 20);
   }
+}
+
+TEST_CASE("nothing is read if one tensor is missing") {
+  Run run;
+  run.save(10);
+  Model into;
+  std::vector<TensorRef> wanted = into.model();
+  std::vector<float> more(7);
+  wanted.push_back({.name = "weight.m", .dtype = DType::kF32, .shape = {7}, .data = more.data()});
+  expect_error([&] { load_model(run.path(10), wanted); }, "weight.m");
+  REQUIRE(into.is_of(0));
 }
 
 TEST_CASE("the remains of an interrupted save are ignored and removed") {

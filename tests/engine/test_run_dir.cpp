@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/file.h"
 #include "engine/config/text.h"
@@ -163,23 +165,41 @@ TEST_CASE("meta.json records the program of this launch and of earlier ones") {
   REQUIRE(!j["before"][0].contains("before"));
 }
 
-TEST_CASE("the first signal requests a stop, the second kills") {
-  {
+TEST_CASE("the first signal requests a stop, one a second later kills") {
+  for (const int number : kStopSignals) {
     const Interrupt interrupt;
     REQUIRE(!interrupt.requested());
-    raise(SIGTERM);
-    REQUIRE(interrupt.signal() == SIGTERM);
+    raise(number);
+    REQUIRE(interrupt.signal() == number);
   }
+  for (const int number : {SIGINT, SIGTERM}) {
+    const auto again = [number] {
+      const Interrupt interrupt;
+      raise(number);
+      if (!interrupt.requested()) return 1;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1050));
+      raise(number);
+      return 2;
+    };
+    REQUIRE(in_child(again) == -number);
+  }
+  const Interrupt anew;
+  REQUIRE(!anew.requested());
+}
+
+TEST_CASE("a signal that comes twice at once is one request, also when the run has ended since") {
   const auto twice = [] {
-    const Interrupt interrupt;
-    raise(SIGINT);
-    if (!interrupt.requested()) return 1;
+    {
+      const Interrupt interrupt;
+      raise(SIGINT);
+      raise(SIGINT);
+      raise(SIGTERM);
+      if (interrupt.signal() != SIGINT) return 1;
+    }
     raise(SIGINT);
     return 2;
   };
-  REQUIRE(in_child(twice) == -SIGINT);
-  const Interrupt anew;
-  REQUIRE(!anew.requested());
+  REQUIRE(in_child(twice) == 2);
 }
 
 }  // namespace assay

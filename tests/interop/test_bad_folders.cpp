@@ -94,13 +94,24 @@ TEST_CASE("unsupported features are refused") {
   refused_with("llama", "mlp_bias", true, "mlp_bias is true");
   refused_with("llama", "hidden_act", "gelu", "hidden_act is \"gelu\"");
   refused_with("llama", "rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}},
-               "rope_scaling is an object");
+               "rope_scaling.rope_type is \"llama3\": scaled frequencies are not supported");
+  refused_with("llama", "rope_scaling", {{"type", "linear"}, {"factor", 2.0}},
+               "rope_scaling.type is \"linear\"");
+  refused_with("llama", "rope_parameters",
+               {{"rope_theta", 5000.0}, {"rope_type", "yarn"}, {"factor", 4.0}},
+               "rope_parameters.rope_type is \"yarn\": scaled frequencies are not supported");
   refused_with("llama", "quantization_config", json::object(), "quantization_config is an object");
   refused_with("mixtral", "sliding_window", 16, "sliding_window is 16");
   refused_with("glm4_moe", "n_group", 2, "n_group is 2");
   refused_with("glm4_moe", "norm_topk_prob", false, "norm_topk_prob is false");
   refused_with("glm4_moe", "partial_rotary_factor", 0.5, "partial_rotary_factor is 0.5");
   refused_with("glm4_moe", "partial_rotary_factor", "(absent)", "partial_rotary_factor is absent");
+  refused_with("llama", "partial_rotary_factor", 0.25, "partial_rotary_factor is 0.25");
+  for (const char* name : {"llama", "qwen3", "mixtral", "glm4_moe"}) {
+    refused_with(name, "rope_parameters",
+                 {{"rope_theta", 5000.0}, {"rope_type", "default"}, {"partial_rotary_factor", 0.5}},
+                 "rope_parameters.partial_rotary_factor is 0.5: positions must rotate whole heads");
+  }
 }
 
 TEST_CASE("fields are found where newer files store them") {

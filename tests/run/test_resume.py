@@ -33,6 +33,27 @@ def check_interrupted(place):
     check_same(place, "interrupted", "Ctrl-C")
 
 
+def check_signals(place):
+    """Ctrl-C whose key bounces, `timeout`, which sends SIGTERM twice, and Ctrl-\\ end with a checkpoint."""
+    for name, signals in (("bounced", (signal.SIGINT, signal.SIGINT)), ("timeout", (signal.SIGTERM, signal.SIGTERM)),
+                          ("quit", (signal.SIGQUIT,))):
+        process = subprocess.Popen(place.command(name), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for line in process.stderr:
+            if line.startswith("step 15/"):
+                break
+        for number in signals:
+            process.send_signal(number)
+            time.sleep(0.05)
+        said = process.communicate()[1]
+        check(process.returncode == 130, f"{name}: exits 130, not {process.returncode}: {said}")
+        check(said.count("to stop now press Ctrl-C again after a second") == 1, f"{name}: says how to stop at once: {said}")
+        last = steps_of(place, name)[-1]
+        check(15 <= last < 60 and f"interrupted at step {last}/60" in said, f"{name}: a checkpoint at once, not at {last}: {said}")
+        done = place.train(name)
+        check(f"resumes after step {last}" in done.stderr, f"{name}: {done.stderr}")
+        check_same(place, name, name)
+
+
 def check_hung_up(place):
     # A closed terminal sends SIGHUP more than once.
     process = subprocess.Popen(place.command("hung-up"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -135,6 +156,7 @@ def main():
             place.train("whole")
             check(steps_of(place, "whole")[-1] == 60, "the last step has a checkpoint")
             check_interrupted(place)
+            check_signals(place)
             check_hung_up(place)
             check_saved_by_time(place)
             check_killed(place)

@@ -179,6 +179,9 @@ for arguments, names in ((("--experts", "2,8", "--contract", "total"), ("e2", "e
     done = assay("matrix", written / names[0] / "matrix.yaml", "--dry-run")
     expect(done.returncode == 0 and f"{names[1]}-" in done.stdout, f"the ladder's matrix: {done}")
 before = (written / "e2" / "e2.yaml").read_bytes()
+(written / "e2" / "matrix.yaml").unlink()  # as after a kill: the same command writes it again
+done = assay("match", "--like", mixture, "--experts", "2,8", "--contract", "total", "-o", written / "e2")
+expect(done.returncode == 0 and (written / "e2" / "matrix.yaml").exists(), f"match -o after a kill: {done}")
 
 bad = pathlib.Path(tempfile.mkdtemp()) / "bad.yaml"
 bad.write_text("model: {hidden: 100, heads: 7}\n")

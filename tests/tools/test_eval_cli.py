@@ -241,6 +241,49 @@ def check_parts(w):
     refused("is not a part of a CORE evaluation", "--merge", files[0], w.path / "changed.json", files[2])
 
 
+def check_rows(w):
+    """Each row's answer, with what decides it, adds up to the report; the same file from two processes."""
+    bundle, file = w.path / "parts", w.path / "rows.jsonl"
+    options = [w.run("moe"), "--tasks", "core", "--bundle", bundle, "--rows", file]
+    core = evaluated(*options)["core"]
+    said = file.read_text()
+    for task in core["tasks"]:
+        own = [row for row in map(json.loads, said.splitlines()) if row["task"] == task["label"]]
+        expect(sorted(row["line"] for row in own) == list(range(1, task["rows"] + 1)), own)
+        marks = "".join("-" if "not_scored" in row else str(int(row["right"])) for row in own)
+        expect(marks == task["answers"], f"{marks}, {task}")
+        for row in own:
+            expect(row["kind"] == task["kind"], row)
+            if "not_scored" in row:
+                expect(row["not_scored"] == "the answer is empty" and "right" not in row, row)
+            elif row["kind"] == "language_modeling":
+                expect(len(row["nats_per_token"]) == len(row["tokens"]) == 1 and "chosen" not in row, row)
+            else:
+                nats = row["nats_per_token"]
+                expect(len(nats) == len(row["tokens"]) == {"colours": 4, "who": 2}[row["task"]], row)
+                expect(row["chosen"] == nats.index(min(nats)) and row["right"] == (row["chosen"] == row["gold"]) and
+                       row["gold"] == (row["line"] - 1) % len(nats), row)
+    if (ASSAY.parent / "libassay_mpi.so").exists():
+        evaluated(*options, "--ranks", "2")
+        expect(file.read_text() == said, "the rows of two processes")
+    evaluated(*options, "--part", "2/3")
+    expect(file.read_text().count("\n") == (12 + 2) // 3 + 9 // 3 + (11 + 1) // 3, "the rows of a part")
+    refused("--rows is only for core", w.run("moe"), "--rows", file)
+    refused("nowhere", *options[:-1], w.path / "nowhere" / "rows.jsonl")
+
+
+def check_set(w):
+    """Another measure of the same weights is printed and not recorded."""
+    usual = evaluated(w.run("moe"), "--tasks", "loss")
+    kept = (w.run("moe") / "evals" / "step-00000060.json").read_text()
+    fewer = evaluated(w.run("moe"), "--tasks", "loss", "--set", "eval.tokens=1024")
+    expect(fewer["set"] == ["eval.tokens=1024"] and fewer["val_loss_nats"] != usual["val_loss_nats"], fewer)
+    shown = assay("eval", w.run("moe"), "--set", "precision.recipe=fp32")
+    expect(shown.returncode == 0 and "val loss_nats " in shown.stdout and "recorded" not in shown.stdout, shown)
+    expect((w.run("moe") / "evals" / "step-00000060.json").read_text() == kept, "--set is recorded")
+    refused("--set changes the model, which ", w.run("moe"), "--set", "model.norm_eps=1e-3")
+
+
 def check_ranks(w):
     """Two processes share the work: the figures of one, printed once."""
     if not (ASSAY.parent / "libassay_mpi.so").exists():
@@ -283,6 +326,8 @@ def main():
         check_core(w)
         check_partial(w)
         check_parts(w)
+        check_rows(w)
+        check_set(w)
         check_ranks(w)
         check_refused(w)
     if failures:

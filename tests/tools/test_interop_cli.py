@@ -63,6 +63,20 @@ def check_alone():
         sampled = [json.loads(works("sample", run, "--prompt", "Once upon a", "--temperature", "0", "--tokens", "20",
                                     "--json"))["texts"] for run in (w.run("run"), back)]
         check(sampled[0] == sampled[1], sampled)
+        # A folder without a tokenizer: what is missing is said, and a file or a folder of another place is taken.
+        elsewhere, bare = w.run("elsewhere"), w.run("bare")
+        elsewhere.mkdir()
+        (out / "tokenizer.json").rename(elsewhere / "tokenizer.json")
+        works("import", out, "-o", bare)
+        refused = assay("sample", bare, "--prompt", "Once upon a")
+        lines = refused.stderr.splitlines()
+        check(refused.returncode == 1 and len(lines) == 2 and lines[0].startswith("error: ") and
+              lines[0].endswith("has no tokenizer: its configuration has no data.tokenizer") and
+              lines[1].startswith("hint: ") and "--tokenizer FILE" in lines[1], refused)
+        for given in (elsewhere, elsewhere / "tokenizer.json"):
+            again = json.loads(works("sample", bare, "--prompt", "Once upon a", "--temperature", "0", "--tokens", "20", "--json",
+                                     "--tokenizer", given))
+            check(again["texts"] == sampled[0], again)
         for command, taught in (("export", "softmax router"), ("import", "--config models/presets/")):
             check(taught in " ".join(works(command, "--help").replace("\\\n", " ").split()), command)
 

@@ -193,6 +193,13 @@ def main():
         check_tensorboard(run, work / "tb")
         check(ok(run, "--table", "steps") == (work / "csv" / "steps.csv").read_text(), "--table on standard output")
 
+        (work / "tb").rename(work / "tb.part")  # as after a kill between the two: the same command goes on
+        (work / "csv" / "steps.csv").write_text("")
+        ok(run, "--csv", work / "csv", "--expert-loads", "--tensorboard", work / "tb")
+        check_csv(run, work / "csv")
+        check_tensorboard(run, work / "tb")
+        check(not list(work.glob("*.part*")), "no part is left")
+
         (work / "csv" / "mine.txt").write_text("kept")
         refused("exists and is not empty", run, "--csv", work / "csv")
         refused("exists and is not empty", run, "--tensorboard", work / "tb")

@@ -2,11 +2,14 @@
 // there, or lets the clock step. Without ASSAY_FAULTS_HOW nothing happens.
 //
 //   ASSAY_FAULTS_CALL    write (also pwrite, writev, sendfile), fsync (also fdatasync), rename,
-//                        open (for writing), truncate, mkdir, link, remove or clock
+//                        open (for writing), truncate, mkdir, link, remove or clock;
+//                        read (also pread, readv, fread), open-read (for reading) or list (what a
+//                        folder holds: opendir, readdir)
 //   ASSAY_FAULTS_PATH    pattern of fnmatch(); * matches / too
 //   ASSAY_FAULTS_NUMBER  the call of these that is struck, from 1
 //   ASSAY_FAULTS_HOW     ENOSPC, EIO, EACCES or EMFILE: this call fails
-//                        short: half of the bytes are written, which is no error
+//                        EINTR: a read is interrupted by a signal, which is no error
+//                        short: half of the bytes are written or read, which is no error
 //                        full: so, and every later write and new file of these paths fails with
 //                        ENOSPC
 //                        kill, kill-after: SIGKILL before or after the call
@@ -14,6 +17,11 @@
 //   ASSAY_FAULTS_MARK    a file that is made when it strikes: another process that finds it there
 //                        is spared, but for `full`
 //   ASSAY_FAULTS_RECORD  a file: a line "CALL PATH" of every call, and no fault
+//
+// The C library calls its own functions by names that are not looked up, so its streams are struck
+// at fopen and fread. What they write, printf among them, is out of reach. Streams of C++ and
+// SQLite are other libraries: their calls come by here.
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +40,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <vector>
 
 namespace {
 
@@ -98,6 +108,7 @@ int error_of(const char* how) {
   if (strcmp(how, "ENOSPC") == 0) return ENOSPC;
   if (strcmp(how, "EACCES") == 0) return EACCES;
   if (strcmp(how, "EMFILE") == 0) return EMFILE;
+  if (strcmp(how, "EINTR") == 0) return EINTR;
   return EIO;
 }
 
@@ -150,17 +161,62 @@ const char* whole_path(const char* path, char* space) {
   return space;
 }
 
+// get(bytes) reads so many.
+template <typename Get>
+ssize_t checked_read(int file, size_t bytes, Get get) {
+  char path[PATH_MAX];
+  path_of(file, path);
+  if (plan().how == nullptr || !is_how("short")) {
+    return checked("read", path, [&] { return get(bytes); });
+  }
+  const bool part = bytes > 1 && strikes("read", path);
+  return get(part ? bytes / 2 : bytes);
+}
+
+size_t bytes_of(const iovec* parts, int count) {
+  size_t bytes = 0;
+  for (int i = 0; i < count; ++i) bytes += parts[i].iov_len;
+  return bytes;
+}
+
+std::vector<iovec> first_bytes(const iovec* parts, int count, size_t bytes) {
+  std::vector<iovec> first;
+  for (int i = 0; i < count && bytes > 0; ++i) {
+    first.push_back({parts[i].iov_base, std::min(bytes, parts[i].iov_len)});
+    bytes -= first.back().iov_len;
+  }
+  return first;
+}
+
+// Whether a call that returns a pointer fails now, with errno.
+bool fails(const char* call, const char* path) {
+  return checked(call, path, [] { return 0; }) != 0;
+}
+
+bool fails_to_list(int folder) {
+  char path[PATH_MAX];
+  path_of(folder, path);
+  return fails("list", path);
+}
+
 template <typename Open>
 int checked_open(const char* path, int flags, Open do_it) {
-  if ((flags & (O_WRONLY | O_RDWR)) == 0) return do_it();
   char space[PATH_MAX];
   const char* const whole = whole_path(path, space);
+  if ((flags & (O_WRONLY | O_RDWR)) == 0) return checked("open-read", whole, do_it);
   struct stat info;
   if (is_full && (flags & O_CREAT) != 0 && matches(whole) && stat(path, &info) != 0) {
     errno = ENOSPC;
     return -1;
   }
   return checked("open", whole, do_it);
+}
+
+FILE* checked_fopen(const char* name, const char* path, const char* mode) {
+  char space[PATH_MAX];
+  const bool reads = mode[0] == 'r' && strchr(mode, '+') == nullptr;
+  if (fails(reads ? "open-read" : "open", whole_path(path, space))) return nullptr;
+  return real<FILE*(const char*, const char*)>(name)(path, mode);
 }
 
 mode_t mode_of(int flags, va_list arguments) {
@@ -217,16 +273,82 @@ ssize_t pwrite64(int file, const void* data, size_t bytes, off64_t at) {
 }
 
 ssize_t writev(int file, const iovec* parts, int count) {
-  char path[PATH_MAX];
-  path_of(file, path);
-  return checked("write", path, [&] {
-    return real<ssize_t(int, const iovec*, int)>("writev")(file, parts, count);
+  return checked_write(file, bytes_of(parts, count), [&](size_t n) {
+    const std::vector<iovec> first = first_bytes(parts, count, n);
+    return real<ssize_t(int, const iovec*, int)>("writev")(file, first.data(), int(first.size()));
   });
 }
 
+ssize_t read(int file, void* data, size_t bytes) {
+  return checked_read(file, bytes, [&](size_t n) {
+    return real<ssize_t(int, void*, size_t)>("read")(file, data, n);
+  });
+}
+
+ssize_t pread(int file, void* data, size_t bytes, off_t at) {
+  return checked_read(file, bytes, [&](size_t n) {
+    return real<ssize_t(int, void*, size_t, off_t)>("pread")(file, data, n, at);
+  });
+}
+
+ssize_t pread64(int file, void* data, size_t bytes, off64_t at) {
+  return checked_read(file, bytes, [&](size_t n) {
+    return real<ssize_t(int, void*, size_t, off64_t)>("pread64")(file, data, n, at);
+  });
+}
+
+ssize_t readv(int file, const iovec* parts, int count) {
+  return checked_read(file, bytes_of(parts, count), [&](size_t n) {
+    const std::vector<iovec> first = first_bytes(parts, count, n);
+    return real<ssize_t(int, const iovec*, int)>("readv")(file, first.data(), int(first.size()));
+  });
+}
+
+FILE* fopen(const char* path, const char* mode) {
+  return checked_fopen("fopen", path, mode);
+}
+
+FILE* fopen64(const char* path, const char* mode) {
+  return checked_fopen("fopen64", path, mode);
+}
+
+// The C library hides short reads from its callers, and a signal from those that wait for no
+// terminal: only an error of the disk is left.
+size_t fread(void* data, size_t size, size_t count, FILE* stream) {
+  constexpr int kErrorSeen = 0x20;  // what ferror() of glibc asks for
+  char path[PATH_MAX];
+  path_of(fileno(stream), path);
+  const bool hidden = plan().how != nullptr && (is_how("short") || is_how("EINTR"));
+  if (!hidden && fails("read", path)) {
+    stream->_flags |= kErrorSeen;
+    return 0;
+  }
+  return real<size_t(void*, size_t, size_t, FILE*)>("fread")(data, size, count, stream);
+}
+
+DIR* opendir(const char* path) {
+  char space[PATH_MAX];
+  if (fails("list", whole_path(path, space))) return nullptr;
+  return real<DIR*(const char*)>("opendir")(path);
+}
+
+DIR* fdopendir(int folder) {
+  return fails_to_list(folder) ? nullptr : real<DIR*(int)>("fdopendir")(folder);
+}
+
+dirent* readdir(DIR* folder) {
+  return fails_to_list(dirfd(folder)) ? nullptr : real<dirent*(DIR*)>("readdir")(folder);
+}
+
+dirent64* readdir64(DIR* folder) {
+  return fails_to_list(dirfd(folder)) ? nullptr : real<dirent64*(DIR*)>("readdir64")(folder);
+}
+
 ssize_t sendfile(int to, int from, off_t* at, size_t bytes) {
-  return checked_write(to, bytes, [&](size_t n) {
-    return real<ssize_t(int, int, off_t*, size_t)>("sendfile")(to, from, at, n);
+  return checked_read(from, bytes, [&](size_t n) {
+    return checked_write(to, n, [&](size_t part) {
+      return real<ssize_t(int, int, off_t*, size_t)>("sendfile")(to, from, at, part);
+    });
   });
 }
 

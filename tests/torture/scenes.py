@@ -1,4 +1,5 @@
 """The commands that are struck. Each works in a folder of its own and reads what make_shared() has made."""
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -26,7 +27,14 @@ name: tortured
 models: {dense: dense.yaml, moe: moe.yaml}
 contracts: [{kind: steps, branches: [0.5], branch_warmdown: 0.3}]
 seeds: [1]
+claims: [{measure: val_loss, of: moe, below: dense}]
 set: {run.steps: 20}
+threads: 1
+"""
+PLAIN = """
+models: {dense: dense.yaml, moe: moe.yaml}
+contracts: [{kind: steps}]
+seeds: [1]
 threads: 1
 """
 
@@ -41,16 +49,20 @@ class Scene:
     codes: tuple = (0, 1, 3)
     windows: bool = False  # its telemetry has measures over a window of steps
     weight: int = 2     # cases of it in a round
+    output: str = ""    # the file in the folder that its standard output goes to
 
     def command(self, here, shared):
         return [str(ASSAY)] + [word.format(here=here, shared=shared) for word in self.words]
+
+    def output_in(self, here):
+        return open(here / self.output, "wb") if self.output else contextlib.nullcontext(subprocess.PIPE)
 
     def fresh(self, here, shared):
         shutil.rmtree(here, ignore_errors=True)
         here.mkdir(parents=True)
         for source, name in self.copies:
             if (shared / source).exists():
-                shutil.copytree(shared / source, here / name)
+                shutil.copytree(shared / source, here / name, symlinks=True)
 
 
 SCENES = [
@@ -59,8 +71,11 @@ SCENES = [
           windows=True),
     Scene("corpus", ("train", "{shared}/dense.yaml", "--run", "{here}/run", "--set", "data.cache={here}/cache", "--steps", "6"),
           trains="run"),
+    Scene("resumed", ("train", "{shared}/moe.yaml", "--run", "{here}/run", "--set", "run.keep_best=true"), copies=(("half", "run"),),
+          trains="run", windows=True),
     Scene("branch", ("branch", "{shared}/trunk", "--at-step", "9", "--warmdown-steps", "6", "--run", "{here}/b"), trains="b"),
     Scene("matrix", ("matrix", "{shared}/m.yaml", "--run-dir", "{here}/m"), trains="m", weight=1),
+    Scene("rest", ("matrix", "{shared}/m.yaml", "--run-dir", "{here}/m"), copies=(("part", "m"),), trains="m", weight=1),
     Scene("ranks", ("train", "{shared}/moe.yaml", "--run", "{here}/run", "--ranks", "2"), trains="run", codes=(0, 1, 3, 4), weight=1),
     Scene("prepare", ("data", "prepare", "{shared}/text.txt", "--tokenizer", "{shared}/tokenizer.json", "-o", "{here}/c",
                       "--shuffle", "1", "--shard-tokens", "4000"), done="already holds a corpus"),
@@ -77,6 +92,20 @@ SCENES = [
     Scene("merge", ("checkpoint", "merge", "{here}/r"), copies=(("several", "r"),), weight=1),
     Scene("synth", ("data", "synth", "-o", "{here}/s", "--tokens", "30000", "--val-tokens", "3000", "--vocab-size", "300"),
           done="already holds a corpus", weight=1),
+    Scene("reuse", ("matrix", "{shared}/plain.yaml", "--run-dir", "{here}/m", "--reuse", "{shared}/plain"), trains="m"),
+    Scene("eval", ("eval", "{here}/t"), copies=(("trunk", "t"),), output="said.txt", weight=1),
+    Scene("report", ("report", "{here}/m", "-o", "{here}/page.html", "--plotly", "link"), copies=(("tried", "m"),), weight=1),
+    Scene("compare", ("compare", "{here}/t", "{shared}/first", "--force", "--json"), copies=(("trunk", "t"),),
+          output="said.json", weight=1),
+    Scene("map", ("map", "{here}/m", "--html", "{here}/map.html", "--json"), copies=(("tried", "m"),), output="said.json", weight=1),
+    Scene("telemetry", ("telemetry", "{here}/t", "--csv", "{here}/c", "--tensorboard", "{here}/b"), copies=(("trunk", "t"),),
+          done="is not empty", weight=1),
+    Scene("family", ("match", "--like", "{shared}/moe.yaml", "--experts", "2,4", "-o", "{here}/f"), done="is there already",
+          weight=1),
+    Scene("receipt", ("receipt", "make", "{here}/t"), copies=(("trunk", "t"),), trains="t", weight=1),
+    Scene("scoreboard", ("published", "scoreboard", "{here}/m", "--claims", "{shared}/m.yaml", "-o", "{here}/s.md"),
+          copies=(("tried", "m"),), weight=1),
+    Scene("simulate", ("simulate", "{shared}/moe.yaml", "--json"), output="said.json", weight=1),
 ]
 
 
@@ -90,6 +119,7 @@ def make_shared(shared):
     (shared / "dense.yaml").write_text(CONFIG.format(model="", cache=shared / "cache"))
     (shared / "moe.yaml").write_text(CONFIG.format(model=MOE, cache=shared / "cache"))
     (shared / "m.yaml").write_text(MATRIX)
+    (shared / "plain.yaml").write_text(PLAIN)
     (shared / "text.txt").write_text("<|endoftext|>\n".join(
         f"Story {i}: the cat number {i * 37 % 101} sat on mat {i * i % 89} and the dog saw it.\n" for i in range(1500)))
 
@@ -104,3 +134,8 @@ def make_shared(shared):
     subprocess.run([str(ASSAY), "train", str(shared / "moe.yaml"), "--run", str(shared / "several"), "--ranks", "2", "--steps", "6"],
                    capture_output=True, env=environment(shared))  # without MPI it is not there
     works("export", shared / "trunk", "-o", shared / "exported", "--dtype", "fp32")
+    works("matrix", shared / "m.yaml", "--run-dir", shared / "part", "--only", "dense")
+    shutil.copytree(shared / "part", shared / "tried")
+    works("matrix", shared / "m.yaml", "--run-dir", shared / "tried")
+    works("matrix", shared / "plain.yaml", "--run-dir", shared / "plain", "--only", "dense")
+    works("train", shared / "moe.yaml", "--run", shared / "half", "--set", "run.keep_best=true", "--stop-after", "9")

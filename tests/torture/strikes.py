@@ -17,14 +17,12 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 import scenes
 from bad_input import without_privileges
+from calls import CHANGES, NO_ERROR, READS, full_pattern, last_error
 from left import defect_in, defect_left, difference, left_in, telemetry
 
 LONGEST_S = 120  # of one start: a hang
 PATIENCE_S = 30  # for a folder that a killed command's processes still hold
 BUSY = ("in use by another process", "being written by another process")
-HOWS = {"write": ("ENOSPC", "EIO", "short", "full"), "fsync": ("EIO", "ENOSPC"), "rename": ("EIO", "ENOSPC", "EACCES"),
-        "open": ("ENOSPC", "EACCES", "EMFILE", "EIO"), "truncate": ("EIO", "ENOSPC"), "mkdir": ("ENOSPC", "EACCES"),
-        "link": ("EIO", "EMFILE"), "remove": ("EIO", "EACCES")}
 SPOILED = ("locked", "locked for good", "deleted", "read-only")
 
 
@@ -41,18 +39,6 @@ class Result:
     starts: int = 0
     lost: str = ""
     what: list = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass
-class Undisturbed:
-    """seconds it took; calls: {(call, path with # for digits): how many}; left: left_in()."""
-    seconds: float
-    calls: dict
-    left: dict
-
-
-def pattern_of(path):
-    return re.sub(r"[0-9]+", "*", path)
 
 
 def processes_below(pid):
@@ -107,8 +93,12 @@ class Case:
             extra = {f"ASSAY_FAULTS_{key}": str(value) for key, value in faults.items()}
             extra |= {"ASSAY_FAULTS_MARK": str(self.mark()), "LD_PRELOAD": str(self.library)}
         self.lines.append(" ".join([f"{key}={shlex.quote(value)}" for key, value in extra.items()] + [shlex.join(command)]))
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                                env=scenes.environment(self.place / "shared") | extra, start_new_session=True, **options)
+        if self.scene.output:
+            self.lines[-1] += f" > {shlex.quote(str(self.here / self.scene.output))}"
+        with self.scene.output_in(self.here) as output:
+            return subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE if self.scene.output else subprocess.STDOUT,
+                                    text=True, errors="replace", env=scenes.environment(self.place / "shared") | extra,
+                                    start_new_session=True, **options)
 
     def end_of(self, process, kill_after=None):
         """The exit code and the output, which must show no defect. kill_after: (seconds, whom) for a SIGKILL."""
@@ -119,11 +109,10 @@ class Case:
             timer = threading.Timer(seconds, lambda: self.kill(process, whom))
             timer.start()
         try:
-            said = process.communicate(timeout=LONGEST_S)[0]
+            said = "".join(text or "" for text in process.communicate(timeout=LONGEST_S))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            said = process.communicate()[0]
-            self.output += said
+            self.output += "".join(text or "" for text in process.communicate())
             raise Lost(f"no end within {LONGEST_S} s") from None
         finally:
             if timer:
@@ -145,28 +134,28 @@ class Case:
 
     # Strikes.
 
-    def drawn_call(self, calls=None):
+    def drawn_call(self, among, for_good=False):
         """A call of the undisturbed command: every file has the same chance, then each of its calls."""
-        wanted = sorted((call, path) for call, path in self.undisturbed.calls if calls is None or call in calls)
-        if calls is not None:  # what cannot be removed is left over if no later start opens its folder
+        wanted = sorted((call, path) for call, path in self.undisturbed.calls if call in among)
+        if not for_good:  # what cannot be removed is left over if no later start opens its folder
             wanted = [(call, path) for call, path in wanted if not self.for_good(call, path)]
         call, path = self.draw.choice(wanted)
         return call, path, self.draw.randint(1, self.undisturbed.calls[call, path])
 
     def for_good(self, call, path):
         removes = call == "remove" or "/.tmp-old-" in path
-        return removes and (self.scene.name == "matrix" or path.endswith(".lock"))
+        return removes and (self.scene.words[0] == "matrix" or path.endswith(".lock"))
 
     def kills(self):
         for _ in range(self.draw.randint(1, 3)):
             kill_after = faults = None
-            if self.draw.random() < 0.4:
+            if self.draw.random() < 0.4 or not self.changes():
                 kill_after = (self.draw.uniform(0.005, self.undisturbed.seconds), self.draw.random())
                 self.result.what.append(f"SIGKILL after {kill_after[0]:.3f} s")
             else:
-                call, path, number = self.drawn_call()
+                call, path, number = self.drawn_call(CHANGES, for_good=True)
                 how = self.draw.choice(("kill", "kill-after"))
-                faults = {"CALL": call, "PATH": f"{self.here}/{pattern_of(path)}", "NUMBER": number, "HOW": how}
+                faults = {"CALL": call, "PATH": full_pattern(self.here, path), "NUMBER": number, "HOW": how}
                 self.result.what.append(f"{how} at {call} {number} of {path}")
             process = self.start(faults)
             code, said = self.end_of(process, kill_after)
@@ -180,21 +169,35 @@ class Case:
         if self.scene.name in ("dense", "mixture") and self.draw.random() < 0.25:
             self.spoil(self.draw.choice(SPOILED))
             return
-        if self.draw.random() < 0.08:
-            seconds = self.draw.choice((-86400 * 400, -3600, -5, 5, 3600, 86400 * 4000))
-            faults = {"CALL": "clock", "HOW": seconds, "NUMBER": self.draw.randint(1, 60)}
-        else:
-            call, path, number = self.drawn_call(HOWS)
-            how = self.draw.choice(HOWS[call])
-            faults = {"CALL": call, "PATH": f"{self.here}/{pattern_of(path)}", "NUMBER": number, "HOW": how}
-            if how == "full":
-                faults |= {"PATH": f"{self.here}/*", "NUMBER": self.draw.randint(1, self.writes())}
-        self.result.what.append(f"{faults['CALL']} {faults['NUMBER']} of {faults.get('PATH', '')[len(str(self.here)):]}: {faults['HOW']}")
+        faults = self.drawn_fault()
+        call, how = faults["CALL"], faults["HOW"]
+        where = faults.get("PATH", "").replace(f"{self.here}/", "").replace(f"{self.place}/", "../")
+        self.result.what.append(f"{call} {faults['NUMBER']} of {where}: {how}")
         code, said = self.end_of(self.start(faults))
-        self.result.strikes += self.mark().exists() or faults["CALL"] == "clock"
+        self.result.strikes += self.mark().exists() or call == "clock"
+        if how in NO_ERROR and code != 0:
+            raise Lost(f"exit {code}: {how} is no error: {last_error(said)}")
         if code != 0:
             self.check_refusal(code, said)
+        elif call in READS and "warning:" not in said:  # what it could not read has changed nothing
+            left = self.left()
+            self.compare_with(self.undisturbed.left, {name: left[name] for name in left if name in self.undisturbed.left})
         self.finish()
+
+    def drawn_fault(self):
+        drawn = self.draw.random()
+        if drawn < 0.08:
+            seconds = self.draw.choice((-86400 * 400, -3600, -5, 5, 3600, 86400 * 4000))
+            return {"CALL": "clock", "HOW": seconds, "NUMBER": self.draw.randint(1, 60)}
+        reads = drawn < 0.45 or not self.changes()
+        call, path, number = self.drawn_call(READS if reads else CHANGES)
+        how = self.draw.choice((READS if reads else CHANGES)[call])
+        if how == "full":
+            return {"CALL": call, "PATH": f"{self.here}/*", "NUMBER": self.draw.randint(1, self.writes()), "HOW": how}
+        return {"CALL": call, "PATH": full_pattern(self.here, path), "NUMBER": number, "HOW": how}
+
+    def changes(self):
+        return any(call in CHANGES for call, _ in self.undisturbed.calls)
 
     def writes(self):
         return sum(count for (call, _), count in self.undisturbed.calls.items() if call == "write")
@@ -348,30 +351,3 @@ class Case:
         lines += ["rm -f struck; " + line.replace(str(self.mark()), "$PWD/struck").replace(here, "$PWD/again") for line in self.lines]
         (self.here / "commands.sh").write_text("\n".join(lines) + "\n")
         (self.here / "output.txt").write_text(self.output)
-
-
-def last_error(said):
-    return next((line for line in reversed(said.splitlines()) if line.startswith("error:")), said[-200:])
-
-
-def undisturbed(scene, place, library):
-    """Runs the scene's command without a strike: first its calls are listed, then it is timed."""
-    here, shared = place / f"whole-{scene.name}", place / "shared"
-    record = place / f"calls-{scene.name}"
-    seconds = 0.0
-    for extra in ({"ASSAY_FAULTS_RECORD": str(record), "LD_PRELOAD": str(library)}, {}):
-        scene.fresh(here, shared)
-        began = time.monotonic()
-        done = subprocess.run(scene.command(here, shared), capture_output=True, text=True,
-                              env=scenes.environment(shared) | extra)
-        seconds = time.monotonic() - began
-        if done.returncode != 0:
-            raise Lost(f"{scene.name}, undisturbed: exit {done.returncode}: {last_error(done.stderr)}")
-    calls = {}
-    for line in record.read_text().splitlines():
-        call, path = line.split(" ", 1)
-        if path.startswith(f"{here}/"):
-            key = (call, re.sub(r"[0-9]+", "#", path[len(str(here)) + 1:]))
-            calls[key] = calls.get(key, 0) + 1
-    calls = {(call, path.replace("#", "0")): count for (call, path), count in calls.items()}
-    return Undisturbed(seconds, calls, left_in(here))

@@ -14,6 +14,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import calls
 import scenes
 import strikes
 
@@ -72,8 +73,8 @@ class Torture:
             if scene.name not in self.a.only:
                 continue
             try:
-                self.undisturbed[scene.name] = strikes.undisturbed(scene, self.place, self.a.library)
-            except strikes.Lost as lost:
+                self.undisturbed[scene.name] = calls.undisturbed(scene, self.place, self.a.library)
+            except ValueError as lost:
                 if scene.name not in ("ranks", "merge") or (self.place / "shared" / "several" / "checkpoints").exists():
                     fail(str(lost), "build assay and try its command by hand")
                 print(f"torture: {scene.name} is left out: this assay has no MPI", file=sys.stderr)

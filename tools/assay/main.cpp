@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -174,6 +175,9 @@ int main_reported(int argc, char** argv) {
     return print_error(error.what(), error.hint());
   } catch (const std::bad_alloc&) {
     return print_error("out of memory", "use a smaller run.micro_batch");
+  } catch (const std::filesystem::filesystem_error& error) {
+    return print_error("cannot use " + error.path1().string() + ": " + error.code().message(),
+                       "check its permissions (ls -ld) and its disk (df -h)");
   } catch (const std::exception& error) {
     return print_error(error.what(),
                        "this looks like a bug in assay: please report it with the command");

@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "engine/run/interrupt.h"
 
 namespace assay {
 
@@ -58,13 +59,16 @@ void set_environment(int ranks) {
 
 std::atomic<pid_t> child = 0;
 std::atomic<int> asked = 0;
+StopRequests requests;
 static_assert(std::atomic<pid_t>::is_always_lock_free, "used in a signal handler");
 
-// A terminal that closes sends SIGHUP several times: that is no second request.
 void on_signal(int number) {
   const pid_t pid = child;
-  if (pid <= 0 || (asked > 0 && (number == SIGHUP || number == SIGUSR1))) return;
-  kill(pid, asked++ == 0 ? SIGUSR1 : SIGTERM);
+  if (pid <= 0) return;
+  const StopRequests::Kind kind = requests.hear(number);
+  if (kind == StopRequests::Kind::kEcho) return;
+  asked += 1;
+  kill(pid, kind == StopRequests::Kind::kFirst ? SIGUSR1 : SIGTERM);
 }
 
 // Passes signals on during its life. A write to a closed pipe must not end the supervisor.
@@ -72,25 +76,30 @@ class PassedOn {
  public:
   explicit PassedOn(pid_t pid) {
     asked = 0;
+    requests.forget();
     child = pid;
     struct sigaction action = {};
     action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < std::size(kSignals); ++i) {
-      sigaction(kSignals[i], nullptr, &before_[i]);
-      if (kSignals[i] == SIGHUP && before_[i].sa_handler == SIG_IGN) continue;
-      action.sa_handler = kSignals[i] == SIGPIPE ? SIG_IGN : on_signal;
-      sigaction(kSignals[i], &action, nullptr);
+    action.sa_handler = on_signal;
+    for (size_t i = 0; i < std::size(kStopSignals); ++i) {
+      sigaction(kStopSignals[i], nullptr, &before_[i]);
+      if (kStopSignals[i] == SIGHUP && before_[i].sa_handler == SIG_IGN) continue;
+      sigaction(kStopSignals[i], &action, nullptr);
     }
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, &before_pipe_);
   }
   ~PassedOn() {
-    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+    for (size_t i = 0; i < std::size(kStopSignals); ++i) {
+      sigaction(kStopSignals[i], &before_[i], nullptr);
+    }
+    sigaction(SIGPIPE, &before_pipe_, nullptr);
     child = 0;
   }
 
  private:
-  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE};
-  struct sigaction before_[std::size(kSignals)];
+  struct sigaction before_[std::size(kStopSignals)], before_pipe_;
 };
 
 [[noreturn]] void become(char* const* argv, int output, pid_t parent) {

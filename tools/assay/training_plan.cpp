@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/tokenizer_files.h"
 #include "engine/config/check.h"
 #include "engine/config/collapse_auto.h"
 #include "engine/config/yaml.h"
@@ -26,11 +27,13 @@ std::string missing_data(const Config& config) {
     validate_data(config);
     expand_files(config.data.train, "data.train");
     expand_files(config.data.val, "data.val");
+    if (config.data.tokenizer.empty()) return "";
+    for (const std::string& file : tokenizer_paths(config.data.tokenizer)) {
+      if (!std::filesystem::exists(file)) return file + " is missing";
+    }
   } catch (const UserError& error) {
     return std::string(error.what()) + " (" + error.hint() + ")";
   }
-  const std::string& tokenizer = config.data.tokenizer;
-  if (!tokenizer.empty() && !std::filesystem::exists(tokenizer)) return tokenizer + " is missing";
   return "";
 }
 

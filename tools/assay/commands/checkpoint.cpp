@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "engine/run/checkpoint_merge.h"
 #include "engine/run/folder_lock.h"
 #include "engine/run/run_dir.h"
@@ -36,9 +37,9 @@ struct Listed {
 
 int64_t bytes_in(const std::string& folder) {
   int64_t bytes = 0;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const auto size = entry.file_size(ignored);
+  for (const std::string& name : names_in(folder)) {
+    std::error_code ignored;
+    const auto size = fs::file_size(fs::path(folder) / name, ignored);
     if (!ignored) bytes += static_cast<int64_t>(size);
   }
   return bytes;

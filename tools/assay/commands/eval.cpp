@@ -8,8 +8,11 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "comm/agree.h"
 #include "comm/launch.h"
 #include "data/sha256.h"
+#include "engine/config/text.h"
+#include "engine/config/yaml.h"
 #include "engine/run/checkpoint_files.h"
 #include "eval/validation.h"
 #include "lab/runs/core_parts.h"
@@ -34,7 +37,8 @@ struct Arguments {
   std::string checkpoint;
   std::vector<std::string> tasks = {"loss", "bpb"};
   CoreEvaluation core;
-  std::string device = "auto", part, part_file;
+  std::vector<std::string> sets;
+  std::string device = "auto", part, part_file, rows_file;
   std::vector<std::string> merge;
   int64_t ranks = 1;
   bool json = false, alone = false, plan = false;
@@ -43,6 +47,20 @@ struct Arguments {
 
 bool wants(const Arguments& a, const char* task) {
   return std::find(a.tasks.begin(), a.tasks.end(), task) != a.tasks.end();
+}
+
+// The checkpoint, with its configuration as --set changes it.
+CheckpointSource open_with_sets(const Arguments& a) {
+  CheckpointSource source = open_checkpoint(a.checkpoint);
+  if (a.sets.empty()) return source;
+  const std::string trained = section_hashes(source.config).at("model");
+  source.config = parse_config_text(source.state.config_yaml, source.folder + "/state.json",
+                                    source.folder, a.sets);
+  if (section_hashes(source.config).at("model") != trained) {
+    throw UserError("--set changes the model, which " + source.folder + " fixes",
+                    "eval takes --set data.*, eval.*, run.* and precision.*");
+  }
+  return source;
 }
 
 // Uses the same tokens as the run's own evaluations.
@@ -86,6 +104,22 @@ void require_bundle(const Arguments& a) {
                   "give --bundle FOLDER; bash tools/get_core.sh downloads it");
 }
 
+// The file of --rows, opened before anything is scored; null without it, and on other ranks than
+// the first.
+std::unique_ptr<AtomicFile> rows_file(const Arguments& a, Ranks* ranks) {
+  const auto open = [&] {
+    const bool mine = !a.rows_file.empty() && (!ranks || ranks->first());
+    return mine ? std::make_unique<AtomicFile>(a.rows_file) : nullptr;
+  };
+  return ranks ? together(ranks->group(), open) : open();
+}
+
+void write_rows(AtomicFile& file, const CoreReport& report) {
+  const std::string text = core_rows_text(report);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
 std::string part_file_of(const Arguments& a, const CheckpointSource& source, const CorePart& part) {
   if (!a.part_file.empty()) return a.part_file;
   return evaluation_file(run_of(source), source.state.step,
@@ -101,7 +135,7 @@ int evaluate_part(const Arguments& a) {
     throw UserError("--part works only for core", "give --tasks core --part " + a.part);
   }
   require_bundle(a);
-  const CheckpointSource source = open_checkpoint(a.checkpoint);
+  const CheckpointSource source = open_with_sets(a);
   const auto file = [&] {
     try {
       return std::make_unique<AtomicFile>(part_file_of(a, source, part));
@@ -109,6 +143,7 @@ int evaluate_part(const Arguments& a) {
       throw UserError(error.what(), "write the part elsewhere: --output FILE");
     }
   }();
+  const std::unique_ptr<AtomicFile> rows = rows_file(a, nullptr);
   const CoreReport report = evaluate_core(source, core_of(a));
   const std::string json =
       core_part_json(report, part).dump(1, ' ', false, ordered_json::error_handler_t::replace) +
@@ -125,6 +160,7 @@ int evaluate_part(const Arguments& a) {
     std::printf("part %s of CORE: %ld prompts in %.1f s\nwritten to %s\n", a.part.c_str(),
                 long(report.work.prompts), report.total_seconds(), file->path().c_str());
   }
+  if (rows) write_rows(*rows, report);
   return kExitDone;
 }
 
@@ -149,7 +185,7 @@ int merge_parts(const Arguments& a) {
 }
 
 int print_plan(const Arguments& a) {
-  const CheckpointSource source = open_checkpoint(a.checkpoint);
+  const CheckpointSource source = open_with_sets(a);
   const int64_t sequence = source.config.run.sequence;
   const EvaluationSize size =
       wants(a, "core")
@@ -195,12 +231,15 @@ void require_same_evaluation(const Arguments& a, const CheckpointSource& source,
 // Measures and prints, as this process's rank of `ranks` or alone.
 int evaluate_here(const Arguments& a, Ranks* ranks) {
   const bool core = wants(a, "core");
-  const CheckpointSource source = open_checkpoint(a.checkpoint);
+  const CheckpointSource source = open_with_sets(a);
   if (ranks) require_same_evaluation(a, source, *ranks);
   ordered_json result;
   result["checkpoint"] = source.folder;
   result["step"] = source.state.step;
   result["commit"] = build_info().commit;
+  if (!a.sets.empty()) result["set"] = a.sets;
+  const std::unique_ptr<AtomicFile> rows = rows_file(a, ranks);
+  std::optional<CoreReport> report;
   std::string text;
   if (wants(a, "loss") || wants(a, "bpb")) {
     for (const EvalResult& r : validate(source, a.device, ranks)) {
@@ -211,24 +250,30 @@ int evaluate_here(const Arguments& a, Ranks* ranks) {
     }
   }
   if (core) {
-    const CoreReport report = evaluate_core(source, core_of(a), ranks);
-    result["core"] = core_json(report);
-    text += core_text(report);
+    report = evaluate_core(source, core_of(a), ranks);
+    result["core"] = core_json(*report);
+    text += core_text(*report);
   }
   if (ranks && !ranks->first()) return kExitDone;
   if (a.json) {
     print_json(result);
-    recorded(source, result);
   } else {
     std::printf("%s, step %ld\n%s", source.folder.c_str(), long(source.state.step), text.c_str());
-    if (const auto path = recorded(source, result)) std::printf("recorded in %s\n", path->c_str());
   }
+  if (a.sets.empty()) {  // what the run recorded was measured with its own configuration
+    const auto path = recorded(source, result);
+    if (path && !a.json) std::printf("recorded in %s\n", path->c_str());
+  }
+  if (rows) write_rows(*rows, *report);
   return kExitDone;
 }
 
 int evaluate(const Arguments& a) {
   if (!a.part_file.empty() && a.part.empty()) {
     throw UserError("--output is only for --part", "other results: assay eval RUN --json > FILE");
+  }
+  if (!a.rows_file.empty() && !wants(a, "core")) {
+    throw UserError("--rows is only for core", "give --tasks core --bundle FOLDER");
   }
   if (!a.merge.empty()) return merge_parts(a);
   if (a.checkpoint.empty()) throw UserError("RUN is missing", "assay eval --help");
@@ -255,6 +300,7 @@ void add_eval_command(Commands& commands) {
       "eval", "measure a checkpoint's validation loss, bits per byte and CORE");
   sub->add_option("RUN", a->checkpoint,
                   "a run (its newest checkpoint is used) or a checkpoint: RUN/checkpoints/step-N");
+  add_set_option(sub, a->sets);
   sub->add_option("--tasks", a->tasks,
                   "what to measure, comma-separated: loss, bpb, core (default: loss,bpb)")
       ->delimiter(',')
@@ -293,6 +339,11 @@ void add_eval_command(Commands& commands) {
   sub->add_option("--merge", a->merge,
                   "compute the CORE score from the files of all parts; takes no RUN")
       ->excludes("--part");
+  sub->add_option(
+         "--rows", a->rows_file,
+         "for core: write each row's answer to this file, as JSON Lines: nats per token of "
+         "every option, the chosen one, the right one")
+      ->excludes("--merge");
   sub->add_flag("--plan", a->plan, "print the memory plan and exit");
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
@@ -302,10 +353,13 @@ void add_eval_command(Commands& commands) {
       "  assay eval runs/moe --tasks core --bundle eval_bundle --core-tasks copa,winograd\n"
       "  assay eval runs/moe --tasks core --bundle eval_bundle --part 2/4   the second of four "
       "processes\n"
+      "  assay eval runs/moe --tasks core --bundle eval_bundle --rows rows.jsonl\n"
+      "  assay eval runs/moe --set precision.recipe=bf16            in another recipe\n"
       "  assay eval runs/moe --ranks 2                              two processes share the work\n"
       "  assay eval --merge runs/moe/evals/step-*.core-*-of-4.json          the score of all four\n"
       "The result is also written to RUN/evals/step-N.json; if that is not possible, it "
-      "is only printed, with a warning. docs/eval.md defines the measures.");
+      "is only printed, with a warning. With --set it is only printed. docs/eval.md defines the "
+      "measures.");
   commands.on_chosen(sub, [a, &commands] {
     a->command = commands.arguments;
     return evaluate(*a);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/read_failed.h"
 #include "session/loaded_model.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/print_json.h"
@@ -29,6 +30,8 @@ std::optional<Tokenizer> tokenizer_of(const CheckpointSource& source, const Argu
   if (!a.tokenizer.empty()) return checkpoint_tokenizer(source, a.tokenizer);
   try {
     return checkpoint_tokenizer(source, "");
+  } catch (const ReadFailed&) {
+    throw;
   } catch (const UserError& error) {
     why_not = error.what();
     return std::nullopt;

@@ -107,13 +107,17 @@ std::string matrix_contract(const LadderRequest& r, const std::string& first) {
   return "{kind: " + kind + ", reference: " + first + "}";
 }
 
-void write_new(const fs::path& path, const std::string& text, bool force) {
+// Nothing is written if a file of the ladder is there. Its matrix is written last: without it,
+// files with the same text are those of a command that was killed.
+void require_new(const std::vector<std::pair<fs::path, std::string>>& files) {
   std::error_code ignored;
-  if (fs::exists(path, ignored) && !force) {
+  const bool whole = fs::exists(files.back().first, ignored);
+  for (const auto& [path, text] : files) {
+    if (!fs::exists(path, ignored)) continue;
+    if (!whole && read_file(path.string()) == text) continue;
     throw UserError(path.string() + " is there already",
                     "--force replaces it, or choose another -o");
   }
-  write_file_atomic(path.string(), text);
 }
 
 void write_ladder(const LadderRequest& r, const std::vector<Rung>& rungs) {
@@ -122,7 +126,6 @@ void write_ladder(const LadderRequest& r, const std::vector<Rung>& rungs) {
       fs::weakly_canonical(r.like).lexically_relative(fs::weakly_canonical(r.folder)).string();
   std::string matrix = "# The ladder of " + base + ", made by assay match.\nname: " +
                        fs::weakly_canonical(r.folder).filename().string() + "\nmodels:\n";
-  // Nothing is written if a file of the ladder is there.
   std::vector<std::pair<fs::path, std::string>> files;
   for (const Rung& rung : rungs) {
     files.emplace_back(fs::path(r.folder) / (rung.name + ".yaml"),
@@ -132,11 +135,8 @@ void write_ladder(const LadderRequest& r, const std::vector<Rung>& rungs) {
   }
   matrix += "contracts: [" + matrix_contract(r, rungs.front().name) + "]\nseeds: [1, 2, 3]\n";
   files.emplace_back(fs::path(r.folder) / "matrix.yaml", matrix);
-  for (const auto& [path, text] : files) {
-    std::error_code ignored;
-    if (!r.force && fs::exists(path, ignored)) write_new(path, text, false);
-  }
-  for (const auto& [path, text] : files) write_new(path, text, true);
+  if (!r.force) require_new(files);
+  for (const auto& [path, text] : files) write_file_atomic(path.string(), text);
 }
 
 Json ladder_json(const LadderRequest& r, const Config& base, const std::vector<Rung>& rungs) {

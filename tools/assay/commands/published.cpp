@@ -132,15 +132,12 @@ struct ScoreboardArguments {
 std::vector<std::string> study_files() {
   const std::string folder = preset_or_path("models/presets/posts");
   std::vector<std::string> files;
-  std::error_code failed;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
-    if (entry.path().extension() == ".yaml") files.push_back(entry.path().string());
+  for (const std::string& name : names_in(folder)) {
+    if (name.ends_with(".yaml")) files.push_back(folder + "/" + name);
   }
-  if (failed) {
-    throw UserError("cannot read " + folder + ": " + failed.message(),
-                    "name the matrices: --claims FILE...");
+  if (files.empty()) {
+    throw UserError(folder + " has no matrix file", "name the matrices: --claims FILE...");
   }
-  std::sort(files.begin(), files.end());
   return files;
 }
 

@@ -2,9 +2,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/new_folder.h"
 #include "engine/run/run_dir.h"
 #include "lab/telemetry/tensorboard.h"
 #include "lab/telemetry/text_rows.h"
@@ -36,23 +38,52 @@ bool is_event_file(const std::string& name) {
   return name.rfind(kEventFileStart, 0) == 0 && name.ends_with(kEventFileEnd);
 }
 
-// Makes the folder. With --overwrite it deletes an earlier export's event file from it, because
-// TensorBoard would show both; other files stay.
-void open_folder(const std::string& folder, const Arguments& a) {
-  std::error_code ignored;
-  if (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored)) {
-    throw UserError(folder + " is a file, not a folder", "name a new folder");
-  }
-  if (fs::is_directory(folder, ignored) && !fs::is_empty(folder, ignored) && !a.overwrite) {
-    throw UserError(folder + " exists and is not empty",
-                    "name a new folder, or replace an earlier export with --overwrite");
-  }
-  make_folders(folder);
-  if (folder != a.tensorboard) return;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (is_event_file(entry.path().filename().string())) fs::remove(entry.path());
+// Deletes an earlier export's event file, because TensorBoard would show both; other files stay.
+void remove_event_files(const std::string& folder) {
+  for (const std::string& name : names_in(folder)) {
+    if (!is_event_file(name)) continue;
+    std::error_code error;
+    fs::remove(fs::path(folder) / name, error);
+    if (!error) continue;
+    throw UserError("cannot remove " + folder + "/" + name + ": " + error.message(),
+                    "check the permissions of " + folder + ", or name a new folder");
   }
 }
+
+// Where the files of an export are written: a new folder, which appears when all is there, or one
+// that is there.
+class ExportFolder {
+ public:
+  ExportFolder(std::string path, bool overwrite) : path_(std::move(path)) {
+    std::error_code ignored;
+    if (fs::exists(path_, ignored) && !fs::is_directory(path_, ignored)) {
+      throw UserError(path_ + " is a file, not a folder", "name a new folder");
+    }
+    const std::vector<std::string> there = names_in(path_);
+    if (there.empty() && !fs::equivalent(path_, ".", ignored)) {
+      new_.emplace(path_);
+      return;
+    }
+    if (!there.empty() && !overwrite) {
+      remove_left_lock(path_);
+      throw UserError(path_ + " exists and is not empty",
+                      "name a new folder, or replace an earlier export with --overwrite");
+    }
+  }
+
+  const std::string& place() const { return new_ ? new_->part() : path_; }
+  // The name that a file in place() has after commit().
+  std::string named(const std::string& file) const {
+    return path_ + "/" + fs::path(file).filename().string();
+  }
+  void commit() {
+    if (new_) new_->commit();
+  }
+
+ private:
+  std::string path_;
+  std::optional<NewFolder> new_;
+};
 
 const char* type_name(TelemetryColumn::Type type) {
   switch (type) {
@@ -114,16 +145,29 @@ int print_rows(const TelemetryTables& tables, const Arguments& a) {
 
 int write_folders(const TelemetryTables& tables, const Arguments& a) {
   const std::vector<TelemetryTable> chosen = chosen_tables(tables, a);
-  if (!a.csv.empty()) open_folder(a.csv, a);
-  if (!a.tensorboard.empty()) open_folder(a.tensorboard, a);
-  for (const TelemetryTable& table : chosen) {
-    if (a.csv.empty()) continue;
-    std::printf("%s: %ld rows\n", write_csv(tables, table, a.csv).c_str(), long(table.rows));
+  // The CSV appears first. With what a killed command has left of the other folder, which is not
+  // there yet, the CSV is of that command too.
+  std::error_code ignored;
+  const bool left = !a.tensorboard.empty() && names_in(a.tensorboard).empty() &&
+                    fs::exists(NewFolder::part_of(a.tensorboard), ignored);
+  std::optional<ExportFolder> csv, events;
+  if (!a.csv.empty()) csv.emplace(a.csv, a.overwrite || left);
+  if (!a.tensorboard.empty()) events.emplace(a.tensorboard, a.overwrite);
+  std::string said;
+  if (csv) {
+    for (const TelemetryTable& table : chosen) {
+      const std::string file = write_csv(tables, table, csv->place());
+      said += strprintf("%s: %ld rows\n", csv->named(file).c_str(), long(table.rows));
+    }
   }
-  if (!a.tensorboard.empty()) {
-    std::printf("%s\n", write_events(tables, a.tensorboard).c_str());
-    std::printf("view it with: tensorboard --logdir %s\n", a.tensorboard.c_str());
+  if (events) {
+    remove_event_files(events->place());
+    said += events->named(write_events(tables, events->place())) + "\n";
+    said += "view it with: tensorboard --logdir " + a.tensorboard + "\n";
   }
+  if (csv) csv->commit();
+  if (events) events->commit();
+  std::fputs(said.c_str(), stdout);
   return kExitDone;
 }
 
