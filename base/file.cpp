@@ -31,9 +31,7 @@ std::string folder_of(const std::string& path) {
   const char* hint = "check the path";
   if (error == EACCES || error == EPERM) hint = "check its permissions: ls -l";
   if (error == EISDIR) hint = "give a file, not a folder";
-  const std::string what = strprintf("cannot read %s: %s", path.c_str(), strerror(error));
-  if (error == ENOENT || error == ENOTDIR) throw UserError(what, hint);
-  throw ReadFailed(what, hint);
+  throw_unread(path, error, hint);
 }
 
 [[noreturn]] void throw_write(const std::string& path, int error, int64_t bytes) {

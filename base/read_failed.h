@@ -3,6 +3,9 @@
 // the same command is given again, and the result would be another.
 #pragma once
 
+#include <errno.h>
+#include <string.h>
+
 #include "base/check.h"
 
 namespace assay {
@@ -11,5 +14,12 @@ class ReadFailed : public UserError {
  public:
   using UserError::UserError;
 };
+
+// For a file that could not be opened or read. Plain UserError if it is absent or a folder.
+[[noreturn]] inline void throw_unread(const std::string& path, int error, const std::string& hint) {
+  const std::string what = "cannot read " + path + ": " + strerror(error);
+  if (error == ENOENT || error == ENOTDIR || error == EISDIR) throw UserError(what, hint);
+  throw ReadFailed(what, hint);
+}
 
 }  // namespace assay

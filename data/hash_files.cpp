@@ -28,9 +28,7 @@ class OpenFile {
  public:
   explicit OpenFile(const std::string& path)
       : file_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY)) {
-    if (file_ < 0)
-      throw ReadFailed(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
-                       "check the path and its permissions");
+    if (file_ < 0) throw_unread(path, errno, "check the path and its permissions");
   }
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;

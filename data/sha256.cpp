@@ -51,9 +51,7 @@ std::string sha256_of(int file, const std::string& path,
   for (off_t at = 0;;) {
     const ssize_t got = pread(file, buffer.data(), buffer.size(), at);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      throw ReadFailed(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
-                       "check the path and its permissions");
+    if (got < 0) throw_unread(path, errno, "check the path and its permissions");
     if (got == 0) return hash.hex();
     hash.update(buffer.data(), static_cast<size_t>(got));
     at += got;
@@ -63,9 +61,7 @@ std::string sha256_of(int file, const std::string& path,
 
 std::string sha256_file(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0)
-    throw UserError(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
-                    "check the path and its permissions");
+  if (file < 0) throw_unread(path, errno, "check the path and its permissions");
   try {
     const std::string hash = sha256_of(file, path);
     close(file);

@@ -42,8 +42,7 @@ bool read_exactly(int file, const std::string& path, int64_t offset, void* out, 
                               static_cast<off_t>(offset) + static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
-      throw ReadFailed(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
-                       errno == EISDIR ? "give a shard, not a folder" : "check the disk");
+      throw_unread(path, errno, errno == EISDIR ? "give a shard, not a folder" : "check the disk");
     if (got == 0) return false;
     done += static_cast<size_t>(got);
   }
@@ -54,13 +53,8 @@ bool read_exactly(int file, const std::string& path, int64_t offset, void* out, 
 
 Shard::Shard(std::string path) : path_(std::move(path)) {
   file_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file_ < 0) {
-    const char* hint = "check the path, or write shards with: assay data prepare";
-    const bool absent = errno == ENOENT || errno == ENOTDIR;
-    const std::string what = strprintf("cannot read %s: %s", path_.c_str(), strerror(errno));
-    if (absent) throw UserError(what, hint);
-    throw ReadFailed(what, hint);
-  }
+  if (file_ < 0)
+    throw_unread(path_, errno, "check the path, or write shards with: assay data prepare");
   try {
     stamp_ = stamp_of(file_, path_);
     int32_t header[kHeaderInts] = {};

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/read_failed.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
 #include "engine/run/checkpoint_slices.h"
@@ -176,6 +177,9 @@ std::string checkpoint_problem(const std::string& folder) {
       if (!problem.empty()) return problem;
     }
     return "";
+  } catch (const ReadFailed& error) {
+    throw ReadFailed(error.what(), "check the disk and the permissions; without the folder " +
+                                       folder + " the checkpoint before it is taken");
   } catch (const UserError& error) {
     const std::string what = error.what();
     return what.starts_with(folder + "/") ? what.substr(folder.size() + 1) : what;

@@ -46,7 +46,7 @@ struct CheckpointManifest {
 CheckpointManifest read_checkpoint_manifest(const std::string& folder);
 
 // "" if the folder is a complete checkpoint whose files match their hashes and hold every tensor
-// once, else the problem.
+// once, else the problem. ReadFailed if a file is there and cannot be read.
 std::string checkpoint_problem(const std::string& folder);
 
 // "step-00001000"; and the step of such a name, -1 if it is another one.

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/math.h"
+#include "base/read_failed.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
 
@@ -50,7 +51,7 @@ void read_exactly(int file, const std::string& path, int64_t offset, void* data,
     const size_t piece = static_cast<size_t>(std::min(kPieceBytes, bytes - done));
     const ssize_t got = pread(file, to + done, piece, offset + done);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw UserError("cannot read " + path + ": " + strerror(errno), "check the disk");
+    if (got < 0) throw_unread(path, errno, "check the disk");
     if (got == 0) throw_damaged(path, "ends at byte " + std::to_string(offset + done));
     done += got;
   }
@@ -183,7 +184,7 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
   file_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat info = {};
   if (file_ < 0 || fstat(file_, &info) != 0) {
-    throw UserError("cannot read " + path_ + ": " + strerror(errno), "check the path");
+    throw_unread(path_, errno, "check the path");
   }
   try {
     if (!S_ISREG(info.st_mode)) throw_damaged(path_, "is not a file");

@@ -67,11 +67,13 @@ def content(path, here):
     return hashlib.sha256(data).hexdigest()
 
 
-def left_in(here):
-    """{path in the folder: content}; a file that cannot be read raises ValueError."""
+def left_in(here, only=None):
+    """{path in the folder: content}; a file that cannot be read raises ValueError. only: of these paths."""
     found = {}
     for path in sorted(here.rglob("*")):
         name = path.relative_to(here).as_posix()
+        if only is not None and name not in only and name + "/" not in only:
+            continue
         if path.is_dir():
             found[name + "/"] = "folder"
             continue

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/read_failed.h"
 #include "engine/run/checkpoint_merge.h"
 #include "engine/run/folder_lock.h"
 #include "engine/run/run_dir.h"
@@ -49,6 +50,14 @@ std::string megabytes(int64_t bytes) {
   return strprintf("%.1f MB", double(bytes) / 1e6);
 }
 
+std::string problem_of(const std::string& folder) {
+  try {
+    return checkpoint_problem(folder);
+  } catch (const ReadFailed& error) {
+    return error.what();
+  }
+}
+
 std::vector<Listed> checkpoints_of(const std::string& run) {
   const Checkpoints checkpoints(run, 1, nullptr);
   const std::optional<int64_t> best = checkpoints.best_step();
@@ -58,7 +67,7 @@ std::vector<Listed> checkpoints_of(const std::string& run) {
                   .step = step_of(fs::path(folder).filename().string()),
                   .bytes = bytes_in(folder),
                   .manifest = std::nullopt,
-                  .problem = checkpoint_problem(folder)};
+                  .problem = problem_of(folder)};
     one.best = best == one.step;
     try {
       one.manifest = read_checkpoint_manifest(folder);

@@ -65,7 +65,6 @@ class ExportFolder {
       return;
     }
     if (!there.empty() && !overwrite) {
-      remove_left_lock(path_);
       throw UserError(path_ + " exists and is not empty",
                       "name a new folder, or replace an earlier export with --overwrite");
     }
@@ -145,6 +144,9 @@ int print_rows(const TelemetryTables& tables, const Arguments& a) {
 
 int write_folders(const TelemetryTables& tables, const Arguments& a) {
   const std::vector<TelemetryTable> chosen = chosen_tables(tables, a);
+  for (const std::string& folder : {a.csv, a.tensorboard}) {  // of a command that was killed
+    if (!folder.empty() && !names_in(folder).empty()) remove_left_lock(folder);
+  }
   // The CSV appears first. With what a killed command has left of the other folder, which is not
   // there yet, the CSV is of that command too.
   std::error_code ignored;
