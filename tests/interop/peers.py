@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """bench/peers/torch_gpu_step.py on a CPU: its models have the parameters of the presets, its ways of computing the same
-agree, and a small comparison with bench_step runs to its end. Needs build/assay, build/bench_step and the packages of
+agree, and a small comparison with bench_step runs to its end. Of torch_step.py, the peer on CPUs: its ways agree. Needs build/assay, build/bench_step and the packages of
 requirements.txt; `bash tools/test.sh --interop` provides them."""
 import json
 import pathlib
@@ -13,6 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PEERS = ROOT / "bench" / "peers"
 sys.path.insert(0, str(PEERS))
 import torch_models
+import torch_step
 
 
 def require(holds, what):
@@ -57,6 +58,30 @@ def check_ways():
             require(apart < 0.02, f"{experts}, {head}: the gradient of {name} is {apart:.3f} of its norm off")
 
 
+def check_cpu_ways():
+    """Experts one by one, sorted and grouped; attention by bmm and by PyTorch's own."""
+    torch.manual_seed(1)
+    c = torch_step.Config()
+    c.vocab, c.hidden, c.layers, c.heads, c.sequence = 512, 64, 2, 2, 64
+    c.expert_ffn = 32
+    token = torch.randint(c.vocab, (4, c.sequence + 1))
+    first = torch_step.Transformer(c, "moe", "bmm", "loop")
+    state = first.state_dict()
+    for layer in range(c.layers):  # the same weights, as the other ways hold them
+        ffn = f"blocks.{layer}.ffn."
+        for name in ("gate_up", "down"):
+            state[ffn + name] = torch.stack([state.pop(f"{ffn}experts.{e}.{name}.weight").t() for e in range(c.experts)])
+    wanted, slopes = gradients(first, token[:, :-1], token[:, 1:])
+    for attention, experts in (("sdpa", "sorted"), ("bmm", "grouped")):
+        other = torch_step.Transformer(c, "moe", attention, experts)
+        other.load_state_dict(state)
+        loss, found = gradients(other, token[:, :-1], token[:, 1:])
+        require(abs(loss - wanted) < 2e-3, f"{attention}, {experts}: loss {loss}, not {wanted}")
+        for name in ("embedding.weight", "head.weight", "blocks.0.attention.qkv.weight", "blocks.1.ffn.router.weight"):
+            apart = float((found[name] - slopes[name]).norm() / slopes[name].norm())
+            require(apart < 0.03, f"{attention}, {experts}: the gradient of {name} is {apart:.3f} of its norm off")
+
+
 def check_comparison():
     done = subprocess.run([sys.executable, PEERS / "torch_gpu_step.py", "--device", "cpu", "--tiny", "--model", "moe-64",
                            "--minutes", "0.2", "--rounds", "1", "--steps", "2", "--warmup", "1"], capture_output=True, text=True)
@@ -71,6 +96,7 @@ def main():
     torch.set_num_threads(2)
     check_parameters()
     check_ways()
+    check_cpu_ways()
     check_comparison()
     print("peers: ok")
 
