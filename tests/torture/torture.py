@@ -69,11 +69,12 @@ class Torture:
 
     def prepare(self):
         scenes.make_shared(self.place / "shared")
-        for scene in scenes.SCENES:
-            if scene.name not in self.a.only:
-                continue
+        chosen = [scene for scene in scenes.SCENES if scene.name in self.a.only]
+        with concurrent.futures.ThreadPoolExecutor(self.a.jobs) as pool:
+            ran = [pool.submit(calls.undisturbed, scene, self.place, self.a.library) for scene in chosen]
+        for scene, whole in zip(chosen, ran):
             try:
-                self.undisturbed[scene.name] = calls.undisturbed(scene, self.place, self.a.library)
+                self.undisturbed[scene.name] = whole.result()
             except ValueError as lost:
                 if scene.name not in ("ranks", "merge") or (self.place / "shared" / "several" / "checkpoints").exists():
                     fail(str(lost), "build assay and try its command by hand")
