@@ -1,7 +1,7 @@
 // Sixteen floats at a time, and the exponential, for the inner loops of the CPU ops.
 //
-// GCC vector extensions: a vector is one AVX-512 register where available, otherwise two or four
-// smaller ones.
+// A vector is one AVX-512 register where available, otherwise two or four smaller ones
+// (base/sixteen.h).
 //
 // exp_fast(x) and exp2_fast(x) are within 2 ulp (tests/base/test_vector_math.cpp) while the result
 // is a normal float, and 0 below that. NaN stays NaN; the result at 0 is 1. exp_fast is
@@ -19,6 +19,7 @@
 
 #include "base/bf16.h"
 #include "base/math.h"
+#include "base/sixteen.h"
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -31,12 +32,7 @@
 
 namespace assay {
 
-using f32x16 = float __attribute__((vector_size(64)));
-using i32x16 = int32_t __attribute__((vector_size(64)));
-using u32x16 = uint32_t __attribute__((vector_size(64)));
 using u16x16 = uint16_t __attribute__((vector_size(32)));
-
-constexpr int kVector = 16;
 
 // Reductions in a fixed order: a sum over a vector has the same bits on every machine.
 inline float horizontal_sum(f32x16 v) {
@@ -66,24 +62,67 @@ inline u32x16 widen(u16x16 x) {
   // intrinsic.
   return std::bit_cast<u32x16>(_mm512_maskz_cvtepu16_epi32(0xFFFF, std::bit_cast<__m256i>(x)));
 #else
-  return __builtin_convertvector(x, u32x16);
+  return u32x16::of([&](int i) {
+    using Halves = uint16_t __attribute__((vector_size(2 * kLanes)));
+    Halves part;
+    std::memcpy(&part, reinterpret_cast<const char*>(&x) + sizeof part * size_t(i), sizeof part);
+    return __builtin_convertvector(part, u32x16::Part);
+  });
 #endif
 }
 
 // Loads and stores need no alignment.
 inline f32x16 load(const float* p) {
+#if defined(__AVX512F__)
   f32x16 v;
   std::memcpy(&v, p, sizeof v);
   return v;
+#else
+  return f32x16::from(p);
+#endif
 }
 inline f32x16 load(const bf16* p) {
+#if defined(__AVX512F__)
   u16x16 bits;
   std::memcpy(&bits, p, sizeof bits);
   return std::bit_cast<f32x16>(widen(bits) << 16);
+#else
+  return f32x16::of([&](int i) {
+    using Halves = uint16_t __attribute__((vector_size(2 * kLanes)));
+    Halves bits;
+    std::memcpy(&bits, p + i * kLanes, sizeof bits);
+    return std::bit_cast<f32x16::Part>(__builtin_convertvector(bits, u32x16::Part) << 16);
+  });
+#endif
 }
-inline void store(float* p, f32x16 v) {
+inline void store(float* p, const f32x16& v) {
+#if defined(__AVX512F__)
   std::memcpy(p, &v, sizeof v);
+#else
+  v.to(p);
+#endif
 }
+#if !ASSAY_AVX512_BF16
+template <typename U>
+inline U rounded_to_bf16(U u) {
+  const U nan = U((u & 0x7FFFFFFFu) > 0x7F800000u);
+  const U rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
+  return (((u >> 16) | 0x40u) & nan) | (rounded & ~nan);
+}
+inline void store_bf16_bits(bf16* p, f32x16 v) {
+#if defined(__AVX512F__)
+  const u16x16 bits = __builtin_convertvector(rounded_to_bf16(std::bit_cast<u32x16>(v)), u16x16);
+  std::memcpy(&p->bits, &bits, sizeof bits);
+#else
+  for (int i = 0; i < kParts; ++i) {
+    using Halves = uint16_t __attribute__((vector_size(2 * kLanes)));
+    const auto bits =
+        __builtin_convertvector(rounded_to_bf16(std::bit_cast<u32x16::Part>(v.part[i])), Halves);
+    std::memcpy(&p->bits + i * kLanes, &bits, sizeof bits);
+  }
+#endif
+}
+#endif
 // Rounds to nearest even. The AVX-512 instruction treats subnormal floats as 0; nothing else
 // differs from base/bf16.h.
 inline void store(bf16* p, f32x16 v) {
@@ -91,12 +130,7 @@ inline void store(bf16* p, f32x16 v) {
   const __m256bh rounded = _mm512_cvtneps_pbh(std::bit_cast<__m512>(v));
   std::memcpy(&p->bits, &rounded, sizeof rounded);
 #else
-  const u32x16 u = std::bit_cast<u32x16>(v);
-  const u32x16 nan = std::bit_cast<u32x16>((u & 0x7FFFFFFFu) > 0x7F800000u);
-  const u32x16 rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
-  const u16x16 bits =
-      __builtin_convertvector((((u >> 16) | 0x40u) & nan) | (rounded & ~nan), u16x16);
-  std::memcpy(&p->bits, &bits, sizeof bits);
+  store_bf16_bits(p, v);
 #endif
 }
 
@@ -148,6 +182,15 @@ inline F scale_by_power(F p, F magic) {
   using I = Integer<F>;
   return p * std::bit_cast<F>(I((std::bit_cast<I>(magic) << 23) + 0x3F800000u));
 }
+#if !defined(__AVX512F__)
+// Not by a copy of all parts, which goes through memory.
+inline f32x16 scale_by_power(f32x16 p, f32x16 magic) {
+  return f32x16::of([&](int i) {
+    const auto bits = std::bit_cast<u32x16::Part>(magic.part[i]);
+    return p.part[i] * std::bit_cast<f32x16::Part>((bits << 23) + 0x3F800000u);
+  });
+}
+#endif
 
 }  // namespace detail
 
@@ -162,7 +205,7 @@ inline F exp2_fast(F x) {
   p = p * f + 0.693147242f;
   p = p * f + 1.0f;
   F y = detail::scale_by_power(p, magic);
-  return x < -126.0f ? F{} : y;
+  return select(x < -126.0f, F{}, y);
 }
 
 template <typename F>
@@ -177,8 +220,8 @@ inline F exp_fast(F x) {
   p = p * r + 0.49999994f;
   p = p * (r * r) + r + 1.0f;
   F y = detail::scale_by_power(p, magic);
-  y = x < -87.33654f ? F{} : y;
-  return x > 88.37f ? F{} + __builtin_inff() : y;
+  y = select(x < -87.33654f, F{}, y);
+  return select(x > 88.37f, F{} + __builtin_inff(), y);
 }
 
 }  // namespace assay

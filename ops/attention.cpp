@@ -123,8 +123,8 @@ struct ForwardTile {
 #pragma GCC unroll 4
         for (int v = V0; v < kTileVectors; ++v) {
           f32x16 x = acc[r][v - V0] * scale;
-          if (diagonal && v == V0) x = sees(j + r - V0 * kVector) ? x : broadcast(-INFINITY);
-          softmax.top[v] = softmax.top[v] < x ? x : softmax.top[v];
+          if (diagonal && v == V0) x = select(sees(j + r - V0 * kVector), x, broadcast(-INFINITY));
+          softmax.top[v] = select(softmax.top[v] < x, x, softmax.top[v]);
           store(s[j + r] + v * kVector, x);
         }
       }
@@ -255,7 +255,7 @@ void backward_tile(const AttentionBackward<T>& a, QueryBlock<T, D>& block, int64
       for (int v = V0; v < kTileVectors; ++v) {
         f32x16& x = p[r][v - V0];
         x = exp2_fast(x * scale - load(block.lse + v * kVector));
-        if (diagonal && v == V0) x = sees(j + r - V0 * kVector) ? x : f32x16{};
+        if (diagonal && v == V0) x = select(sees(j + r - V0 * kVector), x, f32x16{});
         L::store_row(p_rows[j + r], v, x);
       }
     }

@@ -65,7 +65,7 @@ float largest_of(const float* z, int64_t n) {
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
       const f32x16 x = load(z + v + k * kVector);
-      top[k] = top[k] < x ? x : top[k];
+      top[k] = select(top[k] < x, x, top[k]);
     }
   }
   float largest = -INFINITY;

@@ -257,7 +257,7 @@ void router_margin(Exec on, const RouterMargin& a) {
       }
       f32x16 largest = broadcast(-kInfinity);
       for_vectors(key, count,
-                  [&](int64_t, int64_t, f32x16 v) { largest = v > largest ? v : largest; });
+                  [&](int64_t, int64_t, f32x16 v) { largest = select(v > largest, v, largest); });
       best = std::max(best, horizontal_max(largest));
     }
     a.margin[t] = last - best;

@@ -133,8 +133,8 @@ struct ForwardTile {
       const int first = first_vector(diagonal, j);
       for (int v = first; v < kTileVectors; ++v) {
         f32x16 x = load(s[j] + v * kVector) * scale;
-        if (diagonal && v == first) x = sees(j - v * kVector) ? x : broadcast(-INFINITY);
-        softmax.top[v] = softmax.top[v] < x ? x : softmax.top[v];
+        if (diagonal && v == first) x = select(sees(j - v * kVector), x, broadcast(-INFINITY));
+        softmax.top[v] = select(softmax.top[v] < x, x, softmax.top[v]);
         store(s[j] + v * kVector, x);
       }
     }
@@ -326,7 +326,7 @@ void backward_tile(QueryBlock<D>& queries, const KeyBlock<D>& keys, bool diagona
       for (int r = 0; r < 2; ++r) {
         f32x16 p =
             exp2_fast(load(s[j + r] + v * kVector) * scale - load(queries.lse + v * kVector));
-        if (diagonal && v == first) p = sees(j + r - v * kVector) ? p : f32x16{};
+        if (diagonal && v == first) p = select(sees(j + r - v * kVector), p, f32x16{});
         ds[r] = p * (load(dp[j + r] + v * kVector) - load(queries.delta + v * kVector));
         L::store_row(p_rows[j + r], v, p);
         L::store_row(ds_rows[j + r], v, ds[r]);

@@ -36,7 +36,10 @@ struct Geometry {
 // Mask of the queries that see `key`, which counts from the first query; the lanes are 16 adjacent
 // queries.
 inline i32x16 sees(int key) {
-  const i32x16 query = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  int32_t lanes[kVector];
+  for (int i = 0; i < kVector; ++i) lanes[i] = i;
+  i32x16 query;
+  std::memcpy(&query, lanes, sizeof query);
   return query >= key;
 }
 

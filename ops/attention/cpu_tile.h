@@ -12,6 +12,7 @@
 // of b must be contiguous.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 
 #include "base/vector_math.h"
@@ -21,13 +22,15 @@ namespace assay::attention {
 constexpr int kTile = 64;  // queries, and keys, per tile
 constexpr int kTileVectors = kTile / kVector;
 
-// Sums held in registers at once, and keys scored at once against all queries of a tile. A vector
-// is one register with AVX-512, two or four elsewhere. Forward is faster with registers left for
-// the exponentials.
+// Sums of a product of rows and columns, keys scored at once against all queries of a tile, and
+// sums held in registers at once. A vector is one register with AVX-512, two or four elsewhere.
+// Forward is faster with registers left for the exponentials.
 #if defined(__AVX512F__)
-constexpr int kSums = 16, kForwardKeys = 2, kBackwardKeys = 4;
+constexpr int kSums = 16, kForwardKeys = 2, kBackwardKeys = 4, kHeld = 32;
+#elif defined(__AVX__)
+constexpr int kSums = 8, kForwardKeys = 2, kBackwardKeys = 2, kHeld = 4;
 #else
-constexpr int kSums = 4, kForwardKeys = 2, kBackwardKeys = 2;
+constexpr int kSums = 4, kForwardKeys = 2, kBackwardKeys = 2, kHeld = 2;
 #endif
 
 struct FloatLane {
@@ -122,6 +125,7 @@ inline void pair_rows(typename L::Lane (*tile)[D], const typename L::Lane (*rows
   }
 }
 
+#if defined(__AVX512F__)
 namespace detail {
 
 // Lane i is element at[i] of a followed by b.
@@ -169,19 +173,48 @@ inline void transpose_rows(Lane (*tile)[kTile], const Lane (*rows)[Steps]) {
     }
   }
 }
+#else
+// A small share of the time of the products, so lane by lane.
+template <int Steps, typename Lane>
+inline void transpose_rows(Lane (*tile)[kTile], const Lane (*rows)[Steps]) {
+  for (int s = 0; s < Steps; ++s) {
+    for (int r = 0; r < kTile; ++r) tile[s][r] = rows[r][s];
+  }
+}
+#endif
 
-// The innermost loop, where the time is spent: R x V sums in registers.
-template <typename L, int R, int V, int RowStride, int StepStride, int VectorStride>
+// The innermost loop, where the time is spent: R x V sums, from column First on as many at a time
+// as there are registers for.
+template <typename L, int R, int V, int RowStride, int StepStride, int VectorStride, int First = 0>
 [[gnu::always_inline]] inline void accumulate(f32x16 (&acc)[R][V], const typename L::Lane* a,
                                               const typename L::Lane* b, int begin, int end) {
-  for (int step = begin; step < end; ++step) {
+  constexpr int kCount = std::min(std::max(kHeld / R, 1), V - First);
+  const auto sum_steps = [&](auto& sum, int column) {
+    for (int step = begin; step < end; ++step) {
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
+      for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) {
-        acc[r][v] = L::multiply_add(acc[r][v], a[r * RowStride + step * StepStride],
-                                    b + step * VectorStride + v * kVector);
+        for (int v = 0; v < kCount; ++v) {
+          sum[r][v] = L::multiply_add(sum[r][v], a[r * RowStride + step * StepStride],
+                                      b + step * VectorStride + (column + v) * kVector);
+        }
       }
+    }
+  };
+  if constexpr (kCount == V) {
+    sum_steps(acc, 0);
+  } else {
+    f32x16 sum[R][kCount];
+#pragma GCC unroll 16
+    for (int i = 0; i < R * kCount; ++i)
+      sum[i / kCount][i % kCount] = acc[i / kCount][First + i % kCount];
+    sum_steps(sum, First);
+#pragma GCC unroll 16
+    for (int i = 0; i < R * kCount; ++i)
+      acc[i / kCount][First + i % kCount] = sum[i / kCount][i % kCount];
+    if constexpr (First + kCount < V) {
+      accumulate<L, R, V, RowStride, StepStride, VectorStride, First + kCount>(acc, a, b, begin,
+                                                                               end);
     }
   }
 }

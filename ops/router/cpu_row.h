@@ -51,7 +51,7 @@ inline f32x16 reciprocal(f32x16 x) {
 #if defined(__AVX512F__)
   const f32x16 y = std::bit_cast<f32x16>(_mm512_maskz_rcp14_ps(0xFFFF, std::bit_cast<__m512>(x)));
   const f32x16 better = y + y * (1.0f - x * y);
-  return x >= 0x1p126f ? f32x16{} : better;
+  return select(x >= 0x1p126f, f32x16{}, better);
 #else
   return 1.0f / x;
 #endif
@@ -64,7 +64,7 @@ inline f32x16 sigmoid(f32x16 x) {
 inline float logsumexp(const float* row, int64_t experts) {
   f32x16 largest = broadcast(-kInfinity), sum{};
   for_vectors(row, experts,
-              [&](int64_t, int64_t, f32x16 z) { largest = z > largest ? z : largest; });
+              [&](int64_t, int64_t, f32x16 z) { largest = select(z > largest, z, largest); });
   const float m = horizontal_max(largest);
   for_vectors(row, experts, [&](int64_t, int64_t, f32x16 z) { sum += exp_fast(z - m); });
   return m + std::log(horizontal_sum(sum));

@@ -84,7 +84,7 @@ class TopK {
   float lower_bound(const float* keys, int64_t n) const {
     f32x16 largest[kGroups];
     for (f32x16& v : largest) v = broadcast(-kInfinity);
-    const auto raise = [&](f32x16& v, f32x16 key) { v = key > v ? key : v; };
+    const auto raise = [&](f32x16& v, f32x16 key) { v = select(key > v, key, v); };
     int64_t i = 0;
     for (; i + kGroups * kVector <= n; i += kGroups * kVector) {
       for (int g = 0; g < kGroups; ++g) raise(largest[g], load(keys + i + g * kVector));
@@ -102,8 +102,8 @@ class TopK {
     f32x16 bound = broadcast(-kInfinity);  // bound of the negated keys
     for (int g = 0; g < kGroups; ++g) {
       const f32x16 among =
-          above[g] < static_cast<int32_t>(k_) ? -largest[g] : -kInfinity + f32x16{};
-      bound = among > bound ? among : bound;
+          select(above[g] < static_cast<int32_t>(k_), -largest[g], broadcast(-kInfinity));
+      bound = select(among > bound, among, bound);
     }
     return -horizontal_max(bound);
   }
