@@ -374,7 +374,7 @@ TEST_CASE("a step in a quantised recipe by the CUDA kernels agrees with the CPU'
       INFO(left[i].weight << " " << left[i].operand);
       REQUIRE(left[i].measures[kFakeValues] == right[i].measures[kFakeValues]);
       REQUIRE(left[i].measures[kFakeErrors] ==
-              Approx(right[i].measures[kFakeErrors]).epsilon(tol::two_quantised_backends(1)));
+              Approx(right[i].measures[kFakeErrors]).epsilon(tol::two_quantised_errors()));
     }
     // The optimizer step runs the kernels that quantise the weights.
     for (ModelFixture* f : {&cpu, &gpu}) {
