@@ -145,7 +145,7 @@ def main():
     for recipe, speeds in ours.items():
         ratio = [o / t for o, t in zip(speeds, theirs)]
         print(f"{a.model}: Assay {recipe} is {statistics.median(ratio):.2f} ({min(ratio):.2f} - {max(ratio):.2f}) times as fast as "
-              f"llm.c: {statistics.median(speeds):.0f} and {statistics.median(theirs):.0f} tokens/s, medians of {a.rounds} rounds")
+              f"llm.c: {statistics.median(speeds):.0f} and {statistics.median(theirs):.0f} tokens/s, medians of {a.rounds} round{'s' * (a.rounds > 1)}")
 
 
 if __name__ == "__main__":
