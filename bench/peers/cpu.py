@@ -4,7 +4,8 @@
 First each way in which PyTorch's users write such a step is tried once: every PyTorch that is installed, bf16 and fp32,
 malloc as it comes and tuned, scaled_dot_product_attention or bmm, torch.compile in two modes, fused AdamW, experts one by
 one, sorted or grouped. Then the fastest ones of each model run in rounds with build/bench_step, so that other work on the
-machine falls on all alike. The ratios are medians over the rounds, each against PyTorch's best way."""
+machine falls on all alike. The ratios are medians over the rounds, each against PyTorch's best way. Eight ways of a dense
+model took four minutes on two cores with AVX2; --only leaves ways out."""
 import argparse
 import collections
 import dataclasses
@@ -24,6 +25,13 @@ DEBIAN = pathlib.Path("/usr/bin/python3")
 # Blocks that are freed stay in the process. Otherwise each step asks the system for its large tensors again.
 TUNED = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "268435456"}
 TRIAL_LIMIT_S, COMPILE_LIMIT_S, RUN_LIMIT_S = 60, 400, 90
+PROBE = """
+import json, torch
+has = {"compile": hasattr(torch, "compile"), "grouped": hasattr(torch, "_grouped_mm"),
+       "sdpa": hasattr(torch.nn.functional, "scaled_dot_product_attention")}
+blas = sorted({line.split()[-1] for line in open("/proc/self/maps") if "/libblas.so" in line})
+print(json.dumps({"version": torch.__version__.split("+")[0], "has": [k for k in has if has[k]], "blas": " ".join(blas)}))
+"""
 HOPELESS = 4  # so many times slower than the fastest way so far is not tried in other ways
 
 
@@ -31,10 +39,8 @@ HOPELESS = 4  # so many times slower than the fastest way so far is not tried in
 class Torch:
     python: pathlib.Path
     version: str
-
-    def has(self, attribute):
-        """`attribute`: of the module torch, for example compile."""
-        return succeeds([str(self.python), "-c", f"import torch; torch.{attribute}"])
+    has: frozenset  # of "compile", "sdpa", "grouped"
+    blas: str  # the libblas that it multiplies with; "": one of its own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,10 +92,6 @@ def has_avx512():
     return "avx512f" in pathlib.Path("/proc/cpuinfo").read_text()
 
 
-def succeeds(command):
-    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
-
-
 def last_json(command, limit_s, environment=None):
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=limit_s,
@@ -113,33 +115,24 @@ def installed():
     named = os.environ.get("ASSAY_PEER_PYTHON")
     found = []
     for python in [pathlib.Path(named)] if named else [NEWEST, DEBIAN]:
-        code = "import torch; print(torch.__version__.split('+')[0])"
         try:
-            done = subprocess.run([str(python), "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        except OSError:
+            facts = last_json([str(python), "-c", PROBE], TRIAL_LIMIT_S)
+        except Failed:
             continue
-        if done.returncode == 0:
-            found.append(Torch(python, done.stdout.strip()))
+        found.append(Torch(python, facts["version"], frozenset(facts["has"]), facts["blas"]))
     return found
-
-
-def reference_blas(torch):
-    """The libblas that this PyTorch multiplies with, if it is a slow one."""
-    code = 'import torch; print(*sorted({l.split()[-1] for l in open("/proc/self/maps") if "/libblas.so" in l}))'
-    library = subprocess.run([str(torch.python), "-c", code], stdout=subprocess.PIPE, text=True).stdout.strip()
-    return library if library and "openblas" not in library else ""
 
 
 def ways_of(torch, model):
     """What users of this PyTorch write, in the order in which they would try it."""
-    attention = ("bmm", "sdpa") if torch.has("nn.functional.scaled_dot_product_attention") else ("bmm",)
+    attention = ("bmm", "sdpa") if "sdpa" in torch.has else ("bmm",)
     experts = ("loop", "sorted") if model == "moe" else ("",)
-    new = torch.has("compile")
+    new = "compile" in torch.has
     fused = (("optimizer", "fused"),) if new else ()
     ways = []
     for recipe in ("fp32", "bf16"):
         ways += [Way(torch, recipe), Way(torch, recipe, spin=True), Way(torch, recipe, tuned=True)]
-        kinds = experts + (("grouped",) if model == "moe" and recipe == "bf16" and torch.has("_grouped_mm") else ())
+        kinds = experts + (("grouped",) if model == "moe" and recipe == "bf16" and "grouped" in torch.has else ())
         for kind in kinds:
             chosen = ((("experts", kind),) if kind else ()) + fused
             ways += [Way(torch, recipe, (("attention", a),) + chosen, tuned=True) for a in attention]
@@ -288,8 +281,8 @@ def main():
     if not a.bench.is_file():
         sys.exit(f"error: {a.bench} is not there\nhint: cmake --preset release && cmake --build build --target bench_step")
     for torch in torches:
-        if library := reference_blas(torch):
-            sys.exit(f"error: PyTorch {torch.version} multiplies with {library}, which is not OpenBLAS: not a fair peer\n"
+        if torch.blas and "openblas" not in torch.blas:
+            sys.exit(f"error: PyTorch {torch.version} multiplies with {torch.blas}, which is not OpenBLAS: not a fair peer\n"
                      "hint: bash tools/setup.sh --peers installs libopenblas0-pthread")
     if os.getloadavg()[0] > 0.5:
         log.say(f"warning: the load is {os.getloadavg()[0]:.1f}: the machine is busy, so the figures mean little")
