@@ -61,7 +61,7 @@ class AtomicFile {
 enum class Lock { kTry, kWait };
 int open_locked(const std::string& path, Lock lock);
 
-// The names in a folder, sorted; none if there is no such folder. UserError if it cannot be read:
+// The names in a folder, sorted; none if there is no such folder. ReadFailed if it cannot be read:
 // one that only seems empty would be taken for new.
 std::vector<std::string> names_in(const std::string& folder);
 

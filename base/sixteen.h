@@ -33,6 +33,7 @@ constexpr int kLanes = 8;  // of the CPU's vectors
 constexpr int kLanes = 4;
 #endif
 constexpr int kParts = kVector / kLanes;
+using Halves = uint16_t __attribute__((vector_size(2 * kLanes)));  // the bits of a part's bf16
 
 template <typename E>
 struct PartOf;

@@ -63,7 +63,6 @@ inline u32x16 widen(u16x16 x) {
   return std::bit_cast<u32x16>(_mm512_maskz_cvtepu16_epi32(0xFFFF, std::bit_cast<__m256i>(x)));
 #else
   return u32x16::of([&](int i) {
-    using Halves = uint16_t __attribute__((vector_size(2 * kLanes)));
     Halves part;
     std::memcpy(&part, reinterpret_cast<const char*>(&x) + sizeof part * size_t(i), sizeof part);
     return __builtin_convertvector(part, u32x16::Part);
@@ -88,7 +87,6 @@ inline f32x16 load(const bf16* p) {
   return std::bit_cast<f32x16>(widen(bits) << 16);
 #else
   return f32x16::of([&](int i) {
-    using Halves = uint16_t __attribute__((vector_size(2 * kLanes)));
     Halves bits;
     std::memcpy(&bits, p + i * kLanes, sizeof bits);
     return std::bit_cast<f32x16::Part>(__builtin_convertvector(bits, u32x16::Part) << 16);
@@ -103,6 +101,7 @@ inline void store(float* p, const f32x16& v) {
 #endif
 }
 #if !ASSAY_AVX512_BF16
+// The bf16 nearest to floats, even if two are; of floats' bits, for the store below. U: a vector.
 template <typename U>
 inline U rounded_to_bf16(U u) {
   const U nan = U((u & 0x7FFFFFFFu) > 0x7F800000u);
@@ -115,7 +114,6 @@ inline void store_bf16_bits(bf16* p, f32x16 v) {
   std::memcpy(&p->bits, &bits, sizeof bits);
 #else
   for (int i = 0; i < kParts; ++i) {
-    using Halves = uint16_t __attribute__((vector_size(2 * kLanes)));
     const auto bits =
         __builtin_convertvector(rounded_to_bf16(std::bit_cast<u32x16::Part>(v.part[i])), Halves);
     std::memcpy(&p->bits + i * kLanes, &bits, sizeof bits);

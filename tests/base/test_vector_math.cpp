@@ -1,5 +1,7 @@
+#include <bit>
 #include <cfloat>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -92,6 +94,34 @@ TEST_CASE("vector loads and stores of bf16 round as bf16 does") {
         REQUIRE(back[i] == float(want));
       }
     }
+  }
+}
+
+TEST_CASE("comparisons, choices and bits of sixteen lanes") {
+  float x[kVector], y[kVector];
+  uint32_t bits[kVector];
+  for (int i = 0; i < kVector; ++i) {
+    x[i] = float(i % 5) - 2;
+    y[i] = float(i % 3) - 1;
+    bits[i] = 0x80010203u * uint32_t(i + 1);
+  }
+  x[9] = std::numeric_limits<float>::quiet_NaN();
+  const f32x16 a = load(x), b = load(y);
+  u32x16 u;
+  std::memcpy(&u, bits, sizeof u);
+  const i32x16 less = a<b, at_most = a <= b, greater = a> 1.0f, at_least = a >= b;
+  const u32x16 mixed = ((u >> 7) | 0x40u) & ~(u << 3);
+  const f32x16 chosen = select(a < b, b, a);
+  for (int i = 0; i < kVector; ++i) {
+    CAPTURE(i);
+    REQUIRE(less[i] == (x[i] < y[i] ? -1 : 0));
+    REQUIRE(at_most[i] == (x[i] <= y[i] ? -1 : 0));
+    REQUIRE(greater[i] == (x[i] > 1.0f ? -1 : 0));
+    REQUIRE(at_least[i] == (x[i] >= y[i] ? -1 : 0));
+    REQUIRE(mixed[i] == (((bits[i] >> 7) | 0x40u) & ~(bits[i] << 3)));
+    REQUIRE(std::bit_cast<uint32_t>(float(chosen[i])) ==
+            std::bit_cast<uint32_t>(x[i] < y[i] ? y[i] : x[i]));
+    REQUIRE((i == 9 || (-a - 2.0f * b)[i] == -x[i] - 2.0f * y[i]));
   }
 }
 
