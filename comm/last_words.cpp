@@ -15,7 +15,7 @@ namespace assay {
 namespace {
 
 constexpr std::string_view kHeading = "# rank\tage_s\tstep\tcall\tstate\tme\twhat\n";
-constexpr size_t kMostText = 200;
+constexpr size_t kMostWordBytes = 200;
 
 template <typename T>
 bool parse(std::string_view text, T& value) {
@@ -89,7 +89,7 @@ std::string format_last_words(const std::vector<LastWord>& words) {
     const char* const state = w.leaving ? "leaving" : w.slow ? "slow" : "working";
     text += strprintf("%d\t%.1f\t%lld\t%llu\t%s\t", w.rank, w.age_s, static_cast<long long>(w.step),
                       static_cast<unsigned long long>(w.call), state);
-    text += one_line(w.me, kMostText) + "\t" + one_line(w.what, kMostText) + "\n";
+    text += one_line(w.me, kMostWordBytes) + "\t" + one_line(w.what, kMostWordBytes) + "\n";
   }
   return text;
 }

@@ -105,9 +105,9 @@ void exchange(Group& ranks, std::vector<ScoredBlock>& scored, const std::vector<
   }
 }
 
-CoreAnswers joined(const CoreTasks& tasks, const std::vector<Block>& blocks,
-                   const std::vector<ScoredBlock>& scored) {
-  CoreAnswers all;
+CoreTaskScores joined(const CoreTasks& tasks, const std::vector<Block>& blocks,
+                      const std::vector<ScoredBlock>& scored) {
+  CoreTaskScores all;
   for (const CoreExamples& examples : tasks.examples) all.tasks.push_back(unscored_task(examples));
   all.seconds.assign(all.tasks.size(), 0.0);
   for (size_t i = 0; i < blocks.size(); ++i) {
@@ -122,8 +122,8 @@ CoreAnswers joined(const CoreTasks& tasks, const std::vector<Block>& blocks,
 
 }  // namespace
 
-std::optional<CoreAnswers> score_core_tasks(Group* ranks, ModelScorer& scorer,
-                                            const CoreTasks& tasks, const EvalWatch& watch) {
+std::optional<CoreTaskScores> score_core_tasks(Group* ranks, ModelScorer& scorer,
+                                               const CoreTasks& tasks, const EvalWatch& watch) {
   const auto size = size_t(size_of(ranks)), rank = size_t(rank_of(ranks));
   const std::vector<Block> blocks = blocks_of(tasks);
   const std::vector<size_t> order = dealt(blocks, size_of(ranks));

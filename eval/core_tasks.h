@@ -23,7 +23,7 @@ struct CoreTasks {
   int64_t max_tokens = 0;  // per prompt; 0 = no limit
 };
 
-struct CoreAnswers {
+struct CoreTaskScores {
   std::vector<CoreTaskResult> tasks;
   std::vector<double> seconds;  // per task, of all ranks together
   CoreWork work;                // likewise
@@ -32,7 +32,7 @@ struct CoreAnswers {
 
 // ranks: as in eval/ranks.h; the call is collective. nullopt if interrupted, which is asked after
 // each block. UserError on all ranks if it is thrown on one.
-std::optional<CoreAnswers> score_core_tasks(Group* ranks, ModelScorer& scorer,
-                                            const CoreTasks& tasks, const EvalWatch& watch);
+std::optional<CoreTaskScores> score_core_tasks(Group* ranks, ModelScorer& scorer,
+                                               const CoreTasks& tasks, const EvalWatch& watch);
 
 }  // namespace assay

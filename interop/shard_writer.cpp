@@ -11,12 +11,12 @@ namespace assay {
 namespace {
 
 // The tensors [begin, end) of the list.
-struct Shard {
+struct WeightShard {
   size_t begin, end;
 };
 
-std::vector<Shard> cut(const std::vector<PlannedTensor>& tensors, int64_t shard_bytes) {
-  std::vector<Shard> shards;
+std::vector<WeightShard> cut(const std::vector<PlannedTensor>& tensors, int64_t shard_bytes) {
+  std::vector<WeightShard> shards;
   int64_t bytes = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (shards.empty() || bytes + tensors[i].bytes() > shard_bytes) {
@@ -29,8 +29,8 @@ std::vector<Shard> cut(const std::vector<PlannedTensor>& tensors, int64_t shard_
   return shards;
 }
 
-void write_shard(const std::string& path, const std::vector<PlannedTensor>& tensors, Shard shard,
-                 const FillTensor& fill) {
+void write_shard(const std::string& path, const std::vector<PlannedTensor>& tensors,
+                 WeightShard shard, const FillTensor& fill) {
   std::vector<std::unique_ptr<std::byte[]>> memory;
   std::vector<TensorRef> refs;
   std::vector<float> values;
@@ -61,7 +61,7 @@ int64_t PlannedTensor::size() const {
 
 WrittenShards write_shards(const std::string& folder, const std::vector<PlannedTensor>& tensors,
                            int64_t shard_bytes, const FillTensor& fill) {
-  const std::vector<Shard> shards = cut(tensors, shard_bytes);
+  const std::vector<WeightShard> shards = cut(tensors, shard_bytes);
   nlohmann::ordered_json places = nlohmann::ordered_json::object();
   WrittenShards written;
   for (size_t s = 0; s < shards.size(); ++s) {

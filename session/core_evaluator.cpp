@@ -83,12 +83,12 @@ std::optional<CoreReport> TrainingCore::score(Exec on, Model& model, int64_t ste
   report.max_rows = config_.max_rows;
   report.missing = missing_;
   ModelScorer scorer(on, model, {.batch_rows = batch_rows_});
-  std::optional<CoreAnswers> answers = score_core_tasks(ranks_.sharing, scorer,
-                                                        {.examples = examples_,
-                                                         .tokens = tokens_,
-                                                         .tokenizer = tokenizer_,
-                                                         .max_tokens = max_tokens_},
-                                                        ranks_.in_step(watch));
+  std::optional<CoreTaskScores> answers = score_core_tasks(ranks_.sharing, scorer,
+                                                           {.examples = examples_,
+                                                            .tokens = tokens_,
+                                                            .tokenizer = tokenizer_,
+                                                            .max_tokens = max_tokens_},
+                                                           ranks_.in_step(watch));
   if (!answers) return std::nullopt;
   report.tasks = std::move(answers->tasks);
   report.seconds = std::move(answers->seconds);

@@ -119,7 +119,13 @@ class Excluded {
   }
   Excluded(const Excluded&) = delete;
   Excluded& operator=(const Excluded&) = delete;
-  ~Excluded() { text_.set_bias(layer_, before_); }
+  ~Excluded() {
+    try {
+      text_.set_bias(layer_, before_);
+    } catch (const std::exception&) {
+      // A GPU that failed: its next use says so.
+    }
+  }
 
  private:
   HeldOut& text_;

@@ -16,9 +16,9 @@ struct Chosen {
 // Choices of the tokens of one id.
 using ByExpert = std::unordered_map<int32_t, Chosen>;
 
-class Recorder final : public MoeProbe {
+class RoutingRecorder final : public MoeProbe {
  public:
-  Recorder(const HeldOut& text, RecordOutputs outputs, RecordTokens tokens)
+  RoutingRecorder(const HeldOut& text, RecordOutputs outputs, RecordTokens tokens)
       : text_(text), outputs_(outputs), tokens_(tokens) {
     const size_t layers = text.layers().size();
     const auto experts = size_t(text.config().model.moe->experts);
@@ -146,7 +146,7 @@ class Recorder final : public MoeProbe {
 }  // namespace
 
 RoutingRecord record_routing(HeldOut& text, RecordOutputs outputs, RecordTokens tokens) {
-  Recorder recorder(text, outputs, tokens);
+  RoutingRecorder recorder(text, outputs, tokens);
   std::vector<SequenceNats> nats;
   for (int i = 0; i < text.micro_batches(); ++i) {
     const Batch batch = text.micro(i);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# clang-tidy (.clang-tidy) over the sources of base, engine and session, with the headers they
-# include. Other versions have other checks: only version 14, Debian 12's, runs.
+# clang-tidy (.clang-tidy) over the sources of base and session, with the headers they include. Other
+# versions have other checks: only version 14, Debian 12's, runs.
 #   tidy_check.sh BUILD [PATH...]: a configured build folder; files or folders instead of those layers
 set -euo pipefail
 build=$(realpath "${1:?usage: tidy_check.sh BUILD [PATH...]}")
@@ -11,8 +11,14 @@ tidy=$(command -v clang-tidy-14 || command -v clang-tidy) || { echo "not run: cl
 version=$("$tidy" --version | sed -n 's/.*LLVM version \([0-9]*\).*/\1/p')
 [[ $version == 14 ]] || { echo "not run: clang-tidy is version $version, not 14"; exit 0; }
 
-if [[ $# == 0 ]]; then set -- base engine session; fi
-mapfile -t files < <(git ls-files -- "$@" | grep '\.cpp$')
+if [[ $# == 0 ]]; then set -- base session; fi
+files=()
+for path in "$@"; do
+  # A folder that the build compiles together is read together: its headers once, not for each file.
+  together=$(find "$build/$path" -path '*.dir/Unity/*' -name '*.cxx' 2>/dev/null | sort)
+  if [[ -n $together ]]; then mapfile -t -O ${#files[@]} files <<<"$together"; continue; fi
+  mapfile -t -O ${#files[@]} files < <(git ls-files -- "$path" | grep '\.cpp$')
+done
 [[ ${#files[@]} -gt 0 ]] || { echo "tidy: no files"; exit 1; }
 
 # The flags of the build, without those that clang does not know.

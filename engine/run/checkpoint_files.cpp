@@ -55,7 +55,7 @@ WrittenFile file_in(const json& files, const std::string& name) {
   return {.bytes = file["bytes"], .sha256 = file["sha256"]};
 }
 
-std::vector<std::string> names_in(const json& manifest, TensorKind kind) {
+std::vector<std::string> tensor_names(const json& manifest, TensorKind kind) {
   const json tensors = manifest.value("tensors", json::object());
   const char* const name = kind_name(kind);
   if (!tensors.contains(name) || !tensors[name].is_array())
@@ -85,8 +85,8 @@ CheckpointManifest parse_manifest(const std::string& text) {
     }
     for (const std::string& name : names) manifest.files[name] = file_in(files, name);
     if (format == 2) {
-      manifest.model = names_in(j, TensorKind::kModel);
-      manifest.optimizer = names_in(j, TensorKind::kOptimizer);
+      manifest.model = tensor_names(j, TensorKind::kModel);
+      manifest.optimizer = tensor_names(j, TensorKind::kOptimizer);
     }
     manifest.step = j.value("step", int64_t{0});
     manifest.milestone = j.value("milestone", false);

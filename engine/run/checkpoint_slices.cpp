@@ -14,11 +14,11 @@ using nlohmann::json;
 
 const std::string kSlice = "slice:";  // begins a key of the metadata
 constexpr int64_t kMostElements = int64_t{1} << 53;
-constexpr const char* kHint =
+constexpr const char* kSliceHint =
     "the checkpoint is damaged: remove its folder to use the previous one";
 
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
-  throw UserError(where + ": " + what, kHint);
+  throw UserError(where + ": " + what, kSliceHint);
 }
 
 // Elements [first, last], for messages.

@@ -16,7 +16,6 @@
 #include "base/standard_output.h"
 
 namespace assay {
-namespace {
 
 // Lines above, the bar below: a new line replaces the bar, which is drawn again under it.
 class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
@@ -54,8 +53,6 @@ class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
   const bool terminal_;
   std::string bar_;
 };
-
-}  // namespace
 
 struct Log::Impl {
   explicit Impl(const std::string& file)

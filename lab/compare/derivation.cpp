@@ -111,15 +111,14 @@ Range call(const std::string& name, const std::vector<Range>& of) {
   return result;
 }
 
-class Evaluator {
+class FormulaValue {
  public:
-  Evaluator(const PublishedStudy& study, const RowOfTable* row) : study_(study), row_(row) {}
+  FormulaValue(const PublishedStudy& study, const RowOfTable* row) : study_(study), row_(row) {}
 
   Range value(const Json& node) const {
     if (node.is_number()) return exact(node.get<double>());
     if (!node.is_object() || node.size() != 1) refuse("is not understood: " + node.dump());
-    const auto& [word, of] = *node.items().begin();
-    const Range result = value_of(word, of);
+    const Range result = value_of(node.begin().key(), node.begin().value());
     if (!std::isfinite(result.low) || !std::isfinite(result.high))
       refuse("is not finite: " + node.dump());
     return result;
@@ -272,7 +271,7 @@ RowOfTable find_row(const PublishedStudy& study, const std::vector<std::string>&
 }
 
 Range evaluate(const Json& derivation, const PublishedStudy& study, const RowOfTable* row) {
-  return Evaluator(study, row).value(derivation);
+  return FormulaValue(study, row).value(derivation);
 }
 
 bool is_same(const Range& derived, const PrintedFigure& published) {

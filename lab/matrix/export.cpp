@@ -14,10 +14,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::optional<double> mean(const std::optional<Summary>& s) {
-  return s ? std::optional<double>(s->mean) : std::nullopt;
-}
-
 // Numbers for programs: all digits; "" for absent values.
 std::string exact(const std::optional<double>& value) {
   return value ? strprintf("%.17g", *value) : "";

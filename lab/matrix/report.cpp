@@ -17,9 +17,6 @@ using Rows = MarkdownRows;
 std::string number(const std::optional<double>& value, const char* format) {
   return value ? strprintf(format, *value) : "-";
 }
-std::optional<double> mean(const std::optional<Summary>& s) {
-  return s ? std::optional<double>(s->mean) : std::nullopt;
-}
 std::string interval(const std::optional<Summary>& s, const char* format) {
   if (!s || !s->interval95) return "-";
   return number(s->interval95->low, format) + " to " + number(s->interval95->high, format);

@@ -13,11 +13,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Measure {
+struct LossOfFormat {
   const char* name;
   double (*of)(const FormatLoss&);
 };
-constexpr Measure kMeasures[] = {
+constexpr LossOfFormat kMeasures[] = {
     {"error", [](const FormatLoss& l) { return l.error; }},
     {"flushed", [](const FormatLoss& l) { return l.flushed; }},
     {"saturated", [](const FormatLoss& l) { return l.saturated; }},
@@ -42,13 +42,13 @@ Json& row_of(Json& rows, const FormatLoss& loss, size_t steps) {
   row["format"] = loss.format;
   row["tensors"] = loss.tensors;
   row["values"] = Json::object();
-  for (const Measure& m : kMeasures) row["values"][m.name] = Json(steps, Json());
+  for (const LossOfFormat& m : kMeasures) row["values"][m.name] = Json(steps, Json());
   rows.push_back(std::move(row));
   return rows.back();
 }
 
 void drop_absent(Json& row) {
-  for (const Measure& m : kMeasures) {
+  for (const LossOfFormat& m : kMeasures) {
     const Json& values = row["values"][m.name];
     const bool absent =
         std::all_of(values.begin(), values.end(), [](const Json& v) { return v.is_null(); });
@@ -69,7 +69,7 @@ Json report_precision(const TelemetryReader& telemetry, const ReportLimits& limi
   for (size_t s = 0; s < steps.size(); ++s) {
     for (const FormatLoss& loss : format_losses(telemetry.precision(steps[s]))) {
       Json& row = row_of(rows, loss, steps.size());
-      for (const Measure& m : kMeasures) {
+      for (const LossOfFormat& m : kMeasures) {
         row["values"][m.name][s] = short_number(m.of(loss), kMeasureDigits);
       }
     }

@@ -20,21 +20,17 @@ bool is_statistic(const std::string& rule) {
                      [&](const char* name) { return rule == name; });
 }
 
-[[noreturn]] void fail(const Json& how, const std::string& what) {
-  throw UserError(what + " in the rule " + how.dump(), "docs/receipts.md lists the rules");
-}
-
 const Json& inner_rule(const Json& how) {
-  if (!how.contains("of") || !how["of"].is_object()) fail(how, "no rule `of`");
+  if (!how.contains("of") || !how["of"].is_object()) refuse_rule(how, "no rule `of`");
   return how["of"];
 }
 
 std::vector<std::string> run_names(const Json& how, const char* key) {
   if (!how.contains(key) || !how[key].is_array() || how[key].empty())
-    fail(how, std::string("no ") + key);
+    refuse_rule(how, std::string("no ") + key);
   std::vector<std::string> names;
   for (const Json& name : how[key]) {
-    if (!name.is_string()) fail(how, std::string(key) + " that are not names");
+    if (!name.is_string()) refuse_rule(how, std::string(key) + " that are not names");
     names.push_back(name.get<std::string>());
   }
   return names;
@@ -53,20 +49,20 @@ std::optional<std::vector<double>> values_of(BundleEvidence& bundle, const Json&
 }
 
 double number_in(const Json& how, const char* key) {
-  if (!how.contains(key) || !how[key].is_number()) fail(how, std::string("no ") + key);
+  if (!how.contains(key) || !how[key].is_number()) refuse_rule(how, std::string("no ") + key);
   return how[key].get<double>();
 }
 
 // Summary of the sums of the terms.
 std::optional<Summary> summary_of_terms(BundleEvidence& bundle, const Json& how) {
-  if (!how["terms"].is_array() || how["terms"].empty()) fail(how, "no terms");
+  if (!how["terms"].is_array() || how["terms"].empty()) refuse_rule(how, "no terms");
   std::vector<double> sums;
   for (const Json& term : how["terms"]) {
     const std::vector<std::string> runs = run_names(term, "runs");
     const auto values = values_of(bundle, inner_rule(term), runs);
     if (!values) return std::nullopt;
     if (sums.empty()) sums.resize(values->size());
-    if (sums.size() != values->size()) fail(how, "terms of different lengths");
+    if (sums.size() != values->size()) refuse_rule(how, "terms of different lengths");
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += number_in(term, "sign") * values->at(i);
   }
   return summarise(sums);
@@ -86,7 +82,7 @@ std::optional<Summary> summary_of(BundleEvidence& bundle, const Json& how) {
   const auto values = values_of(bundle, inner_rule(how), runs);
   if (!how.contains("minus")) return values ? std::optional(summarise(*values)) : std::nullopt;
   const std::vector<std::string> minus = run_names(how, "minus");
-  if (minus.size() != runs.size()) fail(how, "runs and minus of different lengths");
+  if (minus.size() != runs.size()) refuse_rule(how, "runs and minus of different lengths");
   const auto subtracted = values_of(bundle, inner_rule(how), minus);
   if (!values || !subtracted) return std::nullopt;
   return summarise_paired(*values, *subtracted);
@@ -136,7 +132,7 @@ ReceiptJson recompute(BundleEvidence& bundle, const ReceiptJson& how) {
   if (rule == "run") return recompute(bundle.run(rule_text(how, "run")), inner_rule(how));
   if (is_statistic(rule)) return statistic_rule(bundle, how, rule);
   if (rule == "verdict") return verdict_rule(bundle, how);
-  fail(how, "unknown name " + rule);
+  refuse_rule(how, "unknown name " + rule);
 }
 
 ReceiptJson how_of_run(const std::string& run, const ReceiptJson& of) {

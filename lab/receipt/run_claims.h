@@ -77,6 +77,9 @@ class RunEvidence {
   std::unique_ptr<TelemetryReader> telemetry_;
 };
 
+// UserError for a rule of a receipt that cannot be applied: what is wrong, then the rule itself.
+[[noreturn]] void refuse_rule(const ReceiptJson& how, const std::string& what);
+
 struct ClaimSpec {
   std::string name;
   std::string unit;

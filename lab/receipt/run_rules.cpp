@@ -13,17 +13,19 @@
 #include "models/audit/horizon.h"
 
 namespace assay {
+
+void refuse_rule(const ReceiptJson& how, const std::string& what) {
+  throw UserError(what + " in the rule " + how.dump(), "docs/receipts.md lists the rules");
+}
+
 namespace {
 
 namespace fs = std::filesystem;
 using Json = ReceiptJson;
 
-[[noreturn]] void fail(const Json& how, const std::string& what) {
-  throw UserError(what + " in the rule " + how.dump(), "docs/receipts.md lists the rules");
-}
-
 int64_t rule_integer(const Json& how, const char* key) {
-  if (!how.contains(key) || !how[key].is_number_integer()) fail(how, std::string("no ") + key);
+  if (!how.contains(key) || !how[key].is_number_integer())
+    refuse_rule(how, std::string("no ") + key);
   return how[key].get<int64_t>();
 }
 
@@ -55,7 +57,7 @@ Json audit_rule(RunEvidence& run, const Json& how) {
   for (const auto& [name, value] : fields) {
     if (field == name) return value;
   }
-  fail(how, "no field " + field);
+  refuse_rule(how, "no field " + field);
 }
 
 Json planned_steps_rule(RunEvidence& run, const Json&) {
@@ -63,7 +65,7 @@ Json planned_steps_rule(RunEvidence& run, const Json&) {
 }
 
 Json horizon_rule(RunEvidence& run, const Json& how) {
-  if (!horizon_is_known(run.config())) fail(how, "no horizon in the configuration");
+  if (!horizon_is_known(run.config())) refuse_rule(how, "no horizon in the configuration");
   return horizon(run.config(), run.audit());
 }
 
@@ -105,7 +107,7 @@ Json eval_rule(RunEvidence& run, const Json& how) {
     }
     return Json();
   }
-  if (pick != "best" && pick != "best_step") fail(how, "no pick " + pick);
+  if (pick != "best" && pick != "best_step") refuse_rule(how, "no pick " + pick);
   const auto best =
       std::min_element(values.begin(), values.end(), [](const EvalValue& a, const EvalValue& b) {
         return std::isfinite(a.value) && !(b.value <= a.value);  // NaN and inf come last
@@ -115,10 +117,11 @@ Json eval_rule(RunEvidence& run, const Json& how) {
 }
 
 Json first_at_or_below_rule(RunEvidence& run, const Json& how) {
-  if (!how.contains("loss_nats") || !how["loss_nats"].is_number()) fail(how, "no loss_nats");
+  if (!how.contains("loss_nats") || !how["loss_nats"].is_number()) refuse_rule(how, "no loss_nats");
   const double loss = how["loss_nats"].get<double>();
   const std::string in = rule_text(how, "in");
-  if (in != "step" && in != "tokens" && in != "seconds" && in != "flops") fail(how, "no " + in);
+  if (in != "step" && in != "tokens" && in != "seconds" && in != "flops")
+    refuse_rule(how, "no " + in);
   for (const EvalValue& v : run.eval("val", "loss_nats")) {
     if (!(v.value <= loss)) continue;
     if (in == "step") return v.step;
@@ -139,7 +142,7 @@ Json router_rule(RunEvidence& run, const Json& how) {
   const std::optional<int64_t> layer =
       how.contains("layer") ? std::optional(rule_integer(how, "layer")) : std::nullopt;
   if (measure == "saturated_at_step") {
-    if (!layer) fail(how, "no layer");
+    if (!layer) refuse_rule(how, "no layer");
     for (const StepValue& v : run.telemetry().router_over_time("max_load_norm", *layer)) {
       if (v.step <= run.step() && saturated(v.value)) return v.step;
     }
@@ -159,21 +162,21 @@ Json router_rule(RunEvidence& run, const Json& how) {
   if (measure == "max_load_norm") return worst;
   if (measure == "dead_share") return dead / double(values.size());
   if (measure == "saturated_layers") return saturated_layers;
-  fail(how, "no measure " + measure);
+  refuse_rule(how, "no measure " + measure);
 }
 
 // Of finished runs: a measure reads the whole record.
 Json measure_rule(RunEvidence& run, const Json& how) {
   const std::string name = rule_text(how, "name");
   const RunMeasure* measure = find_run_measure(name);
-  if (measure == nullptr) fail(how, "no measure " + name);
+  if (measure == nullptr) refuse_rule(how, "no measure " + name);
   const RunRecord record = read_run(run.folder());
   if (record.steps_done != run.steps_done()) {
     throw NotAvailable("the run went on after its receipt");
   }
   std::optional<double> value;
   if (how.contains("share")) {
-    if (measure->at == nullptr || !how["share"].is_number()) fail(how, "no share");
+    if (measure->at == nullptr || !how["share"].is_number()) refuse_rule(how, "no share");
     value = measure->at(record, how["share"].get<double>());
   } else {
     value = measure->of(record);
@@ -205,7 +208,7 @@ constexpr Rule kRules[] = {
 }  // namespace
 
 std::string rule_text(const ReceiptJson& how, const char* key) {
-  if (!how.contains(key) || !how[key].is_string()) fail(how, std::string("no ") + key);
+  if (!how.contains(key) || !how[key].is_string()) refuse_rule(how, std::string("no ") + key);
   return how[key].get<std::string>();
 }
 
@@ -214,7 +217,7 @@ ReceiptJson recompute(RunEvidence& run, const ReceiptJson& how) {
   for (const Rule& rule : kRules) {
     if (name == rule.name) return rule.value(run, how);
   }
-  fail(how, "unknown name " + name);
+  refuse_rule(how, "unknown name " + name);
 }
 
 RunEvidence::RunEvidence(std::string folder, std::optional<int64_t> step)

@@ -11,9 +11,9 @@ namespace assay {
 namespace {
 
 // Normalised, so that runs of other E and K can be compared.
-constexpr const char* kMeasures[] = {"max_load_norm", "cv_norm",    "entropy_norm",
-                                     "active_norm",   "gini",       "margin",
-                                     "lead",          "bias_range", "gate_entropy_norm"};
+constexpr const char* kWarningMeasures[] = {"max_load_norm", "cv_norm",    "entropy_norm",
+                                            "active_norm",   "gini",       "margin",
+                                            "lead",          "bias_range", "gate_entropy_norm"};
 
 // Whether the smallest of the layers' values is taken beside their mean, or the largest.
 bool low_is_uneven(const std::string& measure) {
@@ -26,7 +26,7 @@ void add_values(WarningRun& run, const RouterHistory& history, double share) {
   const auto step = std::lower_bound(history.steps.begin(), history.steps.end(), from);
   if (step == history.steps.end() || double(*step) > 1.5 * std::max<double>(double(from), 2))
     return;
-  for (const char* measure : kMeasures) {
+  for (const char* measure : kWarningMeasures) {
     std::vector<double> values;
     for (const LayerHistory& layer : history.layers) {
       if (const auto value = layer.at(measure, *step)) values.push_back(*value);

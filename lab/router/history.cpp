@@ -7,31 +7,31 @@
 namespace assay {
 namespace {
 
-constexpr const char* kMeasures[] = {"assignments",
-                                     "cv",
-                                     "cv_norm",
-                                     "cv_floor",
-                                     "max_load",
-                                     "max_load_norm",
-                                     "entropy",
-                                     "entropy_norm",
-                                     "active",
-                                     "active_norm",
-                                     "gini",
-                                     "dead_for",
-                                     "bias_range",
-                                     "margin",
-                                     "lead",
-                                     "gate_entropy_norm",
-                                     "overlap",
-                                     "window_cv",
-                                     "window_cv_norm",
-                                     "window_cv_floor",
-                                     "window_max_load",
-                                     "window_max_load_norm",
-                                     "window_entropy_norm",
-                                     "window_active_norm",
-                                     "window_gini"};
+constexpr const char* kHistoryMeasures[] = {"assignments",
+                                            "cv",
+                                            "cv_norm",
+                                            "cv_floor",
+                                            "max_load",
+                                            "max_load_norm",
+                                            "entropy",
+                                            "entropy_norm",
+                                            "active",
+                                            "active_norm",
+                                            "gini",
+                                            "dead_for",
+                                            "bias_range",
+                                            "margin",
+                                            "lead",
+                                            "gate_entropy_norm",
+                                            "overlap",
+                                            "window_cv",
+                                            "window_cv_norm",
+                                            "window_cv_floor",
+                                            "window_max_load",
+                                            "window_max_load_norm",
+                                            "window_entropy_norm",
+                                            "window_active_norm",
+                                            "window_gini"};
 
 // Reads every load vector of a layer once, in order.
 void read_loads(const TelemetryReader& telemetry, RouterHistory& history, LayerHistory& layer) {
@@ -100,7 +100,7 @@ RouterHistory read_router_history(const TelemetryReader& telemetry, int64_t top_
   const std::optional<int64_t> last = telemetry.last_step();
   if (!last) return history;
   // A running run may log more meanwhile; only steps up to `last` are used.
-  for (auto& [layer, curves] : telemetry.router_curves(kMeasures, *last)) {
+  for (auto& [layer, curves] : telemetry.router_curves(kHistoryMeasures, *last)) {
     const std::vector<StepValue>& assignments = curves["assignments"];
     if (assignments.empty() || assignments.back().step != *last) continue;
     history.layers.push_back({.layer = layer, .measure = std::move(curves)});

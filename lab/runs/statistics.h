@@ -23,6 +23,11 @@ struct Summary {
   std::optional<Interval> interval95;  // mean +- t(0.975, n - 1) sd / sqrt(n); absent for n = 1
 };
 
+// Its mean, if there is one.
+inline std::optional<double> mean(const std::optional<Summary>& s) {
+  return s ? std::optional(s->mean) : std::nullopt;
+}
+
 // values must not be empty. UserError if one is not finite.
 Summary summarise(std::span<const double> values);
 

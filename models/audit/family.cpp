@@ -54,7 +54,7 @@ std::string coefficient_text(ContractKind kind, double coefficient) {
   return strprintf(" (%.6g %s)", coefficient, unit);
 }
 
-double tokens_of(const Config& config, int64_t steps) {
+double horizon_tokens(const Config& config, int64_t steps) {
   return double(steps) * double(config.run.batch_tokens);
 }
 
@@ -115,7 +115,7 @@ std::string family_table(const std::vector<NamedConfig>& models, const AuditOpti
       const std::string head = name_of(h.kind) + coefficient_text(h.kind, h.coefficient);
       set(head, h.steps[i] ? grouped(*h.steps[i]) : "-");
       if (!h.steps[i]) continue;
-      const double tokens = tokens_of(config, *h.steps[i]);
+      const double tokens = horizon_tokens(config, *h.steps[i]);
       const std::string of = std::string(", ") + name_of(h.kind);
       set("  tokens" + of, strprintf("%.4g", tokens));
       set("  tokens / P_total" + of, strprintf("%.2f", tokens / double(a.total)));
@@ -146,7 +146,7 @@ Json family_json(const std::vector<NamedConfig>& models, const AuditOptions& opt
       model["steps"] = h.steps[i] ? Json(*h.steps[i]) : Json();
       if (!h.steps[i]) continue;
       const Audit a = audit(models[i].config);
-      const double tokens = tokens_of(models[i].config, *h.steps[i]);
+      const double tokens = horizon_tokens(models[i].config, *h.steps[i]);
       model["tokens"] = tokens;
       model["tokens_per_P_total"] = tokens / double(a.total);
       model["tokens_per_P_active"] = tokens / double(a.active);

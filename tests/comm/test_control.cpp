@@ -49,7 +49,7 @@ extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) {
 }
 #endif
 
-namespace assay {
+namespace assay::test_control {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -328,4 +328,4 @@ TEST_CASE("control: saying what a rank does, and looking, neither allocate nor l
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_control

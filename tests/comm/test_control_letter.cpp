@@ -6,7 +6,7 @@
 #include "comm/control_letter.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_control_letter {
 namespace {
 
 ControlLetter some_letter() {
@@ -80,4 +80,4 @@ TEST_CASE("control letter: cut, longer and foreign ones are refused") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_control_letter

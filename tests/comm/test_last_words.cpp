@@ -7,7 +7,7 @@
 #include "tests/catch.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_last_words {
 namespace {
 
 LastWord word(int rank, const std::string& what) {
@@ -94,4 +94,4 @@ TEST_CASE("last words: a folder that cannot be made costs only them") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_last_words

@@ -7,7 +7,7 @@
 #include "tests/catch.h"
 #include "tests/comm/thread_world.h"
 
-namespace assay {
+namespace assay::test_watch {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -358,4 +358,4 @@ TEST_CASE("watch: an outcome that its sender may not decide is ignored") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_watch

@@ -12,7 +12,7 @@
 #include "tests/data/expect_error.h"
 #include "tests/data/test_data.h"
 
-namespace assay {
+namespace assay::test_bpe {
 namespace {
 
 using nlohmann::json;
@@ -282,4 +282,4 @@ TEST_CASE("the pre-split's classes are Unicode's, for characters PCRE2 knows") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_bpe

@@ -11,7 +11,7 @@
 #include "tests/data/small_corpus.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_document_shuffle {
 namespace {
 
 namespace fs = std::filesystem;
@@ -125,4 +125,4 @@ TEST_CASE("a shuffle leaves no temporary files, also when the disk is full") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_document_shuffle

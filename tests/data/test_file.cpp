@@ -7,7 +7,7 @@
 #include "tests/data/file_size_limit.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_file {
 namespace {
 
 namespace fs = std::filesystem;
@@ -117,4 +117,4 @@ TEST_CASE("SHA-256 of the standard's examples") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_file

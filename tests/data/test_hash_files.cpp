@@ -15,7 +15,7 @@
 #include "tests/data/shard_files.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_hash_files {
 namespace {
 
 namespace fs = std::filesystem;
@@ -213,4 +213,4 @@ TEST_CASE("files are compared with the manifest beside them") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_hash_files

@@ -7,7 +7,7 @@
 #include "tests/data/shard_files.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_input_file {
 namespace {
 
 // Reads a file's text in pieces of `bytes`.
@@ -105,4 +105,4 @@ TEST_CASE("damaged or truncated compressed files are refused with the line") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_input_file

@@ -12,7 +12,7 @@
 #include "tests/data/small_corpus.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_input_notes {
 namespace {
 
 namespace fs = std::filesystem;
@@ -141,4 +141,4 @@ TEST_CASE("a file of another kind says what it looks like") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_input_notes

@@ -7,7 +7,7 @@
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_json_text {
 namespace {
 
 std::string nested(int depth, const char* open, const char* close) {
@@ -89,4 +89,4 @@ TEST_CASE("what has to be read as a whole is bounded") {
   REQUIRE(bytes == words.size());
 }
 
-}  // namespace assay
+}  // namespace assay::test_json_text

@@ -5,7 +5,7 @@
 #include "tests/data/shard_files.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_loader {
 namespace {
 
 constexpr int64_t kVocab = 1000;
@@ -203,4 +203,4 @@ TEST_CASE("validation tokens are fixed") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_loader

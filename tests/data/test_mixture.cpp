@@ -10,7 +10,7 @@
 #include "tests/data/shard_files.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_mixture {
 namespace {
 
 std::vector<int32_t> drawn(const Mixture& mixture, int64_t step) {
@@ -233,4 +233,4 @@ TEST_CASE("mixtures refuse unusable sources") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_mixture

@@ -8,7 +8,7 @@
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_new_folder {
 namespace {
 
 namespace fs = std::filesystem;
@@ -75,4 +75,4 @@ TEST_CASE("folders that hold something are refused") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_new_folder

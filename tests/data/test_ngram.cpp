@@ -6,7 +6,7 @@
 #include "tests/catch.h"
 #include "tests/tolerance.h"
 
-namespace assay {
+namespace assay::test_ngram {
 namespace {
 
 View<const int32_t, 1> view(const std::vector<int32_t>& v) {
@@ -87,4 +87,4 @@ TEST_CASE(
   REQUIRE(known[2] < 0.01);
 }
 
-}  // namespace assay
+}  // namespace assay::test_ngram

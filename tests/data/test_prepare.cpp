@@ -19,7 +19,7 @@
 #include "tests/data/temp_folder.h"
 #include "tests/data/test_data.h"
 
-namespace assay {
+namespace assay::test_prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -449,4 +449,4 @@ TEST_CASE("the tokenizer of text files does not depend on threads") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_prepare

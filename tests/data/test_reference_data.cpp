@@ -7,7 +7,7 @@
 #include "tests/data/shard_files.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_reference_data {
 namespace {
 
 // One validation shard in a folder of its own; the bytes of a shard do not matter here.
@@ -60,4 +60,4 @@ TEST_CASE("validation data that is not the reference") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_reference_data

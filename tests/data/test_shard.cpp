@@ -12,7 +12,7 @@
 #include "tests/data/shard_files.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_shard {
 namespace {
 
 namespace fs = std::filesystem;
@@ -120,4 +120,4 @@ TEST_CASE("random bytes are not accepted as a shard and do not crash the reader"
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_shard

@@ -11,7 +11,7 @@
 #include "tests/data/shard_files.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_shuffle {
 namespace {
 
 std::vector<int64_t> epoch_of(const SequenceOrder& order, int64_t epoch) {
@@ -217,4 +217,4 @@ TEST_CASE("the sources of a mixture are shuffled each by itself") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_shuffle

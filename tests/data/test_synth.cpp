@@ -11,7 +11,7 @@
 #include "data/synth_grammar.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_synth {
 namespace {
 
 std::vector<std::string> stories(uint64_t seed, int count) {
@@ -168,4 +168,4 @@ TEST_CASE("context lowers the loss: five words of history are worth much more th
   REQUIRE(nats[4] < nats[1] - 0.3);
 }
 
-}  // namespace assay
+}  // namespace assay::test_synth

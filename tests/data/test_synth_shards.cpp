@@ -12,7 +12,7 @@
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_synth_shards {
 namespace {
 
 const SynthShards kSmall{.train_tokens = 20000, .val_tokens = 2000, .vocab_size = 500, .seed = 9};
@@ -74,4 +74,4 @@ TEST_CASE("a corpus does not overwrite another") {
   expect_error([&] { write_synth_corpus(kSmall, folder, Existing::kRefuse); }, folder);
 }
 
-}  // namespace assay
+}  // namespace assay::test_synth_shards

@@ -12,7 +12,7 @@
 #include "tests/data/temp_folder.h"
 #include "tests/data/test_data.h"
 
-namespace assay {
+namespace assay::test_tokenizer_files {
 namespace {
 
 using nlohmann::json;
@@ -164,4 +164,4 @@ TEST_CASE("damaged bytes are read or refused without a crash") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_tokenizer_files

@@ -11,7 +11,7 @@
 #include "tests/data/file_size_limit.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -286,4 +286,4 @@ TEST_CASE("a state of another shape is refused") {
   expect_error([&] { training_state(state); }, "extra is not an object");
 }
 
-}  // namespace assay
+}  // namespace assay::test_checkpoint

@@ -12,7 +12,7 @@
 #include "tests/data/file_size_limit.h"
 #include "tests/engine/sliced_run.h"
 
-namespace assay {
+namespace assay::test_checkpoint_slices {
 namespace {
 
 namespace fs = std::filesystem;
@@ -451,4 +451,4 @@ TEST_CASE("with ranks, too, the newest, the milestones and the best are kept") {
   REQUIRE(run.warnings.empty());
 }
 
-}  // namespace assay
+}  // namespace assay::test_checkpoint_slices

@@ -4,7 +4,7 @@
 #include "tests/catch.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_collapse_guard {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -184,4 +184,4 @@ TEST_CASE("a rule may name the normalised measures of the loads") {
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_collapse_guard

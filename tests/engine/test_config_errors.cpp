@@ -9,7 +9,7 @@
 #include "tests/catch.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_config_errors {
 namespace {
 
 struct Row {
@@ -310,4 +310,4 @@ TEST_CASE("a configuration made in code has the ranges of its fields") {
       "contract.landings = 2.0 is out of range");
 }
 
-}  // namespace assay
+}  // namespace assay::test_config_errors

@@ -12,7 +12,7 @@
 #include "tests/catch.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_config_yaml {
 namespace {
 
 Config parse(const std::string& text, const std::vector<std::string>& sets = {}) {
@@ -378,4 +378,4 @@ TEST_CASE("patterns expand to files") {
                       Catch::Matchers::ContainsSubstring("is a folder"));
 }
 
-}  // namespace assay
+}  // namespace assay::test_config_yaml

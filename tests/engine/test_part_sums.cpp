@@ -9,7 +9,7 @@
 #include "ops/tree_sum.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_part_sums {
 
 namespace {
 
@@ -42,4 +42,4 @@ TEST_CASE("part sums: parts on one process and parts on ranks are the same tree"
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_part_sums

@@ -9,7 +9,7 @@
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_progress {
 namespace {
 
 // Returns what f writes to stderr while stderr is a file, not a terminal.
@@ -112,4 +112,4 @@ TEST_CASE("lines go to stderr and to the file; in a pipe the bar goes to neither
   expect_error([&] { Log log(folder.path()); }, "cannot write " + folder.path());
 }
 
-}  // namespace assay
+}  // namespace assay::test_progress

@@ -4,7 +4,7 @@
 #include "engine/telemetry/router_stats.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_router_stats {
 
 namespace {
 
@@ -207,4 +207,4 @@ TEST_CASE("an expert is dead after a whole window without assignments") {
   REQUIRE(dead.dead() == 2);
 }
 
-}  // namespace assay
+}  // namespace assay::test_router_stats

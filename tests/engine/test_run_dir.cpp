@@ -16,7 +16,7 @@
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_run_dir {
 namespace {
 
 namespace fs = std::filesystem;
@@ -202,4 +202,4 @@ TEST_CASE("a signal that comes twice at once is one request, also when the run h
   REQUIRE(in_child(twice) == 2);
 }
 
-}  // namespace assay
+}  // namespace assay::test_run_dir

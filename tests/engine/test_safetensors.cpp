@@ -11,7 +11,7 @@
 #include "tests/data/file_size_limit.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_safetensors {
 namespace {
 
 struct Tensors {
@@ -230,4 +230,4 @@ TEST_CASE("a tensor knows its type and rank") {
   REQUIRE(back.data == ref.data);
 }
 
-}  // namespace assay
+}  // namespace assay::test_safetensors

@@ -3,7 +3,7 @@
 #include "engine/config/schedule.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_schedule {
 namespace {
 
 struct Row {
@@ -100,4 +100,4 @@ TEST_CASE("warm-up and decay as shares of the run") {
   REQUIRE(steps(11) == std::pair<int64_t, int64_t>(4, 7));
 }
 
-}  // namespace assay
+}  // namespace assay::test_schedule

@@ -8,7 +8,7 @@
 #include "engine/shards.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_shards {
 
 namespace {
 
@@ -211,4 +211,4 @@ TEST_CASE("ranks share one tensor of four pieces and a rest") {
   REQUIRE(shards.of(1) == std::vector<Segment>{{0, 2 * kShardPiece, 2 * kShardPiece + 5}});
 }
 
-}  // namespace assay
+}  // namespace assay::test_shards

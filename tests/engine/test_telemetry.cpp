@@ -17,7 +17,7 @@
 #include "tests/data/file_size_limit.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_telemetry {
 namespace {
 
 TelemetryLayout layout_of(int64_t experts = 4) {
@@ -423,4 +423,4 @@ TEST_CASE("every column has its own name") {
   REQUIRE(std::adjacent_find(names.begin(), names.end()) == names.end());
 }
 
-}  // namespace assay
+}  // namespace assay::test_telemetry

@@ -4,7 +4,7 @@
 #include "engine/run/training_energy.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_training_energy {
 
 TEST_CASE("energy between a pause and the next step is not of training") {
   Energy now{.cpu_joules = 100, .gpu_joules = 1000};
@@ -59,4 +59,4 @@ TEST_CASE("what is unknown once stays unknown") {
   REQUIRE(std::isnan(resumed.total().cpu_joules));
 }
 
-}  // namespace assay
+}  // namespace assay::test_training_energy

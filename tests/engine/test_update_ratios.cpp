@@ -8,7 +8,7 @@
 #include "tests/catch.h"
 #include "tests/tolerance.h"
 
-namespace assay {
+namespace assay::test_update_ratios {
 namespace {
 
 View<float, 1> view(std::vector<float>& values) {
@@ -110,4 +110,4 @@ TEST_CASE("a group without parameters has no ratio") {
   REQUIRE(ratio_of({.grad = 4, .update = 1, .master = 16}).update == 0.25);
 }
 
-}  // namespace assay
+}  // namespace assay::test_update_ratios

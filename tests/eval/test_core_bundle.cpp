@@ -12,7 +12,7 @@
 #include "tests/data/temp_folder.h"
 #include "tests/data/test_data.h"
 
-namespace assay {
+namespace assay::test_core_bundle {
 namespace {
 
 TEST_CASE("quoted fields hold commas, quotes and line breaks") {
@@ -216,4 +216,4 @@ TEST_CASE("damaged files are read or refused without a crash") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_core_bundle

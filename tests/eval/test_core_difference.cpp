@@ -5,7 +5,7 @@
 #include "eval/core_score.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_core_difference {
 namespace {
 
 // Rows answered rightly where (row * step) % modulus < rightly.
@@ -67,4 +67,4 @@ TEST_CASE("the answers of several runs are averaged row by row") {
   REQUIRE(!mean_answers({one, {{.label = "u", .baseline_percent = 0, .right = {1, 0, 1}}}}));
 }
 
-}  // namespace assay
+}  // namespace assay::test_core_difference

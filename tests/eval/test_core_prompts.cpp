@@ -10,7 +10,7 @@
 #include "tests/data/expect_error.h"
 #include "tests/data/test_data.h"
 
-namespace assay {
+namespace assay::test_core_prompts {
 namespace {
 
 using nlohmann::json;
@@ -211,4 +211,4 @@ TEST_CASE("white space is stripped as Python strips it") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_core_prompts

@@ -7,7 +7,7 @@
 #include "models/decoder/decoder.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_core_run {
 namespace {
 
 Tokenizer byte_tokenizer() {
@@ -291,4 +291,4 @@ TEST_CASE("the parts of a task together give the answers of the whole") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_core_run

@@ -5,7 +5,7 @@
 #include "tests/data/test_data.h"
 #include "tests/tolerance.h"
 
-namespace assay {
+namespace assay::test_core_score {
 namespace {
 
 CoreQuestion of(int64_t prompts, int64_t gold) {
@@ -126,4 +126,4 @@ TEST_CASE("rows that follow keep their answers and their reasons") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_core_score

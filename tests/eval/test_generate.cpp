@@ -7,7 +7,7 @@
 #include "tests/model/model_fixture.h"
 #include "tests/tolerance.h"
 
-namespace assay {
+namespace assay::test_generate {
 
 namespace {
 
@@ -273,4 +273,4 @@ TEST_CASE("non-finite logits are refused with prompt and position") {
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_generate

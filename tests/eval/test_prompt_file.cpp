@@ -2,7 +2,7 @@
 #include "eval/prompt_file.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_prompt_file {
 
 namespace {
 
@@ -77,4 +77,4 @@ TEST_CASE("lines that are not prompts are refused with file and line") {
                   "file:2: not a JSON object with a string \"prompt\"");
 }
 
-}  // namespace assay
+}  // namespace assay::test_prompt_file

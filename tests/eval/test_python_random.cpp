@@ -3,7 +3,7 @@
 #include "eval/python_random.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_python_random {
 namespace {
 
 using Numbers = std::vector<int64_t>;
@@ -41,4 +41,4 @@ TEST_CASE("samples equal Python's, from a list and by rejection") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_python_random

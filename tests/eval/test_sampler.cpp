@@ -6,7 +6,7 @@
 #include "tests/catch.h"
 #include "tests/tolerance.h"
 
-namespace assay {
+namespace assay::test_sampler {
 
 namespace {
 
@@ -121,4 +121,4 @@ TEST_CASE("draws have the shares of the softmax") {
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_sampler

@@ -7,7 +7,7 @@
 #include "tests/data/expect_error.h"
 #include "tests/interop/interop_fixture.h"
 
-namespace assay {
+namespace assay::test_bad_folders {
 namespace {
 
 namespace fs = std::filesystem;
@@ -246,4 +246,4 @@ TEST_CASE("random damage gives an error or a run, not a crash") {
   REQUIRE(runs > 0);
 }
 
-}  // namespace assay
+}  // namespace assay::test_bad_folders

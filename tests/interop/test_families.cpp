@@ -5,7 +5,7 @@
 #include "tests/data/expect_error.h"
 #include "tests/interop/interop_fixture.h"
 
-namespace assay {
+namespace assay::test_families {
 namespace {
 
 std::vector<std::string> fixtures() {
@@ -103,4 +103,4 @@ TEST_CASE("the map covers every element once, and its size is known without buil
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_families

@@ -5,7 +5,7 @@
 #include "interop/json_fields.h"
 #include "tests/interop/interop_fixture.h"
 
-namespace assay {
+namespace assay::test_round_trip {
 namespace {
 
 struct Case {
@@ -142,4 +142,4 @@ TEST_CASE("config.json has the fields that transformers needs") {
   REQUIRE(file.find("model.layers.0.mlp.gate_proj.weight")->shape == std::vector<int64_t>{48, 64});
 }
 
-}  // namespace assay
+}  // namespace assay::test_round_trip

@@ -7,7 +7,7 @@
 #include "tests/data/temp_folder.h"
 #include "tests/data/test_data.h"
 
-namespace assay {
+namespace assay::test_anchor_log {
 namespace {
 
 const std::string kNanogpt =
@@ -134,4 +134,4 @@ TEST_CASE("the public AdamW run of June 2024") {
   REQUIRE(log.at(4864)->value == 3.495787);
 }
 
-}  // namespace assay
+}  // namespace assay::test_anchor_log

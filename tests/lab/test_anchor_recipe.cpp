@@ -7,7 +7,7 @@
 #include "tests/catch.h"
 #include "tests/lab/run_records.h"
 
-namespace assay {
+namespace assay::test_anchor_recipe {
 namespace {
 
 std::map<std::string, Match> matches(const RunRecord& run) {
@@ -71,4 +71,4 @@ TEST_CASE("items follow the configuration") {
   REQUIRE(matches(run).at("data") == Match::kNo);
 }
 
-}  // namespace assay
+}  // namespace assay::test_anchor_recipe

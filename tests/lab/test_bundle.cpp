@@ -8,7 +8,7 @@
 #include "tests/data/temp_folder.h"
 #include "tests/lab/fake_run.h"
 
-namespace assay {
+namespace assay::test_bundle {
 namespace {
 
 namespace fs = std::filesystem;
@@ -158,4 +158,4 @@ TEST_CASE("a matrix needs the receipts of its runs") {
   expect_error([&] { make_of("../data"); }, "is not in");
 }
 
-}  // namespace assay
+}  // namespace assay::test_bundle

@@ -8,7 +8,7 @@
 #include "tests/catch.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_claim_file {
 
 TEST_CASE("claims of a file") {
   const TempFolder folder;
@@ -155,4 +155,4 @@ TEST_CASE("claims are sealed before the first run; later edits are recorded") {
   REQUIRE(recorded_seal(folder)->edits.size() == 1);
 }
 
-}  // namespace assay
+}  // namespace assay::test_claim_file

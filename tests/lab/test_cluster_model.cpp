@@ -9,7 +9,7 @@
 #include "models/parameters/table.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_cluster_model {
 
 namespace {
 
@@ -201,4 +201,4 @@ TEST_CASE("mappings") {
   REQUIRE(predictions_json({model}, cluster, times)["status"] == "predicted, not measured");
 }
 
-}  // namespace assay
+}  // namespace assay::test_cluster_model

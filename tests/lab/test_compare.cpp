@@ -9,7 +9,7 @@
 #include "tests/data/expect_error.h"
 #include "tests/lab/run_records.h"
 
-namespace assay {
+namespace assay::test_compare {
 namespace {
 
 // A run validated at steps 20, 40, ..., whose last loss is `end`.
@@ -254,4 +254,4 @@ TEST_CASE("one seed has no interval, and the ranking says so") {
   REQUIRE(mentions(c.notes, "one seed"));
 }
 
-}  // namespace assay
+}  // namespace assay::test_compare

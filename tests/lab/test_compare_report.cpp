@@ -10,7 +10,7 @@
 #include "tests/catch.h"
 #include "tests/lab/run_records.h"
 
-namespace assay {
+namespace assay::test_compare_report {
 namespace {
 
 std::vector<RunRecord> two_runs() {
@@ -151,4 +151,4 @@ TEST_CASE("published figures are shown next to ours") {
              "dense: left empty: losses for a vocabulary of 4096, the study's is 50257");
 }
 
-}  // namespace assay
+}  // namespace assay::test_compare_report

@@ -4,7 +4,7 @@
 #include "lab/map/crossing.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_crossing {
 namespace {
 
 SeedCurve curve(int64_t seed, std::vector<CostPoint> points) {
@@ -174,4 +174,4 @@ TEST_CASE("measured costs of other seeds are budgets of their own") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_crossing

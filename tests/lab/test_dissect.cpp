@@ -7,7 +7,7 @@
 #include "lab/dissect/used.h"
 #include "tests/catch.h"
 
-using namespace assay;
+namespace assay::test_dissect {
 
 TEST_CASE("damage is a mean over targets, its error is over sequences") {
   // Differences 2, 4 and 0 nats in sequences of 10, 10 and 20 targets: 6 / 40 = 0.15 a target.
@@ -76,3 +76,5 @@ TEST_CASE("used experts, also after a part of the text") {
   REQUIRE(used_experts(l, 3) == 2);
   REQUIRE(used_experts(l, 5) == 3);
 }
+
+}  // namespace assay::test_dissect

@@ -12,7 +12,7 @@
 #include "lab/dissect/seeds.h"
 #include "tests/catch.h"
 
-using namespace assay;
+namespace assay::test_dissect_seeds {
 
 namespace {
 
@@ -259,3 +259,5 @@ TEST_CASE("the same shuffles give the same answer") {
   REQUIRE(json(0) == json(0));
   REQUIRE(json(0) != json(1));
 }
+
+}  // namespace assay::test_dissect_seeds

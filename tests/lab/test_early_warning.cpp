@@ -2,7 +2,7 @@
 #include "lab/router/early_warning.h"
 #include "tests/catch.h"
 
-using namespace assay;
+namespace assay::test_early_warning {
 
 namespace {
 
@@ -127,3 +127,5 @@ TEST_CASE("nothing to judge") {
   REQUIRE(early_warning_text(judge_warnings(runs)).find("no measure tells") != std::string::npos);
   REQUIRE(early_warning_text(judge_warnings({})).find("nothing to judge") != std::string::npos);
 }
+
+}  // namespace assay::test_early_warning

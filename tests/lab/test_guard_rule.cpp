@@ -5,7 +5,7 @@
 #include "lab/router/guard_rule.h"
 #include "tests/catch.h"
 
-using namespace assay;
+namespace assay::test_guard_rule {
 
 namespace {
 
@@ -172,3 +172,5 @@ TEST_CASE("a rule is read as in a configuration") {
     REQUIRE_THROWS_AS(read_guard_rule(wrong), UserError);
   }
 }
+
+}  // namespace assay::test_guard_rule

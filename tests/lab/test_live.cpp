@@ -19,7 +19,7 @@
 #include "tests/catch.h"
 #include "tests/lab/fake_run.h"
 
-namespace assay {
+namespace assay::test_live {
 namespace {
 
 namespace fs = std::filesystem;
@@ -388,4 +388,4 @@ TEST_CASE("live: several runs are a table with a letter each") {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_live

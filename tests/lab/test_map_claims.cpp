@@ -11,7 +11,7 @@
 #include "lab/map/map_claims.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_map_claims {
 namespace {
 
 using Kind = MapClaim::Kind;
@@ -218,4 +218,4 @@ TEST_CASE("what is no claim is refused with its line") {
                       "claims.yaml:3: the map has no model moe");
 }
 
-}  // namespace assay
+}  // namespace assay::test_map_claims

@@ -10,7 +10,7 @@
 #include "tests/catch.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_matrix {
 namespace {
 
 const char* kBase = R"(
@@ -382,4 +382,4 @@ TEST_CASE("amounts of memory") {
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_matrix

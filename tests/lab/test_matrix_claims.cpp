@@ -6,7 +6,7 @@
 #include "tests/catch.h"
 #include "tests/lab/run_records.h"
 
-namespace assay {
+namespace assay::test_matrix_claims {
 namespace {
 
 // The measures of a run's layers 1, 2 and 3, as its telemetry would give them.
@@ -363,4 +363,4 @@ TEST_CASE("the trend of a loss is its slope per doubling of the tokens") {
   REQUIRE(!trend(run));
 }
 
-}  // namespace assay
+}  // namespace assay::test_matrix_claims

@@ -11,7 +11,7 @@
 #include "tests/data/temp_folder.h"
 #include "tests/lab/run_records.h"
 
-namespace assay {
+namespace assay::test_published {
 namespace {
 
 // The cell of the first row whose keys start with `keys`.
@@ -127,4 +127,4 @@ TEST_CASE("the value of a column for our models") {
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_published

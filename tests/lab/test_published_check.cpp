@@ -10,7 +10,7 @@
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 
-namespace assay {
+namespace assay::test_published_check {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -290,4 +290,4 @@ TEST_CASE("the studies are listed with their titles") {
   REQUIRE(published_list_json()["0003"] == published_study("0003").title);
 }
 
-}  // namespace assay
+}  // namespace assay::test_published_check

@@ -11,7 +11,7 @@
 #include "tests/data/temp_folder.h"
 #include "tests/lab/fake_run.h"
 
-namespace assay {
+namespace assay::test_receipt {
 namespace {
 
 namespace fs = std::filesystem;
@@ -425,4 +425,4 @@ TEST_CASE("files that are not receipts are refused") {
   expect_error([&] { make_run_receipt(s.run, s.folder / "data"); }, "is not in");
 }
 
-}  // namespace assay
+}  // namespace assay::test_receipt

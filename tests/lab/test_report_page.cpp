@@ -9,7 +9,7 @@
 #include "tests/catch.h"
 #include "tests/lab/fake_run.h"
 
-namespace assay {
+namespace assay::test_report_page {
 namespace {
 
 namespace fs = std::filesystem;
@@ -250,4 +250,4 @@ TEST_CASE("a run without telemetry is kept among others, but an error on its own
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::test_report_page

@@ -6,7 +6,7 @@
 #include "lab/router/text.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_router_analysis {
 namespace {
 
 constexpr int64_t kExperts = 8, kTopK = 2, kWindow = 5, kSteps = 20;
@@ -349,4 +349,4 @@ TEST_CASE("runs that cannot be analysed are refused") {
                       Catch::Matchers::ContainsSubstring("the model is dense"));
 }
 
-}  // namespace assay
+}  // namespace assay::test_router_analysis

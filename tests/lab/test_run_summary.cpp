@@ -1,7 +1,7 @@
 #include "lab/runs/run_summary.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_run_summary {
 namespace {
 
 // A run with 1024 tokens per step, evaluations and healthy routers.
@@ -85,4 +85,4 @@ TEST_CASE("a summary has the health of its routers, and a capability where one w
   REQUIRE(summary_json(bare)["train_s"].is_null());
 }
 
-}  // namespace assay
+}  // namespace assay::test_run_summary

@@ -8,7 +8,7 @@
 #include "tests/data/expect_error.h"
 #include "tests/lab/run_records.h"
 
-namespace assay {
+namespace assay::test_seed_groups {
 namespace {
 
 std::optional<double> final_loss(const RunRecord& run) {
@@ -177,4 +177,4 @@ TEST_CASE("a run given twice or missing is refused by name") {
   expect_error([] { read_runs({"nowhere/run"}); }, "nowhere/run");
 }
 
-}  // namespace assay
+}  // namespace assay::test_seed_groups

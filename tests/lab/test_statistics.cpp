@@ -13,7 +13,7 @@
 #include "tests/data/expect_error.h"
 #include "tests/tolerance.h"
 
-namespace assay {
+namespace assay::test_statistics {
 namespace {
 
 constexpr std::array kA = {3.2725, 3.2769, 3.2778, 3.2684, 3.2796};
@@ -144,4 +144,4 @@ TEST_CASE("intervals that touch overlap; one contains its ends") {
   REQUIRE(!a.contains(2.1));
 }
 
-}  // namespace assay
+}  // namespace assay::test_statistics

@@ -13,7 +13,7 @@
 #include "tests/data/temp_folder.h"
 #include "tests/model/model_fixture.h"
 
-namespace assay {
+namespace assay::test_step_calls {
 
 namespace {
 
@@ -199,4 +199,4 @@ TEST_CASE("the listed calls of a step are those that its ranks make") {
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_step_calls

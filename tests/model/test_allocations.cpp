@@ -56,7 +56,7 @@ int posix_memalign(void** p, size_t align, size_t n) {
 }
 }
 
-namespace assay {
+namespace assay::test_allocations {
 
 namespace {
 
@@ -119,4 +119,4 @@ TEST_CASE("a training step allocates nothing") {
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_allocations

@@ -9,7 +9,7 @@
 #include "tests/catch.h"
 #include "tests/model/speedrun_family.h"
 
-namespace assay {
+namespace assay::test_audit {
 
 namespace {
 
@@ -167,4 +167,4 @@ TEST_CASE("the table shows the models side by side") {
   for (size_t at = 0; at < text.size(); at += width + 1) REQUIRE(text[at + width] == '\n');
 }
 
-}  // namespace assay
+}  // namespace assay::test_audit

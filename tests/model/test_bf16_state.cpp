@@ -10,7 +10,7 @@
 #include "tests/model/model_fixture.h"
 #include "tests/ref/adamw.h"
 
-namespace assay {
+namespace assay::test_bf16_state {
 
 namespace {
 
@@ -232,4 +232,4 @@ TEST_CASE("bf16 state needs bf16 weights") {
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_bf16_state

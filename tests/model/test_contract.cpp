@@ -11,7 +11,7 @@
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"
 
-namespace assay {
+namespace assay::test_contract {
 namespace {
 
 const std::string kShape =
@@ -151,4 +151,4 @@ TEST_CASE("invalid references are refused") {
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_contract

@@ -12,7 +12,7 @@
 #include "tests/comm/thread_group.h"
 #include "tests/model/model_fixture.h"
 
-namespace assay {
+namespace assay::test_expert_exchange {
 
 namespace {
 
@@ -277,4 +277,4 @@ TEST_CASE("a factor on the gradients of the experts is noticed") {
   REQUIRE(planted.largest > 0.4);
 }
 
-}  // namespace assay
+}  // namespace assay::test_expert_exchange

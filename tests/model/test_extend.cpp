@@ -8,7 +8,7 @@
 #include "tests/model/model_fixture.h"
 #include "tests/tolerance.h"
 
-namespace assay {
+namespace assay::test_extend {
 
 namespace {
 
@@ -116,4 +116,4 @@ TEST_CASE("an extended text does not depend on threads, other texts or old cache
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_extend

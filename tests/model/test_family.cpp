@@ -7,7 +7,7 @@
 #include "tests/data/temp_folder.h"
 #include "tests/model/speedrun_family.h"
 
-namespace assay {
+namespace assay::test_family {
 namespace {
 
 std::vector<NamedConfig> speedrun() {
@@ -149,4 +149,4 @@ TEST_CASE("the table has a row for every contract and a line for every confound"
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_family

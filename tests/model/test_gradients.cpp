@@ -7,7 +7,7 @@
 #include "tests/model/model_fixture.h"
 #include "tests/model/scalar_model.h"
 
-namespace assay {
+namespace assay::test_gradients {
 
 namespace {
 
@@ -126,4 +126,4 @@ TEST_CASE("gradients with a dense block first and without a shared expert") {
   require_gradients(c);
 }
 
-}  // namespace assay
+}  // namespace assay::test_gradients

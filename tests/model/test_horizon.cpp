@@ -6,7 +6,7 @@
 #include "tests/data/expect_error.h"
 #include "tests/model/speedrun_family.h"
 
-namespace assay {
+namespace assay::test_horizon {
 namespace {
 
 // A small model of 1000 steps under the given contract.
@@ -128,4 +128,4 @@ TEST_CASE("landings are the default fractions up to the run's end, and the end")
   expect_error([&] { validate(c); }, "contract.landings has 0.2");
 }
 
-}  // namespace assay
+}  // namespace assay::test_horizon

@@ -3,7 +3,7 @@
 #include "tests/catch.h"
 #include "tests/model/model_fixture.h"
 
-namespace assay {
+namespace assay::test_inference_memory {
 
 namespace {
 
@@ -120,4 +120,4 @@ TEST_CASE("inference gives the same bits in less memory") {
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_inference_memory

@@ -4,7 +4,7 @@
 #include "models/audit/dense_twin.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_match {
 
 namespace {
 
@@ -69,4 +69,4 @@ TEST_CASE("a dense model is its own twin") {
   REQUIRE_THROWS_AS(dense_twin(c, "match"), UserError);
 }
 
-}  // namespace assay
+}  // namespace assay::test_match

@@ -4,7 +4,7 @@
 #include "tests/catch.h"
 #include "tests/model/model_fixture.h"
 
-namespace assay {
+namespace assay::test_model {
 
 namespace {
 
@@ -122,4 +122,4 @@ TEST_CASE("bf16 gradients point where fp32 gradients point") {
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_model

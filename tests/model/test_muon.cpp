@@ -14,7 +14,7 @@
 #include "tests/ref/newton_schulz.h"
 #include "tests/tolerance.h"
 
-namespace assay {
+namespace assay::test_muon {
 
 namespace {
 
@@ -257,4 +257,4 @@ TEST_CASE("the audit counts one momentum per hidden matrix") {
   REQUIRE(planned == audit(muon).moment_bytes);
 }
 
-}  // namespace assay
+}  // namespace assay::test_muon

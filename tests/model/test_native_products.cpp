@@ -16,7 +16,7 @@
 #include "tests/catch.h"
 #include "tests/model/model_fixture.h"
 
-namespace assay {
+namespace assay::test_native_products {
 
 namespace {
 
@@ -355,4 +355,4 @@ TEST_CASE("two square-block, two E5M2 or mixed-block operands have no native pro
   REQUIRE(scaled_linear_problem(gradient, tensor, 90).empty());
 }
 
-}  // namespace assay
+}  // namespace assay::test_native_products

@@ -10,7 +10,7 @@
 #include "tests/ref/adamw.h"
 #include "tests/tolerance.h"
 
-namespace assay {
+namespace assay::test_optimizer {
 namespace {
 
 constexpr int64_t kBatch = 4, kSequence = 16;
@@ -130,4 +130,4 @@ TEST_CASE("two steps are AdamW's, with the settings of every group, clipped") {
   REQUIRE(others >= 10);
 }
 
-}  // namespace assay
+}  // namespace assay::test_optimizer

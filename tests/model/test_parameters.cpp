@@ -7,7 +7,7 @@
 #include "models/parameters/table.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_parameters {
 
 namespace {
 
@@ -139,4 +139,4 @@ TEST_CASE("shapes whose size exceeds 63 bits are user errors") {
   REQUIRE_THROWS_AS(by_name(c).at("blocks.1.moe.gate_up").size(), UserError);
 }
 
-}  // namespace assay
+}  // namespace assay::test_parameters

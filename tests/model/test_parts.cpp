@@ -9,7 +9,7 @@
 #include "tests/model/model_fixture.h"
 #include "tests/tolerance.h"
 
-namespace assay {
+namespace assay::test_parts {
 
 namespace {
 
@@ -237,4 +237,4 @@ TEST_CASE("a level of the tree is as large as the gradients, one part takes none
   REQUIRE(planned(12) == 4 * level);
 }
 
-}  // namespace assay
+}  // namespace assay::test_parts

@@ -5,7 +5,7 @@
 #include "models/linear/precision.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_precision {
 
 namespace {
 
@@ -157,4 +157,4 @@ TEST_CASE("a width that is not a multiple of the block is named with its product
       require_whole_blocks(table_of("mxfp8", {"experts=bf16", "shared_experts=bf16"}), narrow));
 }
 
-}  // namespace assay
+}  // namespace assay::test_precision

@@ -11,7 +11,7 @@
 #include "tests/model/model_fixture.h"
 #include "tests/ref/fake_quantise.h"
 
-namespace assay {
+namespace assay::test_quantised_operands {
 
 namespace {
 
@@ -228,4 +228,4 @@ TEST_CASE("overflow in an evaluation is reported and does not affect the next st
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_quantised_operands

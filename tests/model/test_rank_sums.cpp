@@ -12,7 +12,7 @@
 #include "tests/comm/thread_group.h"
 #include "tests/model/model_fixture.h"
 
-namespace assay {
+namespace assay::test_rank_sums {
 
 namespace {
 
@@ -331,4 +331,4 @@ TEST_CASE("a rank plans its share of the moments, and no more gradients than one
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_rank_sums

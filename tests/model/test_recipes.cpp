@@ -11,7 +11,7 @@
 #include "tests/ref/fake_quantise.h"
 #include "tests/tolerance.h"
 
-namespace assay {
+namespace assay::test_recipes {
 
 namespace {
 
@@ -315,4 +315,4 @@ TEST_CASE("the products of a layer equal those of its quantised operands") {
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_recipes

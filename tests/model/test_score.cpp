@@ -8,7 +8,7 @@
 #include "tests/model/model_fixture.h"
 #include "tests/tolerance.h"
 
-namespace assay {
+namespace assay::test_score {
 
 namespace {
 
@@ -218,4 +218,4 @@ TEST_CASE("the CUDA kernels score as the CPU does") {
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_score

@@ -14,7 +14,7 @@
 #include "tests/model/model_fixture.h"
 #include "tests/tolerance.h"
 
-namespace assay {
+namespace assay::test_simt_step {
 
 namespace {
 
@@ -512,4 +512,4 @@ TEST_CASE("evaluation and the routers' probe agree with the CPU's") {
   }
 }
 
-}  // namespace assay
+}  // namespace assay::test_simt_step

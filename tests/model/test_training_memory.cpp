@@ -4,7 +4,7 @@
 #include "models/decoder/training_memory.h"
 #include "tests/catch.h"
 
-namespace assay {
+namespace assay::test_training_memory {
 
 namespace {
 
@@ -62,4 +62,4 @@ TEST_CASE("too little memory names the largest micro-batch that fits") {
           std::string::npos);
 }
 
-}  // namespace assay
+}  // namespace assay::test_training_memory

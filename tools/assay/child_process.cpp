@@ -13,8 +13,6 @@
 namespace assay {
 namespace {
 
-constexpr int kCannotStart = 127;
-
 // Runs in the child between fork and exec. The parent has threads, so only async-signal-safe calls
 // are allowed here.
 [[noreturn]] void become(char* const* argv, int input, int output, pid_t parent) {
@@ -24,7 +22,7 @@ constexpr int kCannotStart = 127;
   dup2(input, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
-  execv("/proc/self/exe", argv);
+  execv(kThisProgram, argv);
   constexpr char kMessage[] = "error: cannot start /proc/self/exe\nhint: is /proc mounted?\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
   _exit(kCannotStart);

@@ -10,6 +10,10 @@
 
 namespace assay {
 
+inline constexpr const char* kThisProgram = "/proc/self/exe";
+inline constexpr int kCannotStart =
+    127;  // the exit code of a child that did not become its program
+
 class Child {
  public:
   // arguments[0] is the program's name as the child sees it. stdout and stderr are appended to

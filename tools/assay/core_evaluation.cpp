@@ -46,7 +46,7 @@ void share_core(CoreReport& report, ModelScorer& scorer, const CoreTasks& tasks,
                               if (progress) progress->update(int64_t(share * double(tokens)));
                             },
                         .interrupted = {}};
-  std::optional<CoreAnswers> answers = score_core_tasks(&ranks.group(), scorer, tasks, watch);
+  std::optional<CoreTaskScores> answers = score_core_tasks(&ranks.group(), scorer, tasks, watch);
   report.tasks = std::move(answers->tasks);
   report.seconds = std::move(answers->seconds);
   report.work = answers->work;

@@ -161,7 +161,7 @@ ordered_json image_names() {
   return names;
 }
 
-ordered_json gpu_facts(Measure measure, std::vector<Advice>& advice) {
+ordered_json gpu_facts(MachineLimits limits, std::vector<Advice>& advice) {
   ordered_json j;
   j["usable"] = false;
   try {
@@ -190,7 +190,7 @@ ordered_json gpu_facts(Measure measure, std::vector<Advice>& advice) {
     for (const gpu::SlowPart& slow : gpu::slow_parts(kind))
       advice.push_back({"slower than this GPU could be: " + slow.what, slow.todo});
 #if ASSAY_HAS_CUDA
-    if (measure == Measure::kLimits) {
+    if (limits == MachineLimits::kMeasured) {
       const auto device = gpu::open_device();
       const DeviceTimer timer(*device);
       j["copy_tb_per_s"] = copy_limit(*device, timer) * 1e-12;
@@ -278,13 +278,13 @@ std::string label(const std::string& section, const std::string& name) {
 
 }  // namespace
 
-Examination examine_machine(Measure measure) {
+Examination examine_machine(MachineLimits limits) {
   Examination e;
   e.facts["program"] = program_facts();
   e.facts["cpu"] = cpu_facts(e.advice);
   e.facts["memory"] = memory_facts();
-  if (measure == Measure::kLimits) e.facts["limits"] = cpu_limits(e.facts["cpu"]["cores"]);
-  e.facts["gpu"] = gpu_facts(measure, e.advice);
+  if (limits == MachineLimits::kMeasured) e.facts["limits"] = cpu_limits(e.facts["cpu"]["cores"]);
+  e.facts["gpu"] = gpu_facts(limits, e.advice);
   e.facts["energy"] = energy_facts(e.advice);
   e.facts["libraries"]["sqlite"] = sqlite3_libversion();
   e.facts["libraries"]["zstd"] = ZSTD_versionString();

@@ -7,7 +7,7 @@
 
 namespace assay {
 
-enum class Measure { kLimits, kNothing };
+enum class MachineLimits { kMeasured, kLeftOut };
 
 // Something that does not work on this machine or works slowly, and what to do about it.
 struct Advice {
@@ -21,7 +21,7 @@ struct Examination {
 };
 
 // Measuring limits takes about two seconds on a CPU, and a few on a GPU.
-Examination examine_machine(Measure measure);
+Examination examine_machine(MachineLimits limits);
 
 // As text: the facts by section, then the advice.
 std::string examination_text(const Examination& examination);

@@ -23,12 +23,11 @@
 
 #include "base/check.h"
 #include "engine/run/interrupt.h"
+#include "tools/assay/child_process.h"
 
 namespace assay {
 
 namespace {
-
-constexpr int kCannotStart = 127;
 
 // Open MPI copies large messages from process to process, which some containers forbid. Then it
 // must go through shared memory instead.

@@ -14,7 +14,7 @@
 namespace assay {
 namespace {
 
-struct Arguments {
+struct AuditArguments {
   std::vector<std::string> configs;
   std::vector<std::string> sets;
   AuditOptions report;
@@ -24,7 +24,7 @@ struct Arguments {
 };
 
 // Names each model after its file, or after its path when two files have the same name.
-std::vector<NamedConfig> load_named(const Arguments& a) {
+std::vector<NamedConfig> load_named(const AuditArguments& a) {
   std::vector<NamedConfig> models;
   for (const std::string& path : a.configs)
     models.push_back({std::filesystem::path(path).stem().string(), load_run_config(path, a.sets)});
@@ -36,7 +36,7 @@ std::vector<NamedConfig> load_named(const Arguments& a) {
   return models;
 }
 
-void check_arguments(const Arguments& a) {
+void check_arguments(const AuditArguments& a) {
   for (const std::string& kind : a.report.contracts)
     if (kind != "totalDN" && kind != "activeDN")
       throw UserError("--contract " + kind + " is unknown", "choose totalDN, activeDN or both");
@@ -68,7 +68,7 @@ int print_plans_as_json(const std::vector<NamedConfig>& models) {
   return kExitDone;
 }
 
-int run_audit(Arguments a) {
+int run_audit(AuditArguments a) {
   check_arguments(a);
   if (a.without_shared) a.report.shared = SharedExperts::kLeftOut;
   const std::vector<NamedConfig> models = load_named(a);
@@ -88,7 +88,7 @@ int run_audit(Arguments a) {
 }  // namespace
 
 void add_audit_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<AuditArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "audit", "list parameters, FLOPs, bytes and horizons of several models side by side");
   sub->add_option("CONFIG", a->configs, "configuration files")->required();

@@ -14,7 +14,7 @@
 namespace assay {
 namespace {
 
-struct Arguments {
+struct BranchArguments {
   BranchRequest request;
   std::string run, device = "auto";
   bool plan = false, json = false, quiet = false;
@@ -30,7 +30,7 @@ std::string branch_text(const Branch& b, const std::string& folder) {
       grouped(b.at.warmdown()).c_str(), grouped(b.at.steps).c_str(), folder.c_str());
 }
 
-int run_branch(const Arguments& a) {
+int run_branch(const BranchArguments& a) {
   const bool at = a.request.at.has_value() != a.request.at_step.has_value();
   const bool down = a.request.warmdown.has_value() != a.request.warmdown_steps.has_value();
   if (!at) throw UserError("where to branch is missing", "give --at SHARE or --at-step N");
@@ -64,7 +64,7 @@ int run_branch(const Arguments& a) {
 }  // namespace
 
 void add_branch_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<BranchArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "branch", "go on from a checkpoint of a run with a warm-down of its own");
   sub->add_option("RUN", a->request.trunk, "the run to branch from, finished or still training")

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct CheckpointArguments {
   std::string path;
   bool json = false;
 };
@@ -98,7 +98,7 @@ ordered_json list_json(const std::string& run, const std::vector<Listed>& all) {
   return j;
 }
 
-int list(const Arguments& a) {
+int list(const CheckpointArguments& a) {
   const std::string run = require_run(a.path).string();
   const std::vector<Listed> all = checkpoints_of(run);
   if (a.json) {
@@ -125,7 +125,7 @@ int list(const Arguments& a) {
   return kExitDone;
 }
 
-int merge(const Arguments& a) {
+int merge(const CheckpointArguments& a) {
   const std::string folder = require_checkpoint(a.path, [](const std::string& warning) {
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   });
@@ -161,7 +161,7 @@ int merge(const Arguments& a) {
 }
 
 void add_list(Commands& commands, CLI::App* checkpoint) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<CheckpointArguments>();
   CLI::App* sub = checkpoint->add_subcommand(
       "list", "the checkpoints of a run: step, format, ranks, size, and whether they are valid");
   sub->add_option("RUN", a->path, "directory of a run")->required();
@@ -174,7 +174,7 @@ void add_list(Commands& commands, CLI::App* checkpoint) {
 }
 
 void add_merge(Commands& commands, CLI::App* checkpoint) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<CheckpointArguments>();
   CLI::App* sub = checkpoint->add_subcommand(
       "merge", "rewrite a checkpoint of several ranks as one rank would have written it");
   sub->add_option("RUN", a->path,

@@ -22,14 +22,14 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kPublicTarget = 3.28;  // nats per token: the target of the public speedruns
 
-struct Arguments {
+struct CompareArguments {
   std::vector<std::string> runs;
   std::string contract, anchor, published;
   std::optional<double> target;
   bool force = false, json = false;
 };
 
-void check_arguments(const Arguments& a) {
+void check_arguments(const CompareArguments& a) {
   if (a.runs.empty() && a.anchor.empty() && a.published.empty())
     throw UserError("assay compare needs runs, an --anchor log or --published figures",
                     "assay compare runs/a runs/b, or assay compare --published list");
@@ -46,7 +46,7 @@ void check_arguments(const Arguments& a) {
                     "give nats per token, for example 3.28");
 }
 
-CompareOptions options_of(const Arguments& a) {
+CompareOptions options_of(const CompareArguments& a) {
   CompareOptions options;
   if (!a.contract.empty()) options.contract = a.contract;
   options.target_loss = a.target;
@@ -54,7 +54,7 @@ CompareOptions options_of(const Arguments& a) {
   return options;
 }
 
-int run_compare(const Arguments& a) {
+int run_compare(const CompareArguments& a) {
   check_arguments(a);
   if (a.published == "list") return list_published_studies(a.json);
   // Errors in files are reported before any table is printed.
@@ -91,7 +91,7 @@ int run_compare(const Arguments& a) {
 }  // namespace
 
 void add_compare_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<CompareArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "compare", "compare runs: losses with intervals over seeds, time to a target loss");
   sub->add_option("RUN", a->runs,

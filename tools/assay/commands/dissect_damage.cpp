@@ -16,7 +16,7 @@
 namespace assay {
 namespace {
 
-struct Arguments : DissectOptions {
+struct DissectDamageArguments : DissectOptions {
   std::vector<std::string> removals = {"zero", "next", "mean"};
   std::string experts = "busiest:4";
   DamagePlan plan;
@@ -49,7 +49,7 @@ void read_experts(const std::string& text, DamagePlan& plan) {
   }
 }
 
-int dissect_damage(Arguments a) {
+int dissect_damage(DissectDamageArguments a) {
   a.plan.removals.clear();
   for (const std::string& name : a.removals) a.plan.removals.push_back(*removal_of(name));
   read_experts(a.experts, a.plan);
@@ -89,7 +89,7 @@ int dissect_damage(Arguments a) {
 }  // namespace
 
 void add_dissect_damage(Commands& commands, CLI::App* dissect) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<DissectDamageArguments>();
   CLI::App* sub = dissect->add_subcommand(
       "damage", "the held-out loss without experts, the shared expert or a trained router");
   add_dissect_options(sub, *a);

@@ -11,14 +11,14 @@
 namespace assay {
 namespace {
 
-struct Arguments {
+struct DissectSeedsArguments {
   std::vector<std::string> runs;
   HeldOutOptions text;
   MatchPlan plan;
   bool json = false;
 };
 
-int dissect_seeds(const Arguments& a) {
+int dissect_seeds(const DissectSeedsArguments& a) {
   std::unique_ptr<Progress> progress;
   const SeedsReport report = measure_seeds(a.runs, a.text, a.plan, [&](int64_t done, int64_t of) {
     if (!progress) {
@@ -39,7 +39,7 @@ int dissect_seeds(const Arguments& a) {
 }  // namespace
 
 void add_dissect_seeds(Commands& commands, CLI::App* dissect) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<DissectSeedsArguments>();
   CLI::App* sub = dissect->add_subcommand(
       "seeds", "whether runs of other seeds have the same experts, by the tokens that choose them");
   sub->add_option("RUNS", a->runs,

@@ -18,7 +18,7 @@
 namespace assay {
 namespace {
 
-struct Arguments : DissectOptions {
+struct DissectUsedArguments : DissectOptions {
   std::string folder;
   std::vector<std::string> command;
 };
@@ -41,7 +41,7 @@ std::string pruned_text(const Pruned& p, const Config& config) {
   return text;
 }
 
-int dissect_used(const Arguments& a) {
+int dissect_used(const DissectUsedArguments& a) {
   HeldOut text(a.run, a.text);
   const RoutingRecord record = record_routing(text, RecordOutputs::kNo, RecordTokens::kNo);
   const Config& config = text.config();
@@ -81,7 +81,7 @@ int dissect_used(const Arguments& a) {
 }  // namespace
 
 void add_dissect_used(Commands& commands, CLI::App* dissect) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<DissectUsedArguments>();
   CLI::App* sub = dissect->add_subcommand(
       "used", "the experts that held-out text reaches, P_used, and the model without the others");
   add_dissect_options(sub, *a);

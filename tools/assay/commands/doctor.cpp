@@ -11,12 +11,13 @@
 namespace assay {
 namespace {
 
-struct Arguments {
+struct DoctorArguments {
   bool json = false, quick = false;
 };
 
-int run_doctor(const Arguments& a) {
-  const Examination e = examine_machine(a.quick ? Measure::kNothing : Measure::kLimits);
+int run_doctor(const DoctorArguments& a) {
+  const Examination e =
+      examine_machine(a.quick ? MachineLimits::kLeftOut : MachineLimits::kMeasured);
   if (!a.json) {
     std::fputs(examination_text(e).c_str(), stdout);
     return kExitDone;
@@ -36,7 +37,7 @@ int run_doctor(const Arguments& a) {
 }  // namespace
 
 void add_doctor_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<DoctorArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "doctor", "show this machine's hardware, measured limits, and what is not available");
   sub->add_flag("--quick", a->quick, "skip the measurements");

@@ -14,7 +14,7 @@
 namespace assay {
 namespace {
 
-struct Arguments {
+struct EarlyWarningArguments {
   std::vector<std::string> paths;
   std::optional<std::string> rule;
   bool json = false;
@@ -31,7 +31,7 @@ void show(const Result& result, bool json, std::string (*text)(const Result&),
   }
 }
 
-int run_early_warning(const Arguments& a) {
+int run_early_warning(const EarlyWarningArguments& a) {
   if (a.rule) {
     const CollapseStopConfig rule = read_guard_rule(*a.rule);
     show(guard_rule(rule, runs_in(a.paths)), a.json, guard_rule_text, guard_rule_json);
@@ -44,7 +44,7 @@ int run_early_warning(const Arguments& a) {
 }  // namespace
 
 void add_early_warning_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<EarlyWarningArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "early-warning", "which router measure, early in a run, tells that it ends collapsed");
   sub->add_option("RUNS", a->paths,

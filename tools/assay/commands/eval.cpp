@@ -33,7 +33,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct EvalArguments {
   std::string checkpoint;
   std::vector<std::string> tasks = {"loss", "bpb"};
   CoreEvaluation core;
@@ -45,12 +45,12 @@ struct Arguments {
   std::vector<std::string> command;
 };
 
-bool wants(const Arguments& a, const char* task) {
+bool wants(const EvalArguments& a, const char* task) {
   return std::find(a.tasks.begin(), a.tasks.end(), task) != a.tasks.end();
 }
 
 // The checkpoint, with its configuration as --set changes it.
-CheckpointSource open_with_sets(const Arguments& a) {
+CheckpointSource open_with_sets(const EvalArguments& a) {
   CheckpointSource source = open_checkpoint(a.checkpoint);
   if (a.sets.empty()) return source;
   const std::string trained = section_hashes(source.config).at("model");
@@ -90,7 +90,7 @@ std::string run_of(const CheckpointSource& source) {
   return std::filesystem::path(source.folder).parent_path().parent_path().string();
 }
 
-CoreEvaluation core_of(const Arguments& a) {
+CoreEvaluation core_of(const EvalArguments& a) {
   CoreEvaluation evaluation = a.core;
   evaluation.device = a.device;
   if (a.alone) evaluation.way = ScorerConfig::Way::kPlainLoop;
@@ -98,7 +98,7 @@ CoreEvaluation core_of(const Arguments& a) {
   return evaluation;
 }
 
-void require_bundle(const Arguments& a) {
+void require_bundle(const EvalArguments& a) {
   if (!a.core.bundle.empty()) return;
   throw UserError("CORE needs its bundle",
                   "give --bundle FOLDER; bash tools/get_core.sh downloads it");
@@ -106,7 +106,7 @@ void require_bundle(const Arguments& a) {
 
 // The file of --rows, opened before anything is scored; null without it, and on other ranks than
 // the first.
-std::unique_ptr<AtomicFile> rows_file(const Arguments& a, Ranks* ranks) {
+std::unique_ptr<AtomicFile> rows_file(const EvalArguments& a, Ranks* ranks) {
   const auto open = [&] {
     const bool mine = !a.rows_file.empty() && (!ranks || ranks->first());
     return mine ? std::make_unique<AtomicFile>(a.rows_file) : nullptr;
@@ -120,7 +120,8 @@ void write_rows(AtomicFile& file, const CoreReport& report) {
   file.commit();
 }
 
-std::string part_file_of(const Arguments& a, const CheckpointSource& source, const CorePart& part) {
+std::string part_file_of(const EvalArguments& a, const CheckpointSource& source,
+                         const CorePart& part) {
   if (!a.part_file.empty()) return a.part_file;
   return evaluation_file(run_of(source), source.state.step,
                          strprintf(".core-%ld-of-%ld", long(part.index + 1), long(part.count)));
@@ -129,7 +130,7 @@ std::string part_file_of(const Arguments& a, const CheckpointSource& source, con
 // Scores one part of CORE and writes it to a file, by default beside the run's evaluations. The
 // file is opened first: what cannot be written is not computed. If its disk is full at the end, the
 // part is printed instead.
-int evaluate_part(const Arguments& a) {
+int evaluate_part(const EvalArguments& a) {
   const CorePart part = parse_core_part(a.part);
   if (a.tasks != std::vector<std::string>{"core"}) {
     throw UserError("--part works only for core", "give --tasks core --part " + a.part);
@@ -164,7 +165,7 @@ int evaluate_part(const Arguments& a) {
   return kExitDone;
 }
 
-int merge_parts(const Arguments& a) {
+int merge_parts(const EvalArguments& a) {
   if (!a.checkpoint.empty()) {
     throw UserError("--merge takes only files of parts, not " + a.checkpoint,
                     "assay eval --merge PART ...");
@@ -184,7 +185,7 @@ int merge_parts(const Arguments& a) {
   return kExitDone;
 }
 
-int print_plan(const Arguments& a) {
+int print_plan(const EvalArguments& a) {
   const CheckpointSource source = open_with_sets(a);
   const int64_t sequence = source.config.run.sequence;
   const EvaluationSize size =
@@ -218,7 +219,7 @@ std::string result_line(const EvalResult& r) {
                    grouped(r.n).c_str(), bytes ? "bytes" : "tokens");
 }
 
-void require_same_evaluation(const Arguments& a, const CheckpointSource& source, Ranks& ranks) {
+void require_same_evaluation(const EvalArguments& a, const CheckpointSource& source, Ranks& ranks) {
   std::string words;
   for (size_t i = 1; i < a.command.size(); ++i) words += (i > 1 ? " " : "") + a.command[i];
   require_same_on_all(ranks,
@@ -229,7 +230,7 @@ void require_same_evaluation(const Arguments& a, const CheckpointSource& source,
 }
 
 // Measures and prints, as this process's rank of `ranks` or alone.
-int evaluate_here(const Arguments& a, Ranks* ranks) {
+int evaluate_here(const EvalArguments& a, Ranks* ranks) {
   const bool core = wants(a, "core");
   const CheckpointSource source = open_with_sets(a);
   if (ranks) require_same_evaluation(a, source, *ranks);
@@ -268,7 +269,7 @@ int evaluate_here(const Arguments& a, Ranks* ranks) {
   return kExitDone;
 }
 
-int evaluate(const Arguments& a) {
+int evaluate(const EvalArguments& a) {
   if (!a.part_file.empty() && a.part.empty()) {
     throw UserError("--output is only for --part", "other results: assay eval RUN --json > FILE");
   }
@@ -295,7 +296,7 @@ int evaluate(const Arguments& a) {
 }  // namespace
 
 void add_eval_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<EvalArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "eval", "measure a checkpoint's validation loss, bits per byte and CORE");
   sub->add_option("RUN", a->checkpoint,

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct ExportArguments {
   std::string checkpoint, out, tokenizer;
   std::string format = "hf", dtype;
   int64_t max_shard_mib = 4096;
@@ -25,7 +25,7 @@ struct Arguments {
 
 // The run's tokenizer; nothing, with the reason in `why_not`, if it has none. UserError if the one
 // given by --tokenizer cannot be used.
-std::optional<Tokenizer> tokenizer_of(const CheckpointSource& source, const Arguments& a,
+std::optional<Tokenizer> tokenizer_of(const CheckpointSource& source, const ExportArguments& a,
                                       std::string& why_not) {
   if (!a.tokenizer.empty()) return checkpoint_tokenizer(source, a.tokenizer);
   try {
@@ -38,12 +38,12 @@ std::optional<Tokenizer> tokenizer_of(const CheckpointSource& source, const Argu
   }
 }
 
-DType dtype_of(const Arguments& a, const Config& config) {
+DType dtype_of(const ExportArguments& a, const Config& config) {
   if (!a.dtype.empty()) return a.dtype == "fp32" ? DType::kF32 : DType::kBF16;
   return resolve_recipe(config.precision.recipe) == Recipe::kFp32 ? DType::kF32 : DType::kBF16;
 }
 
-int export_hf(const Arguments& a) {
+int export_hf(const ExportArguments& a) {
   const CheckpointSource source = open_checkpoint(a.checkpoint);
   choose_family(source.config.model);  // fails before a corpus is built for its tokenizer
   std::string no_tokenizer;
@@ -90,7 +90,7 @@ int export_hf(const Arguments& a) {
 }  // namespace
 
 void add_export_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<ExportArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "export", "write a checkpoint as a folder that transformers can load");
   sub->add_option("RUN", a->checkpoint,

@@ -18,13 +18,13 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct ImportArguments {
   ImportPlan plan;
   bool json = false;
   std::vector<std::string> command;
 };
 
-int import_hf(const Arguments& a) {
+int import_hf(const ImportArguments& a) {
   RunMeta meta;
   meta.command = a.command;
   meta.build = build_info();
@@ -63,7 +63,7 @@ int import_hf(const Arguments& a) {
 }  // namespace
 
 void add_import_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<ImportArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "import", "make a run from a transformers model, to evaluate, sample and train it");
   sub->add_option("FOLDER", a->plan.folder,

@@ -13,7 +13,7 @@
 namespace assay {
 namespace {
 
-struct Arguments {
+struct MapArguments {
   std::vector<std::string> paths, models, axes = {"all"};
   std::string measure = "val_loss", html, claims, title = "Contract map";
   bool json = false;
@@ -35,7 +35,7 @@ std::vector<CostAxis> axes_of(const std::vector<std::string>& names) {
   return axes;
 }
 
-int run_map(const Arguments& a) {
+int run_map(const MapArguments& a) {
   const std::vector<CostAxis> axes = axes_of(a.axes);
   const MapMeasure measure = a.measure == "core" ? MapMeasure::kCore : MapMeasure::kValLoss;
   const ContractMap map =
@@ -56,7 +56,7 @@ int run_map(const Arguments& a) {
 }  // namespace
 
 void add_map_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<MapArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "map", "which model is ahead per token, parameter, FLOP and second, and where that turns");
   sub->add_option("RUNS", a->paths, "finished runs, or folders of runs such as a matrix's")

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct MatchArguments {
   std::string like;
   std::vector<std::string> contracts;
   std::vector<std::string> sets;
@@ -44,7 +44,7 @@ void print_line(const std::string& contract, const std::string& widths, const Tw
 }
 
 // The members of a family by construction; nullopt if the dense twins are wanted.
-std::optional<LadderRequest> ladder_of(const Arguments& a) {
+std::optional<LadderRequest> ladder_of(const MatchArguments& a) {
   LadderRequest ladder = a.ladder;
   if (ladder.experts.empty() && ladder.depths.empty() && ladder.horizons.empty()) {
     if (ladder.folder.empty()) return std::nullopt;
@@ -63,7 +63,7 @@ std::optional<LadderRequest> ladder_of(const Arguments& a) {
   return ladder;
 }
 
-int run_match(Arguments a) {
+int run_match(MatchArguments a) {
   if (a.multiple && *a.multiple < 1)
     throw UserError(strprintf("--multiple %ld is not a width", static_cast<long>(*a.multiple)),
                     "give a number >= 1, for example 128");
@@ -103,7 +103,7 @@ int run_match(Arguments a) {
 }  // namespace
 
 void add_match_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<MatchArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "match", "find models like a given one: dense ones of its size, finer experts, other depths");
   sub->add_option("--like", a->like, "configuration of the model to match")->required();

@@ -24,15 +24,14 @@
 #include "session/build_info.h"
 #include "session/data_evidence.h"
 #include "session/session_device.h"
+#include "tools/assay/child_process.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/matrix_runner.h"
 
 namespace assay {
 namespace {
 
-constexpr const char* kThisProgram = "/proc/self/exe";
-
-struct Arguments {
+struct MatrixArguments {
   std::string file;
   std::vector<std::string> sets, only, reuse;
   std::string folder, device, memory;
@@ -61,7 +60,7 @@ int64_t memory_of(Backend backend) {
                   "name the GPU's memory for a --dry-run: --memory 139GiB");
 }
 
-MatrixFile load_file(const Arguments& a) {
+MatrixFile load_file(const MatrixArguments& a) {
   MatrixFile file = load_matrix_file(a.file, a.sets);
   if (a.jobs) file.jobs = *a.jobs;
   if (a.threads) file.threads = *a.threads;
@@ -128,7 +127,8 @@ void say_edits(const MatrixEdits& edits) {
   list("changed after they started", edits.changed);
 }
 
-void require_unchanged(const Arguments& a, const MatrixFolder& folder, const MatrixEdits& edits) {
+void require_unchanged(const MatrixArguments& a, const MatrixFolder& folder,
+                       const MatrixEdits& edits) {
   if (edits.changed.empty() || a.fresh_changed) return;
   std::string more;
   if (edits.changed.size() > 1) more = strprintf(" (and %zu more)", edits.changed.size() - 1);
@@ -141,7 +141,7 @@ void require_unchanged(const Arguments& a, const MatrixFolder& folder, const Mat
 }
 
 // Claims that are edited once results are known are no prediction.
-void require_sealed_claims(const Arguments& a, const MatrixFolder& folder,
+void require_sealed_claims(const MatrixArguments& a, const MatrixFolder& folder,
                            const MatrixEdits& edits) {
   if (!edits.claims.any() || a.late_claims) return;
   const auto list = [](const char* what, const std::vector<std::string>& names) {
@@ -155,7 +155,7 @@ void require_sealed_claims(const Arguments& a, const MatrixFolder& folder,
                   "says that it came after the runs");
 }
 
-void require_same_data_for_all(const Arguments& a, const Matrix& matrix) {
+void require_same_data_for_all(const MatrixArguments& a, const Matrix& matrix) {
   const std::string difference = different_data(matrix);
   if (difference.empty() || a.force) return;
   throw UserError("the models do not see the same data: " + difference,
@@ -188,7 +188,7 @@ struct TakenRun {
 
 // This program and device, which the evidence of reused runs is compared with; data_sha256 is left
 // for examine_run().
-ReuseEvidence evidence_here(const Arguments& a, const std::string& device) {
+ReuseEvidence evidence_here(const MatrixArguments& a, const std::string& device) {
   ReuseEvidence evidence{.program = {.data = {},
                                      .program_sha256 = sha256_file(kThisProgram),
                                      .commit = build_info().commit},
@@ -208,7 +208,7 @@ TakenRun examine_run(const ReusableRun& run, const MatrixFolder& folder, ReuseEv
 }
 
 // Checks all evidence of the runs to be reused. UserError at the first that fails.
-std::vector<TakenRun> examine_runs(const Arguments& a, const std::string& device,
+std::vector<TakenRun> examine_runs(const MatrixArguments& a, const std::string& device,
                                    const std::vector<ReusableRun>& runs,
                                    const MatrixFolder& folder) {
   std::vector<TakenRun> examined;
@@ -219,7 +219,7 @@ std::vector<TakenRun> examine_runs(const Arguments& a, const std::string& device
 }
 
 // The same for --dry-run: a refusal is noted at its run, and the remaining runs are checked too.
-void examine_plan(const Arguments& a, MatrixPlan& plan, const MatrixFolder& folder) {
+void examine_plan(const MatrixArguments& a, MatrixPlan& plan, const MatrixFolder& folder) {
   std::optional<ReuseEvidence> evidence;
   for (PlannedCell& p : plan.runs) {
     if (p.reuse.empty()) continue;
@@ -243,7 +243,7 @@ void take_over_runs(const std::vector<TakenRun>& runs, const MatrixFolder& folde
   }
 }
 
-int print_summary(const Arguments& a, const MatrixFolder& folder, const Matrix& matrix) {
+int print_summary(const MatrixArguments& a, const MatrixFolder& folder, const Matrix& matrix) {
   const MatrixSummary summary = summarise_matrix(matrix, folder);
   write_summary(folder, summary);
   write_receipt(folder.file(kReceiptName), make_matrix_receipt(folder, summary));
@@ -279,7 +279,7 @@ int print_failures(const std::vector<FailedRun>& failed, const std::vector<const
 }
 
 // --dry-run
-int print_plan(const Arguments& a, MatrixPlan& plan, const MatrixFolder& folder) {
+int print_plan(const MatrixArguments& a, MatrixPlan& plan, const MatrixFolder& folder) {
   plan.flop_per_s = a.tflops * 1e12;
   examine_plan(a, plan, folder);
   std::fputs((a.json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
@@ -313,7 +313,7 @@ Work work_of(const MatrixPlan& plan) {
 
 // Makes the folder, which the caller has locked, ready for the runs. Evidence and data are checked
 // before anything is written.
-void prepare_folder(const Arguments& a, const MatrixFolder& folder, const Matrix& matrix,
+void prepare_folder(const MatrixArguments& a, const MatrixFolder& folder, const Matrix& matrix,
                     const MatrixEdits& edits, const Work& work) {
   remove_incomplete_copies(matrix, folder);
   const std::vector<TakenRun> taken = examine_runs(a, matrix.file.device, work.reused, folder);
@@ -325,7 +325,7 @@ void prepare_folder(const Arguments& a, const MatrixFolder& folder, const Matrix
 }
 
 // Trains what is planned, writes the tables, and returns the exit code.
-int train_matrix(const Arguments& a, const MatrixFolder& folder, const Matrix& matrix,
+int train_matrix(const MatrixArguments& a, const MatrixFolder& folder, const Matrix& matrix,
                  const MatrixPlan& plan, Work work) {
   say(strprintf("matrix %s: %zu runs, %zu of them done; %zu to train in %s",
                 matrix.file.name.c_str(), plan.runs.size(),
@@ -351,7 +351,7 @@ int train_matrix(const Arguments& a, const MatrixFolder& folder, const Matrix& m
 }
 
 // Everything but further rounds of --until-decided.
-int run_seeds(const Arguments& a, const MatrixFile& file, const MatrixFolder& folder) {
+int run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFolder& folder) {
   Matrix matrix = lay_out(file, place_of(file));
   prefer_existing_runs(matrix, folder);
   const std::vector<const Cell*> selected = selected_cells(matrix, a.only);
@@ -393,7 +393,7 @@ void add_seed(MatrixFile& file, int64_t seed) {
   file.extra_seeds.push_back(seed);
 }
 
-void check_until_decided(const Arguments& a, const MatrixFile& file) {
+void check_until_decided(const MatrixArguments& a, const MatrixFile& file) {
   if (!a.until_decided) return;
   if (file.claims.empty()) {
     throw UserError("--until-decided: " + file.path + " has no claims",
@@ -415,7 +415,7 @@ std::vector<std::string> open_claims(const MatrixFile& file, const MatrixFolder&
   return undecided_claims(evaluate_claims(matrix.file.claims, summary.tables));
 }
 
-int run_matrix(const Arguments& a) {
+int run_matrix(const MatrixArguments& a) {
   MatrixFile file = load_file(a);
   check_until_decided(a, file);
   const MatrixFolder folder(a.folder.empty() ? "runs/" + file.name : a.folder);
@@ -437,7 +437,7 @@ int run_matrix(const Arguments& a) {
 }  // namespace
 
 void add_matrix_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<MatrixArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "matrix", "train models x contracts x precisions x seeds from one file; resumable");
   sub->add_option("MATRIX", a->file, "matrix file, e.g. models/presets/matrix/cpu.yaml")

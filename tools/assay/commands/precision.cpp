@@ -10,13 +10,13 @@
 namespace assay {
 namespace {
 
-struct Arguments {
+struct PrecisionArguments {
   std::string run;
   std::optional<int64_t> step;
   bool json = false;
 };
 
-int run_precision(const Arguments& a) {
+int run_precision(const PrecisionArguments& a) {
   const PrecisionReport report = precision_report(a.run, a.step);
   if (a.json) {
     print_json(precision_report_json(report));
@@ -29,7 +29,7 @@ int run_precision(const Arguments& a) {
 }  // namespace
 
 void add_precision_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<PrecisionArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "precision", "show what a run's number formats flushed to zero, saturated and rounded away");
   sub->add_option("RUN", a->run,

@@ -21,12 +21,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct PublishedArguments {
   std::string name;
   bool json = false;
 };
 
-int run_show(const Arguments& a) {
+int run_show(const PublishedArguments& a) {
   const PublishedStudy study = published_study(a.name);
   if (a.json) {
     print_json({{"published", published_json(study, {}, study.target_loss)}});
@@ -36,7 +36,7 @@ int run_show(const Arguments& a) {
   return kExitDone;
 }
 
-int run_check(const Arguments& a) {
+int run_check(const PublishedArguments& a) {
   const bool all = a.name == "all";
   std::vector<CheckedFigure> every;
   Json json;
@@ -58,14 +58,14 @@ int run_check(const Arguments& a) {
 }
 
 void add_list(Commands& commands, CLI::App* parent) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<PublishedArguments>();
   CLI::App* sub = parent->add_subcommand("list", "names and titles of the studies");
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
   commands.on_chosen(sub, [a] { return list_published_studies(a->json); });
 }
 
 void add_show(Commands& commands, CLI::App* parent) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<PublishedArguments>();
   CLI::App* sub = parent->add_subcommand("show", "the figures of a study");
   sub->add_option("NAME", a->name, "study, see `assay published list`")->required();
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
@@ -77,7 +77,7 @@ void add_show(Commands& commands, CLI::App* parent) {
 }
 
 void add_check(Commands& commands, CLI::App* parent) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<PublishedArguments>();
   CLI::App* sub =
       parent->add_subcommand("check", "recompute every figure of a study that can be derived");
   sub->add_option("NAME", a->name, "study, or all of them: all")->required();

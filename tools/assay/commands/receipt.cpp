@@ -10,6 +10,7 @@
 #include "lab/receipt/rerun.h"
 #include "lab/receipt/verify.h"
 #include "session/build_info.h"
+#include "tools/assay/child_process.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/print_json.h"
 
@@ -18,8 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = ReceiptJson;
-
-constexpr const char* kThisProgram = "/proc/self/exe";
 
 struct MakeArguments {
   std::string run;

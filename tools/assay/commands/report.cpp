@@ -10,13 +10,13 @@
 namespace assay {
 namespace {
 
-struct Arguments {
+struct ReportArguments {
   std::vector<std::string> runs;
   std::string output = "report.html", title, plotly = "inline", anchor;
   bool json = false;
 };
 
-int run_report(const Arguments& a) {
+int run_report(const ReportArguments& a) {
   if (a.json) {
     const auto data = report_data(a.runs, {}, NoTelemetry::kRefuse, a.anchor);
     std::printf("%s\n", script_json(data).c_str());
@@ -43,7 +43,7 @@ int run_report(const Arguments& a) {
 }  // namespace
 
 void add_report_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<ReportArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "report",
       "write one page about runs or a matrix: who is ahead, curves, routers, audit, times");

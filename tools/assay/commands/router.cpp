@@ -9,13 +9,13 @@
 namespace assay {
 namespace {
 
-struct Arguments {
+struct RouterArguments {
   std::string run;
   std::vector<int64_t> steps;
   bool json = false;
 };
 
-int run_router(const Arguments& a) {
+int run_router(const RouterArguments& a) {
   const RouterAnalysis analysis = analyse_router(read_run(a.run), a.steps);
   if (a.json) {
     print_json(router_json(analysis));
@@ -28,7 +28,7 @@ int run_router(const Arguments& a) {
 }  // namespace
 
 void add_router_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<RouterArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "router", "show how evenly a run used its experts, by step and layer");
   sub->add_option("RUN", a->run, "directory of a run with experts, finished or still training")

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct SampleArguments {
   std::string checkpoint;
   std::vector<std::string> prompts;
   std::string prompt_file, tokenizer;
@@ -48,7 +48,7 @@ void check_sampling(const Sampling& s) {
   }
 }
 
-void check_interactive(const Arguments& a) {
+void check_interactive(const SampleArguments& a) {
   if (!a.prompts.empty() || !a.prompt_file.empty() || a.json || a.samples > 1) {
     throw UserError("--interactive reads its prompts from the terminal and writes one text each",
                     "leave out --prompt, --prompts, --samples and --json; enter a line again for "
@@ -61,7 +61,7 @@ void check_interactive(const Arguments& a) {
 }
 
 // Prompts of the command line, of a file or of standard input; without any, one empty prompt.
-std::vector<std::string> prompts_of(const Arguments& a) {
+std::vector<std::string> prompts_of(const SampleArguments& a) {
   if (!a.prompts.empty() && !a.prompt_file.empty()) {
     throw UserError("both --prompt and --prompts were given", "use only one of them");
   }
@@ -87,7 +87,7 @@ void check_length(const std::vector<int32_t>& tokens, size_t number, int64_t con
                   "give a shorter prompt, or a --context beyond the length used in training");
 }
 
-std::vector<std::vector<int32_t>> encoded(const Arguments& a,
+std::vector<std::vector<int32_t>> encoded(const SampleArguments& a,
                                           const std::vector<std::string>& prompts,
                                           const Tokenizer& tokenizer, int64_t context) {
   std::vector<std::vector<int32_t>> tokens = encode_prompts(
@@ -106,7 +106,8 @@ std::vector<std::vector<int32_t>> encoded(const Arguments& a,
 }
 
 // The sizes that memory is planned for.
-GeneratorConfig generator_config(const Arguments& a, int64_t context, const Tokenizer& tokenizer,
+GeneratorConfig generator_config(const SampleArguments& a, int64_t context,
+                                 const Tokenizer& tokenizer,
                                  const std::vector<std::vector<int32_t>>& prompts) {
   int64_t longest = 0, all = 0;
   for (const auto& prompt : prompts) {
@@ -183,7 +184,7 @@ ordered_json text_json(const Written& written, size_t prompt, size_t sample,
   return text;
 }
 
-ordered_json result_json(const LoadedModel& loaded, const Arguments& a, int64_t context,
+ordered_json result_json(const LoadedModel& loaded, const SampleArguments& a, int64_t context,
                          const Written& written, const Tokenizer& tokenizer) {
   ordered_json j;
   j["checkpoint"] = loaded.source.folder;
@@ -229,7 +230,7 @@ void print_texts(const Written& written, const Tokenizer& tokenizer) {
 struct Stopped {};
 
 // Continues every line that is typed: line n as `assay sample` continues its n-th prompt.
-int continue_typed_lines(const Arguments& a, const CheckpointSource& source,
+int continue_typed_lines(const SampleArguments& a, const CheckpointSource& source,
                          const Tokenizer& tokenizer, int64_t context) {
   GeneratorConfig config = generator_config(a, context, tokenizer, {{tokenizer.eot()}});
   config.positions = config.rows = context;
@@ -261,7 +262,7 @@ int continue_typed_lines(const Arguments& a, const CheckpointSource& source,
   return kExitDone;
 }
 
-int sample(const Arguments& a) {
+int sample(const SampleArguments& a) {
   check_sampling(a.sampling);
   if (a.interactive) check_interactive(a);
   const CheckpointSource source = open_checkpoint(a.checkpoint);
@@ -305,7 +306,7 @@ int sample(const Arguments& a) {
 }  // namespace
 
 void add_sample_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<SampleArguments>();
   CLI::App* sub = commands.app.add_subcommand("sample", "generate text from a checkpoint");
   sub->add_option("RUN", a->checkpoint,
                   "a run (its newest checkpoint is used) or a checkpoint: RUN/checkpoints/step-N")

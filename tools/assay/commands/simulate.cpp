@@ -12,7 +12,7 @@
 namespace assay {
 namespace {
 
-struct Arguments {
+struct SimulateArguments {
   std::vector<std::string> configs, sets;
   std::string cluster = "h200x8", measured, links;
   std::vector<int> nodes = {1};
@@ -20,8 +20,8 @@ struct Arguments {
   bool json = false;
 };
 
-ModelPredictions predictions_of(const std::string& path, const Arguments& a, const Cluster& cluster,
-                                const OpTimes& times) {
+ModelPredictions predictions_of(const std::string& path, const SimulateArguments& a,
+                                const Cluster& cluster, const OpTimes& times) {
   const Config config = load_run_config(path, a.sets);
   ModelPredictions model{.name = std::filesystem::path(path).stem().string(),
                          .batch_tokens = config.run.batch_tokens,
@@ -37,7 +37,7 @@ ModelPredictions predictions_of(const std::string& path, const Arguments& a, con
   return model;
 }
 
-int simulate(const Arguments& a) {
+int simulate(const SimulateArguments& a) {
   Cluster cluster = cluster_of(a.cluster);
   if (!a.links.empty()) read_links(cluster, a.links);
   const OpTimes times = OpTimes::read(a.measured);
@@ -56,7 +56,7 @@ int simulate(const Arguments& a) {
 }  // namespace
 
 void add_simulate_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<SimulateArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "simulate", "predict the step time and memory of models on a cluster that is not there");
   sub->add_option("CONFIG", a->configs, "configuration files")->required();

@@ -18,14 +18,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct TelemetryArguments {
   std::string run, table, csv, tensorboard;
   bool tables = false, jsonl = false, json = false, loads = false, overwrite = false;
 };
 
 // What is exported: the table that was named, else every table; loads, the largest by far, only
 // when asked for.
-std::vector<TelemetryTable> chosen_tables(const TelemetryTables& tables, const Arguments& a) {
+std::vector<TelemetryTable> chosen_tables(const TelemetryTables& tables,
+                                          const TelemetryArguments& a) {
   if (!a.table.empty()) return {tables.table(a.table)};
   std::vector<TelemetryTable> chosen;
   for (const TelemetryTable& table : tables.all()) {
@@ -125,7 +126,7 @@ int list_tables_as_json(const TelemetryTables& tables) {
 }
 
 // On standard output: JSON lines of the chosen tables, or CSV of one.
-int print_rows(const TelemetryTables& tables, const Arguments& a) {
+int print_rows(const TelemetryTables& tables, const TelemetryArguments& a) {
   std::string text;
   for (const TelemetryTable& table : chosen_tables(tables, a)) {
     if (!a.jsonl) std::fputs(csv_header(table).c_str(), stdout);
@@ -142,7 +143,7 @@ int print_rows(const TelemetryTables& tables, const Arguments& a) {
   return kExitDone;
 }
 
-int write_folders(const TelemetryTables& tables, const Arguments& a) {
+int write_folders(const TelemetryTables& tables, const TelemetryArguments& a) {
   const std::vector<TelemetryTable> chosen = chosen_tables(tables, a);
   for (const std::string& folder : {a.csv, a.tensorboard}) {  // of a command that was killed
     if (!folder.empty() && !names_in(folder).empty()) remove_left_lock(folder);
@@ -173,7 +174,7 @@ int write_folders(const TelemetryTables& tables, const Arguments& a) {
   return kExitDone;
 }
 
-void check_arguments(const Arguments& a) {
+void check_arguments(const TelemetryArguments& a) {
   const bool folders = !a.csv.empty() || !a.tensorboard.empty();
   if (a.jsonl && folders) {
     throw UserError("--jsonl is given with a folder",
@@ -188,7 +189,7 @@ void check_arguments(const Arguments& a) {
   }
 }
 
-int run_telemetry(const Arguments& a) {
+int run_telemetry(const TelemetryArguments& a) {
   check_arguments(a);
   const TelemetryTables tables((require_run(a.run) / "telemetry.db").string());
   if (!a.csv.empty() || !a.tensorboard.empty()) return write_folders(tables, a);
@@ -199,7 +200,7 @@ int run_telemetry(const Arguments& a) {
 }  // namespace
 
 void add_telemetry_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<TelemetryArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "telemetry", "export a run's measurements: CSV, JSON lines, TensorBoard");
   sub->add_option("RUN", a->run, "directory of a run, finished or still training")->required();

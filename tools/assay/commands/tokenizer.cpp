@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct TrainArguments {
+struct TokenizerArguments {
   DocumentArguments documents;
   int64_t vocab_size = 8192;
   std::string output;
@@ -32,7 +32,7 @@ struct TrainArguments {
 
 // UserError when the output exists and --overwrite is not given. A corpus that was made with it
 // would be without its tokenizer.
-void require_new_output(const TrainArguments& a) {
+void require_new_output(const TokenizerArguments& a) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   if (a.overwrite) return;
@@ -57,7 +57,7 @@ void require_new_output(const TrainArguments& a) {
   }
 }
 
-int run_train(const TrainArguments& a) {
+int run_train(const TokenizerArguments& a) {
   if (a.format != "json" && a.format != "gpt2")
     throw UserError("--format " + a.format + " is unknown", "choose json or gpt2");
   require_new_output(a);
@@ -99,7 +99,7 @@ int run_train(const TrainArguments& a) {
 }
 
 void add_train(Commands& commands, CLI::App* parent) {
-  auto a = std::make_shared<TrainArguments>();
+  auto a = std::make_shared<TokenizerArguments>();
   CLI::App* sub = parent->add_subcommand("train", "learn a byte-level BPE vocabulary from text");
   add_document_options(sub, a->documents);
   sub->add_option("--vocab-size", a->vocab_size,

@@ -25,7 +25,7 @@
 namespace assay {
 namespace {
 
-struct Arguments {
+struct TrainArguments {
   std::string config;
   std::vector<std::string> sets;
   std::optional<std::string> run;
@@ -37,13 +37,13 @@ struct Arguments {
   std::vector<std::string> command;
 };
 
-std::string run_path(const Arguments& a) {
+std::string run_path(const TrainArguments& a) {
   return a.run.value_or("runs/" + std::filesystem::path(a.config).stem().string());
 }
 
 // The warm-up and warm-down of the file in proportion to fewer steps, as --set arguments: a
 // schedule made for 9,536 steps does not fit into 20.
-std::vector<std::string> shortened_schedule(const Arguments& a) {
+std::vector<std::string> shortened_schedule(const TrainArguments& a) {
   const Config whole = load_run_config(a.config, a.sets);
   std::vector<std::string> sets;
   if (*a.steps <= 0 || *a.steps >= whole.run.steps) return sets;
@@ -68,7 +68,7 @@ struct Loaded {
   std::string note;  // how --steps changed the schedule; "" if it did not
 };
 
-Loaded load(const Arguments& a) {
+Loaded load(const TrainArguments& a) {
   std::vector<std::string> sets = a.sets;
   std::string note;
   if (a.steps) {
@@ -110,7 +110,7 @@ int exit_code(RunEnd end) {
   return kExitUserError;
 }
 
-TrainingRunOptions run_options(const Arguments& a) {
+TrainingRunOptions run_options(const TrainArguments& a) {
   using Start = TrainingRunOptions::Start;
   return {.folder = run_path(a),
           .start = a.fresh ? Start::kFresh : Start::kContinue,
@@ -118,7 +118,7 @@ TrainingRunOptions run_options(const Arguments& a) {
           .tune = a.tune};
 }
 
-TrainCall call_of(const Arguments& a, const Loaded& loaded) {
+TrainCall call_of(const TrainArguments& a, const Loaded& loaded) {
   return {.config = loaded.config,
           .note = loaded.note,
           .options = run_options(a),
@@ -131,14 +131,14 @@ TrainCall call_of(const Arguments& a, const Loaded& loaded) {
 
 // What is wrong for so many ranks is said before anything is written. A run that goes on may have
 // parts of its own.
-Loaded load_for(const Arguments& a, int64_t ranks) {
+Loaded load_for(const TrainArguments& a, int64_t ranks) {
   const Loaded loaded = load(a);
   const bool goes_on = !a.fresh && std::filesystem::exists(run_path(a) + "/config.yaml");
   if (loaded.config.parallel.parts > 0 || !goes_on) require_ranks(loaded.config, ranks);
   return loaded;
 }
 
-int launch(const Arguments& a) {
+int launch(const TrainArguments& a) {
   const Loaded loaded = load_for(a, *a.ranks);
   const int64_t parts = loaded.config.parallel.parts;
   return launch_ranks({.ranks = *a.ranks,
@@ -149,7 +149,7 @@ int launch(const Arguments& a) {
                        .parts = parts > 0 ? parts : *a.ranks});
 }
 
-int train(const Arguments& a) {
+int train(const TrainArguments& a) {
   if (a.help_config) {
     const std::string& section = *a.help_config;
     std::fputs((section.empty() ? help_config() : help_config_section(section)).c_str(), stdout);
@@ -219,7 +219,7 @@ int train_here(const TrainCall& call, Ranks* ranks) {
 }
 
 void add_train_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<TrainArguments>();
   CLI::App* sub =
       commands.app.add_subcommand("train", "train a model; repeat the command to resume");
   sub->add_option("CONFIG", a->config, "configuration file, e.g. models/presets/cpu/moe.yaml");

@@ -21,7 +21,7 @@
 namespace assay {
 namespace {
 
-struct Arguments {
+struct TuneArguments {
   std::string config, out;
   std::vector<std::string> sets;
   std::string device = "cuda";
@@ -31,7 +31,7 @@ struct Arguments {
 };
 
 // "tune-moe-64-nvidia-h200.json"
-std::string default_file(const Arguments& a, const Session& session) {
+std::string default_file(const TuneArguments& a, const Session& session) {
   std::string name = "tune-" + std::filesystem::path(a.config).stem().string() + "-";
   for (const char c : session.device.gpu ? session.device.gpu->facts().name : "cpu") {
     const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0;
@@ -67,7 +67,7 @@ int64_t changed(const TuneFile& file) {
   return n;
 }
 
-void print_result(const Arguments& a, const TuneFile& file, const std::string& path,
+void print_result(const TuneArguments& a, const TuneFile& file, const std::string& path,
                   const std::string& bytes) {
   if (a.json) {
     nlohmann::ordered_json json;
@@ -98,7 +98,7 @@ void print_result(const Arguments& a, const TuneFile& file, const std::string& p
       100 * (file.chosen_us() / file.first_us() - 1), long(changed(file)), file.products.size());
 }
 
-int run_tune(const Arguments& a) {
+int run_tune(const TuneArguments& a) {
   const Session session(load_run_config(a.config, a.sets), {.device = a.device});
   const std::string path = a.out.empty() ? default_file(a, session) : a.out;
   AtomicFile out(path);  // now: what cannot be written is said before minutes of measuring
@@ -128,7 +128,7 @@ int run_tune(const Arguments& a) {
 }  // namespace
 
 void add_tune_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<TuneArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "tune", "time the algorithms of a GPU's dense products, and keep the fastest in a file");
   sub->add_option("CONFIG", a->config, "configuration file")->required();

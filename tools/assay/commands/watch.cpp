@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kUsualPort = 7117;
 
-struct Arguments {
+struct WatchArguments {
   std::vector<std::string> runs;
   std::string address = "127.0.0.1", title;
   int port = -1;  // -1: kUsualPort, or a free one if it is in use
@@ -67,7 +67,7 @@ void step_back() {
   if (errno == 0 && now < kNice) setpriority(PRIO_PROCESS, 0, kNice);
 }
 
-std::vector<std::string> require_runs(const Arguments& a) {
+std::vector<std::string> require_runs(const WatchArguments& a) {
   for (const std::string& run : a.runs) {
     if (run.empty()) throw UserError("the name of a run is empty", "give the directory of a run");
     if (a.wait) continue;
@@ -119,7 +119,7 @@ int show_once(Views& views) {
   return kExitDone;
 }
 
-int show_text(const Arguments& a, const std::vector<std::string>& runs) {
+int show_text(const WatchArguments& a, const std::vector<std::string>& runs) {
   Views views(runs);
   if (a.once || !is_terminal()) return show_once(views);
   const Signals signals;
@@ -151,7 +151,7 @@ int show_text(const Arguments& a, const std::vector<std::string>& runs) {
 
 // The page.
 
-void require_loopback(const Arguments& a) {
+void require_loopback(const WatchArguments& a) {
   const AddressKind kind = address_kind(a.address);
   if (kind == AddressKind::kOther) {
     throw UserError("--address: " + a.address + " is not an IP address",
@@ -164,7 +164,7 @@ void require_loopback(const Arguments& a) {
                 kUsualPort, kUsualPort));
 }
 
-std::unique_ptr<HttpServer> bind_server(const Arguments& a, LiveSite& site) {
+std::unique_ptr<HttpServer> bind_server(const WatchArguments& a, LiveSite& site) {
   if (a.port >= 0) return std::make_unique<HttpServer>(site, a.address, a.port);
   try {
     return std::make_unique<HttpServer>(site, a.address, kUsualPort);
@@ -175,14 +175,14 @@ std::unique_ptr<HttpServer> bind_server(const Arguments& a, LiveSite& site) {
   }
 }
 
-std::vector<std::string> own_names(const Arguments& a) {
+std::vector<std::string> own_names(const WatchArguments& a) {
   char name[256] = {};
   if (!a.allow_remote || gethostname(name, sizeof name - 1) != 0) return {};
   const std::string whole = name;
   return {whole, whole.substr(0, whole.find('.'))};
 }
 
-int serve(const Arguments& a, const std::vector<std::string>& runs) {
+int serve(const WatchArguments& a, const std::vector<std::string>& runs) {
   require_loopback(a);
   const std::string title = !a.title.empty()   ? a.title
                             : runs.size() == 1 ? "Live: " + runs.front()
@@ -209,7 +209,7 @@ int serve(const Arguments& a, const std::vector<std::string>& runs) {
   return kExitDone;
 }
 
-int run_watch(const Arguments& a) {
+int run_watch(const WatchArguments& a) {
   const std::vector<std::string> runs = require_runs(a);
   step_back();
   return a.text ? show_text(a, runs) : serve(a, runs);
@@ -218,7 +218,7 @@ int run_watch(const Arguments& a) {
 }  // namespace
 
 void add_watch_command(Commands& commands) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<WatchArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "watch", "show runs while they train: the report page, kept up to date, or a terminal");
   sub->add_option("RUN", a->runs, "directories of runs, finished or still training")->required();

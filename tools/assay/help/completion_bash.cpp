@@ -92,7 +92,7 @@ std::string tables(const CommandDescription& program) {
          "_assay_fields() {\n  echo \"" + joined(names) + "\"\n}\n";
 }
 
-constexpr const char* kHead =
+constexpr const char* kBashHead =
     "# Completion of assay for bash; printed by `assay completion bash`.\n"
     "# Try it with: source <(assay completion bash)\n";
 
@@ -171,7 +171,7 @@ complete -F _assay assay
 }  // namespace
 
 std::string bash_completion(const CommandDescription& program) {
-  return kHead + tables(program) + kFunctions;
+  return kBashHead + tables(program) + kFunctions;
 }
 
 }  // namespace assay

@@ -113,7 +113,7 @@ std::string field_function() {
          "    esac\n  else\n    _describe -t fields 'configuration field' fields -S =\n  fi\n}\n";
 }
 
-constexpr const char* kHead =
+constexpr const char* kZshHead =
     "#compdef assay\n"
     "# Completion of assay for zsh; printed by `assay completion zsh`.\n"
     "# Save it as _assay in a folder of $fpath, or try it with: source <(assay completion zsh)\n"
@@ -137,7 +137,7 @@ constexpr const char* kTail =
 }  // namespace
 
 std::string zsh_completion(const CommandDescription& program) {
-  return kHead + field_function() + function_text(program) + kTail;
+  return kZshHead + field_function() + function_text(program) + kTail;
 }
 
 }  // namespace assay
