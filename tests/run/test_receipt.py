@@ -2,14 +2,16 @@
 """Receipts of real runs: `assay receipt verify` names every change, reports no drift without a
 change, and --rerun trains the first steps again to the same bits."""
 import json
+import os
 import pathlib
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, checkpoints
+from harness import ASSAY, Workplace, assay, check, checkpoints
 
 
 class Runs:
@@ -192,6 +194,19 @@ def check_rerun(runs):
     check(done.returncode == 2 and "drift: rerun of 5 steps: " in done.stderr, f"{done.returncode} {done.stderr}")
 
 
+def check_stopped_rerun(runs):
+    """A rerun that somebody stops proves nothing, although each value that it reached is the run's."""
+    verifying = subprocess.Popen([str(ASSAY), "receipt", "verify", str(runs.whole), "--rerun", "30"], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, text=True)
+    children = []
+    while not children and verifying.poll() is None:
+        children = [int(pid) for task in pathlib.Path(f"/proc/{verifying.pid}/task").glob("*/children")
+                    for pid in task.read_text().split()]
+    os.kill(children[0], signal.SIGTERM)
+    said = verifying.communicate()[1]
+    check(verifying.returncode == 1 and "did not train: exit 1" in said, f"{verifying.returncode} {said}")
+
+
 def check_stops(runs):
     """A stopped and resumed run has a receipt of its state at each end, and the same results."""
     run = runs.train("stopped", "--stop-after", "12")
@@ -241,7 +256,7 @@ def check_no_receipt(runs):
 def main():
     with Workplace(moe=True) as place:
         runs = Runs(place)
-        for part in (check_same, check_changes, check_shards, check_rerun, check_stops, check_output, check_refusals,
+        for part in (check_same, check_changes, check_shards, check_rerun, check_stopped_rerun, check_stops, check_output, check_refusals,
                      check_no_receipt):
             part(runs)
     print(f"receipt: ok ({len(CHANGES) + 2} changes named, {len(REFUSALS)} refusals)")
