@@ -108,7 +108,7 @@ def check_resume(place):
 def check_slow(place, slow, *more):
     """The rank is stopped three quarters of the time, several times in a step."""
     name = f"slow-{slow}"
-    command = place.command(name, *SETTINGS, "--ranks", "2", "--set", "run.batch_tokens=32768", "--set", "run.steps=16",
+    command = place.command(name, *SETTINGS, "--ranks", "2", "--set", "run.batch_tokens=16384", "--set", "run.steps=12",
                             "--set", "run.log_every=1", *more)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         said = ""
@@ -135,7 +135,7 @@ def check_slow(place, slow, *more):
         check(shares[0] < shares[1], f"rank {slow} waits for {shares[0]:.2f} of a step, the other for {shares[1]:.2f}")
         return
     check(len(named) == 1 and int(named[0][0]) == slow, f"rank {slow} is named: {said}{waits}")
-    check(10 < int(named[0][1]) < 100 and int(named[0][2]) == 16, f"{named}: {waits}")
+    check(10 < int(named[0][1]) < 100 and int(named[0][2]) == 12, f"{named}: {waits}")
     ranks = reported(place.run(name))["ranks"]
     check(ranks["slow"] == slow and f"Rank {slow} holds the others up" in ranks["says"] and len(ranks["ranks"]) == 2, ranks)
     check(ranks["says"].endswith(f" {named[0][1]}% of a step."), f"{ranks['says']}, not {named}")
