@@ -186,7 +186,7 @@ def row_shards(m):
             tokens = bytes(b for i in range(4096) for b in (((i * (number + 3)) % 512).to_bytes(2, "little")))
             repeated = (tokens * (2 * SHARD_TOKENS // len(tokens) + 1))[:2 * SHARD_TOKENS]
             (folder / f"mine_{'val' if number == 0 else 'train'}_{number:06}.bin").write_bytes(bytes(header) + repeated)
-    data = ["--set", f"data.train={folder}/mine_train_*.bin", "--set", f"data.val={folder}/mine_val_*.bin",
+    data = ["--set", "data.synth=null", "--set", f"data.train={folder}/mine_train_*.bin", "--set", f"data.val={folder}/mine_val_*.bin",
             "--set", "run.steps=1", "--set", "schedule.warmup=0", "--set", "schedule.warmdown=1", "--device", "cpu"]
     size = sum(f.stat().st_size for f in folder.iterdir())
     seconds = m.best(1, "assay", "train", m.small, "--run", m.folder / "many", "--fresh", *data)
