@@ -11,8 +11,8 @@
 namespace assay {
 
 inline constexpr const char* kThisProgram = "/proc/self/exe";
-inline constexpr int kCannotStart =
-    127;  // the exit code of a child that did not become its program
+// The exit code of a child that did not become its program.
+inline constexpr int kCannotStart = 127;
 
 class Child {
  public:
