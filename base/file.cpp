@@ -127,6 +127,9 @@ void AtomicFile::put(int64_t offset, const char* data, size_t bytes) {
     if (put < 0) throw_write(path_, errno, offset + static_cast<int64_t>(done));
     done += static_cast<size_t>(put);
   }
+  // The disk begins at once, so that sync() has little left to wait for. A file system may refuse.
+  if (bytes >= kBufferBytes)
+    sync_file_range(file_, offset, static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {

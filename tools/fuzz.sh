@@ -64,14 +64,16 @@ fuzz() {
   local before; before=$(find "$found" -type f | wc -l)
   local inputs=("$corpus" "build-fuzz/seeds/$target")
   [[ -d tests/fuzz/found/$target ]] && inputs+=("tests/fuzz/found/$target")
-  ASSAY_FUZZ_TARGET=$target ASAN_OPTIONS=allocator_may_return_null=0 UBSAN_OPTIONS=halt_on_error=1 OMP_NUM_THREADS=1 \
-    "$program" -fork=1 -ignore_crashes=1 -ignore_timeouts=1 -ignore_ooms=1 -max_total_time=$((60 * minutes)) -timeout=10 \
-    -rss_limit_mb=2048 -max_len=65536 -artifact_prefix="$found/" -print_final_stats=1 "${inputs[@]}" >"$log" 2>&1 || true
+  local TIMEFORMAT='%U %S' seconds
+  seconds=$({ time ASSAY_FUZZ_TARGET=$target ASAN_OPTIONS=allocator_may_return_null=0 UBSAN_OPTIONS=halt_on_error=1 \
+    OMP_NUM_THREADS=1 "$program" -fork=1 -ignore_crashes=1 -ignore_timeouts=1 -ignore_ooms=1 -timeout=10 \
+    -max_total_time=$((60 * minutes)) -rss_limit_mb=2048 -max_len=65536 -artifact_prefix="$found/" -print_final_stats=1 \
+    "${inputs[@]}" >"$log" 2>&1 || true; } 2>&1 | awk '{ printf "%.0f", $1 + $2 }')
   local after runs cover
   after=$(find "$found" -type f | wc -l)
   runs=$(sed -n 's/^#\([0-9]*\): cov: .*/\1/p' "$log" | tail -1)
   cover=$(sed -n 's/^#[0-9]*: cov: \([0-9]*\) .*/\1/p' "$log" | tail -1)
-  printf '%-14s %12s runs  %6s edges  %5s inputs  %s found\n' "$target" "${runs:-0}" "${cover:-?}" \
+  printf '%-14s %6s CPU s %10s runs  %6s edges  %5s inputs  %s found\n' "$target" "$seconds" "${runs:-0}" "${cover:-?}" \
     "$(find "$corpus" -type f | wc -l)" "$((after - before))"
 }
 export -f fuzz

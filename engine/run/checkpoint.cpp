@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <future>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -39,6 +40,20 @@ std::optional<bool> is_milestone(const std::string& folder) {
   } catch (const UserError&) {
     return std::nullopt;
   }
+}
+
+// The two files of tensors, both at a time: SHA-256 of one keeps one core busy.
+std::map<std::string, WrittenFile> write_tensors(const std::string& folder,
+                                                 const std::string& model_file,
+                                                 std::span<const Slice> model,
+                                                 const std::string& optimizer_file,
+                                                 std::span<const Slice> optimizer) {
+  std::future<WrittenFile> other = std::async(
+      std::launch::async, [&] { return write_slices(folder + "/" + optimizer_file, optimizer); });
+  std::map<std::string, WrittenFile> files;
+  files[model_file] = write_slices(folder + "/" + model_file, model);
+  files[optimizer_file] = other.get();
+  return files;
 }
 
 WrittenFile write_state(const std::string& folder, const TrainingState& state) {
@@ -138,16 +153,15 @@ void Checkpoints::write(const std::string& name, const TrainingState& state,
   const std::string path = folder_ + "/" + kTemporary + step_name(state.step);
   TemporaryFolder temporary(path);
 
-  CheckpointManifest manifest = {.step = state.step, .milestone = keep == Keep::kMilestone};
-  const auto add = [&](TensorKind kind, std::span<const Slice> slices) {
+  for (const std::span<const Slice> slices : {model, optimizer}) {
     for (const Slice& s : slices) {
       CHECK(s.count == s.whole.size(), "%s: %ld elements of %s with one rank", s.whole.name.c_str(),
             long(s.count), s.whole.shape_text().c_str());
     }
-    manifest.files[whole_file(kind)] = write_slices(path + "/" + whole_file(kind), slices);
-  };
-  add(TensorKind::kModel, model);
-  add(TensorKind::kOptimizer, optimizer);
+  }
+  CheckpointManifest manifest = {.step = state.step, .milestone = keep == Keep::kMilestone};
+  manifest.files = write_tensors(path, whole_file(TensorKind::kModel), model,
+                                 whole_file(TensorKind::kOptimizer), optimizer);
   manifest.files[kCheckpointState] = write_state(path, state);
   write_file_atomic(path + "/" + kCheckpointManifest, manifest.text());
   temporary.publish(name);
@@ -166,14 +180,12 @@ void Checkpoints::write_together(const std::string& name, const TrainingState& s
   });
 
   const std::string own_files = together(*ranks_, [&] {
+    const int64_t rank = ranks_->rank();
     json files;
-    const auto add = [&](TensorKind kind, std::span<const Slice> slices) {
-      const std::string file = rank_file(kind, ranks_->rank());
-      const WrittenFile done = write_slices(path + "/" + file, slices);
+    for (const auto& [file, done] :
+         write_tensors(path, rank_file(TensorKind::kModel, rank), model,
+                       rank_file(TensorKind::kOptimizer, rank), optimizer))
       files[file] = {{"bytes", done.bytes}, {"sha256", done.sha256}};
-    };
-    add(TensorKind::kModel, model);
-    add(TensorKind::kOptimizer, optimizer);
     return files.dump();
   });
   const std::vector<std::string> written = gather_texts(*ranks_, own_files);

@@ -12,8 +12,8 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/read_failed.h"
+#include "data/hash_files.h"
 #include "data/json_text.h"
-#include "data/sha256.h"
 #include "engine/run/checkpoint_slices.h"
 
 namespace assay {
@@ -108,9 +108,15 @@ std::string size_problem(const std::string& path, const std::string& name,
   return "";
 }
 
-std::string hash_problem(const std::string& path, const std::string& name,
-                         const WrittenFile& file) {
-  if (sha256_file(path) != file.sha256) return name + " has another SHA-256";
+// Of gigabytes this takes seconds: several files are hashed at a time.
+std::string hash_problem(const std::string& folder,
+                         const std::map<std::string, WrittenFile>& files) {
+  std::vector<std::string> paths;
+  for (const auto& [name, file] : files) paths.push_back(folder + "/" + name);
+  const HashedFiles hashed = hash_files(paths, UseCache::kNo);
+  for (const auto& [name, file] : files) {
+    if (hashed.at(folder + "/" + name).sha256 != file.sha256) return name + " has another SHA-256";
+  }
   return "";
 }
 
@@ -172,11 +178,7 @@ std::string checkpoint_problem(const std::string& folder) {
     }
     for (const TensorKind kind : {TensorKind::kModel, TensorKind::kOptimizer})
       CheckpointSlices(folder, kind);
-    for (const auto& [name, file] : manifest.files) {  // last: gigabytes take half a minute
-      const std::string problem = hash_problem(folder + "/" + name, name, file);
-      if (!problem.empty()) return problem;
-    }
-    return "";
+    return hash_problem(folder, manifest.files);
   } catch (const ReadFailed& error) {
     throw ReadFailed(error.what(), "check the disk and the permissions; without the folder " +
                                        folder + " the checkpoint before it is taken");

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -28,6 +29,8 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kLargestHeader = 100'000'000;  // the format's own limit
 constexpr int64_t kPieceBytes = 1 << 22;
+constexpr int64_t kLargePiece =
+    1 << 20;  // from here on a thread of its own costs nothing beside it
 constexpr const char* kHint =
     "the file is damaged or not a safetensors file: use another checkpoint or write it again";
 
@@ -159,8 +162,15 @@ WrittenFile write_safetensors(const std::string& path, const std::vector<TensorR
   AtomicFile file(path);
   Sha256 hash;
   put_safetensors(tensors, metadata, read, [&](const void* data, int64_t bytes) {
+    const auto update = [&] { hash.update(data, static_cast<size_t>(bytes)); };
+    // Large pieces are hashed while they are written; a jthread is joined if writing throws.
+    std::jthread hashing;
+    if (bytes >= kLargePiece) {
+      hashing = std::jthread(update);
+    } else {
+      update();
+    }
     file.write(data, static_cast<size_t>(bytes));
-    hash.update(data, static_cast<size_t>(bytes));
   });
   const int64_t bytes = file.bytes();
   file.commit();
