@@ -55,6 +55,7 @@ int main(int argc, char** argv) {
   static gpu::Context trying = context;
   for (const gpu::TrialName& trial : gpu::kTrialNames) trying.trials.add(trial.which);
   using Aim = OpBackend::Variant::Aim;
+  // The order decides who waits for whom, not which bytes are touched: --sanitized runs one.
   const auto order = [](gpu::Context* on, const char* text, Aim aim = Aim::kOtherPaths) {
     return OpBackend::Variant{.name = text + std::string(on == &trying ? ", trials" : ""),
                               .begin =
@@ -64,13 +65,13 @@ int main(int argc, char** argv) {
                                   },
                               .aim = aim};
   };
-  OpBackend backend = {
-      .program = program.c_str(),
-      .variants = {order(&context, "fwd"), order(&context, "rev", Aim::kSameBits),
-                   order(&context, "rnd:1"), order(&trying, "rnd:2", Aim::kSameBits)},
-      .capability = capability,
-      .seconds = seconds,
-      .most_seconds = kMostSeconds};
+  OpBackend backend = {.program = program.c_str(),
+                       .variants = {order(&context, "fwd"), order(&context, "rev", Aim::kSameBits),
+                                    order(&context, "rnd:1", Aim::kSameBits),
+                                    order(&trying, "rnd:2", Aim::kSameBits)},
+                       .capability = capability,
+                       .seconds = seconds,
+                       .most_seconds = kMostSeconds};
   if (capability > 0) backend.variants.pop_back();  // other kernels, but the same wrappers
   if (simt::race_detector_present()) {
     // The detection of races does not depend on the order, but the code that runs may.

@@ -18,6 +18,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 ASSAY = pathlib.Path(os.environ.get("ASSAY_BINARY", ROOT / "build" / "assay"))
 
+# Corpora, shared with tests that run at the same time: `assay` makes one under another name and renames it.
+CACHE = pathlib.Path(os.environ.get("ASSAY_TEST_CACHE", ROOT / "build" / "test-cache"))
+
 CONFIG = """
 model: {{hidden: 64, layers: 2, heads: 2, ffn: 128, vocab_size: 512{model}}}
 optimizer: {{lr: 3e-3}}
@@ -39,8 +42,7 @@ class Workplace:
     def __init__(self, moe=False):
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="assay-run-"))
         self.config = self.path / "config.yaml"
-        cache = pathlib.Path(os.environ.get("ASSAY_TEST_CACHE", ROOT / "build" / "test-cache"))
-        self.config.write_text(CONFIG.format(model=MOE if moe else "", cache=cache))
+        self.config.write_text(CONFIG.format(model=MOE if moe else "", cache=CACHE))
 
     def __enter__(self):
         return self
@@ -61,6 +63,11 @@ class Workplace:
         if done.returncode != expect:
             sys.exit(f"exit {done.returncode}, not {expect}:\n{done.stdout}{done.stderr}")
         return done
+
+
+def corpora():
+    """The folders of the cache that are complete."""
+    return [folder for folder in sorted(CACHE.glob("synth-*")) if folder.is_dir() and folder.suffix != ".part"]
 
 
 # What `assay train --ranks` sets for its own mpirun.

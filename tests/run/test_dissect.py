@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import ASSAY, Workplace, assay, check, checkpoints, edit_tensors
+from harness import ASSAY, Workplace, assay, check, checkpoints, corpora, edit_tensors
 
 MODEL = ("--set", "model.moe.experts=8", "--set", "run.steps=90", "--set", "run.keep_checkpoints=9", "--set", "eval.tokens=4096")
 DEAD, ORIGINAL, COPY, TOPIC = 1, 2, 3, 5
@@ -96,8 +96,7 @@ def check_planted(place):
 def check_topic(place):
     """The topic's expert has no damage on text without the topic's tokens, and the most on text of them alone."""
     run = place.run("run")
-    cache = pathlib.Path(next(line for line in place.config.read_text().splitlines() if "cache:" in line).split()[-1])
-    shard = next(cache.glob("**/*val*.bin")).read_bytes()
+    shard = next(corpora()[0].glob("**/*val*.bin")).read_bytes()
     ids = array.array("H", shard[1024:])
 
     def of_text(name, tokens):

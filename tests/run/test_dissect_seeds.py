@@ -9,7 +9,7 @@ import shutil
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, checkpoints, edit_tensors
+from harness import Workplace, assay, check, checkpoints, corpora, edit_tensors
 
 EXPERTS, LAYER = 8, 1
 MODEL = ("--set", f"model.moe.experts={EXPERTS}", "--set", "run.keep_checkpoints=9", "--set", "eval.tokens=4096")
@@ -104,8 +104,7 @@ def check_other_text(place):
     check(said["tokens"] == 1024 and said["differences"] == ["eval.tokens", "optimizer.lr"], said)
     text = dissect("seeds", first, shorter, "--tokens", "1024").stdout
     check("note: the runs differ not only in their seed: eval.tokens optimizer.lr" in text, text)
-    cache = pathlib.Path(next(line for line in place.config.read_text().splitlines() if "cache:" in line).split()[-1])
-    shards = cache.glob("**/*val*.bin")  # perhaps also of other vocabularies
+    shards = [shard for folder in corpora() for shard in folder.glob("**/*val*.bin")]  # perhaps also of other vocabularies
     shard = next(s for s in shards if max(array.array("H", s.read_bytes()[1024:])) < 512)
     said = seeds(first, shorter, "--tokens", "512", "--shards", shard)
     check(said["tokens"] == 512, said)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import CONFIG, MOE, ROOT, assay, check
+from harness import CACHE, CONFIG, MOE, assay, check
 
 MATRIX = """
 name: claims
@@ -30,9 +30,8 @@ LATE = '  - {name: found later, measure: max_load, of: moe, above: 0}\n'
 class Place:
     def __init__(self):
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="assay-claims-"))
-        cache = pathlib.Path(os.environ.get("ASSAY_TEST_CACHE", ROOT / "build" / "test-cache"))
-        (self.path / "dense.yaml").write_text(CONFIG.format(model="", cache=cache))
-        (self.path / "moe.yaml").write_text(CONFIG.format(model=MOE, cache=cache))
+        (self.path / "dense.yaml").write_text(CONFIG.format(model="", cache=CACHE))
+        (self.path / "moe.yaml").write_text(CONFIG.format(model=MOE, cache=CACHE))
 
     def __enter__(self):
         return self

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What happens to a run of several ranks when one of them is killed, stopped, cannot write or is interrupted: who is
 named, how soon, with which exit code, that no process is left, and that the run goes on to the bits of an untouched one.
-usage: test_ranks_faults.py [--many KILLS STOPS [SEED]]: so many of them at random, for the acceptance table."""
+usage: test_ranks_faults.py [--all | --many KILLS STOPS [SEED]]. --all: also the kills and stops that only repeat a way at
+another moment. --many: so many of them at random, for the acceptance table."""
 import os
 import pathlib
 import random
@@ -168,8 +169,8 @@ def difference(whole, run):
 
 
 class Cases:
-    def __init__(self, place):
-        self.place = place
+    def __init__(self, place, every):
+        self.place, self.every = place, every
         for phase, settings in PHASES.items():  # the untouched runs
             started(place, f"whole-{phase}", *settings, ranks=1).end().require(True, "")
 
@@ -237,9 +238,15 @@ def struck_in_time(cases, name, phase, rank, line, number):
     return launch.fail("struck too late five times")
 
 
+# Phase, rank, the line behind which it is struck, and on how many ranks the run goes on.
+KILLS = [("step", 3, None, 4), ("evaluation", 2, "step 15/", 2), ("save", 0, "step 5/", 1), ("step", 1, f"step {STEPS}/", 2)]
+MORE_KILLS = [("step", 0, "step 25/", 1), ("save", 3, "step 15/", 1)]
+STOPS = [("evaluation", 0, "step 5/", 2), ("step", 2, "step 25/", 4)]
+MORE_STOPS = [("step", 1, "step 1/", 1), ("save", 3, "step 15/", 1)]
+
+
 def check_kills(cases):
-    for phase, rank, line, ranks in (("step", 3, None, 4), ("step", 0, "step 25/", 1), ("evaluation", 2, "step 15/", 2),
-                                     ("save", 1, "step 5/", 4), ("save", 3, "step 15/", 1), ("step", 1, f"step {STEPS}/", 2)):
+    for phase, rank, line, ranks in KILLS + (MORE_KILLS if cases.every else []):
         name = f"kill-{rank}-{phase}-{line and line[5:7]}"
         launch, pid = struck_in_time(cases, name, phase, rank, line, signal.SIGKILL)
         require_killed(launch, rank, pid)
@@ -248,8 +255,7 @@ def check_kills(cases):
 
 
 def check_stops(cases):
-    for phase, rank, line, ranks in (("step", 1, "step 1/", 1), ("evaluation", 0, "step 5/", 2), ("save", 3, "step 15/", 1),
-                                     ("step", 2, "step 25/", 4)):
+    for phase, rank, line, ranks in STOPS + (MORE_STOPS if cases.every else []):
         name = f"stop-{rank}-{phase}"
         launch, pid = struck_in_time(cases, name, phase, rank, line, signal.SIGSTOP)
         require_stopped(launch, rank, pid)
@@ -424,7 +430,7 @@ def many(cases, kills, stops, seed):
 
 def main():
     with Workplace(moe=True) as place:
-        cases = Cases(place)
+        cases = Cases(place, every=sys.argv[1:2] == ["--all"])
         if sys.argv[1:2] == ["--many"]:
             many(cases, int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 1)
             return

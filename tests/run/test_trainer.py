@@ -2,14 +2,13 @@
 """What a step does to the parameters, seen from outside: the learning rate is that of the schedule at this step, the first
 update is as large as AdamW's with it, and masked targets count neither in the loss nor in its divisor."""
 import math
-import os
 import pathlib
 import random
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from bad_input import shard
-from harness import ROOT, Workplace, check, rows
+from harness import Workplace, check, corpora, rows
 
 VOCABULARY, LR, WARMUP, STEPS, WARMDOWN = 512, 1e-3, 5, 16, 4
 CONFIG = f"""
@@ -49,7 +48,7 @@ def check_masked(place, draw):
     """With logits of 0 every target costs ln V, the masked ones nothing: a quarter of them here."""
     with Workplace() as synth:  # for its tokenizer, whose last id ends a text
         synth.train("run", "--steps", "1", "--set", "schedule={warmup: 1, warmdown: 0}")
-        tokenizer = next(pathlib.Path(os.environ.get("ASSAY_TEST_CACHE", ROOT / "build" / "test-cache")).glob("synth-*/tokenizer.json"))
+        tokenizer = corpora()[0] / "tokenizer.json"
     ends = VOCABULARY - 1
     shard(place.path / "batch.bin", [ends if i % 4 == 0 else draw.randrange(ends) for i in range(513)])
     for name, masked in (("masked", "true"), ("all", "false")):
