@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <type_traits>
 
 #include "base/bf16.h"
 #include "base/check.h"
@@ -30,7 +31,7 @@ bool is_counted(int32_t target, int32_t mask_id) {
 }
 
 // Layout of the scratch: the gradient of a chunk's logits in T, and the float logits and losses of
-// a part of the chunk.
+// a part of the chunk. If T is float, logits become their gradient in place.
 template <typename T>
 struct Scratch {
   View<T, 2> dlogits;     // (chunk rows, V)
@@ -40,7 +41,7 @@ struct Scratch {
 
   Scratch(std::byte* memory, int64_t chunk_rows, int64_t part_rows, int64_t vocab) {
     take(memory, dlogits, {chunk_rows, vocab});
-    take(memory, logits, {part_rows, vocab});
+    if (!std::is_same_v<T, float> || chunk_rows == 0) take(memory, logits, {part_rows, vocab});
     take(memory, nats, {part_rows});
   }
 
@@ -128,7 +129,12 @@ template <typename T>
 void part_gradient(Exec on, const HeadLoss<T>& a, const Scratch<T>& scratch, int64_t begin,
                    View<T, 2> dlogits) {
   const int64_t rows = dlogits.dim[0], vocab = dlogits.dim[1];
-  const View<float, 2> logits = scratch.logits.rows(0, rows);
+  View<float, 2> logits;
+  if constexpr (std::is_same_v<T, float>) {
+    logits = dlogits;
+  } else {
+    logits = scratch.logits.rows(0, rows);
+  }
   linear_forward<T, float>(on, {.y = logits, .x = a.x.rows(begin, rows), .weight = a.weight});
   parallel_ranges(on, rows, kRowsPerPiece, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
@@ -143,8 +149,9 @@ void part_gradient(Exec on, const HeadLoss<T>& a, const Scratch<T>& scratch, int
       float sum;
       scratch.nats[i] = row_loss(z, vocab, target, a.logit_gain, sum);
       const float scale = a.grad_scale[0] * a.logit_gain;
+      const float hit = z[target];  // scaled() may replace it
       scaled(dz, z, vocab, scale / sum);
-      dz[target] = T(scale * (z[target] / sum - 1.0f));
+      dz[target] = T(scale * (hit / sum - 1.0f));
     }
   });
   add_losses(a.loss_sum, a.nats, scratch.nats.rows(0, rows), begin);

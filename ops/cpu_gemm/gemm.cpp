@@ -12,6 +12,18 @@ namespace assay::panel {
 
 namespace {
 
+// Without a scale no bit depends on the slabs: a whole chunk of the head (ops/head_loss.cpp) reads
+// and writes its gradient once.
+constexpr int64_t kLongSlabSteps = 576;
+
+// Splits [0, steps) into passes of at most kBlockSteps, of nearly equal length.
+struct Passes {
+  int64_t steps, count;
+  explicit Passes(int64_t all)
+      : steps(all), count(std::max<int64_t>(1, ceil_div(all, kBlockSteps))) {}
+  int64_t begin(int64_t pass) const { return pass * steps / count; }
+};
+
 // Calls f(begin, count) for rows [0, rows) in tiles of nearly equal height, at most kTileRows.
 template <typename F>
 void for_tiles(int64_t rows, F&& f) {
@@ -23,41 +35,34 @@ void for_tiles(int64_t rows, F&& f) {
   }
 }
 
-}  // namespace
-
-template <typename T>
-int64_t tile_rows() {
-  return std::is_same_v<T, bf16> && has_amx() ? kAmxRows : kTileRows;
-}
-
+// Columns [first_col, first_col + block_cols) of a product, at most kBlockCols: a part of the rows of
+// a stays in the L2 cache while every panel passes over it.
 template <typename T, typename Y>
-void multiply(const Product<T, Y>& p) {
-  if constexpr (std::is_same_v<T, bf16>) {
-    if (has_amx()) return multiply_amx<Y>(p);
-  }
-  // Passes of kBlockSteps whole steps, then the half step of an odd k. k = 0 is one empty pass.
+void multiply_columns(const Product<T, Y>& p, int64_t first_col, int64_t block_cols) {
+  // Passes over whole steps, then the half step of an odd k. k = 0 is one empty pass.
   const int64_t all_steps = steps<T>(p.k), whole_steps = p.k / kStep<T>;
-  const int64_t whole_passes = ceil_div(whole_steps, kBlockSteps);
+  const Passes whole(whole_steps);
+  const int64_t whole_passes = whole_steps > 0 ? whole.count : 0;
   const int64_t passes = std::max<int64_t>(1, whole_passes + (all_steps - whole_steps));
-  alignas(64) float sums[kBlockRows * kPanelCols];  // sums between the passes of one panel
-  for (int64_t col = 0; col < p.cols; col += kPanelCols) {
-    const int64_t cols = std::min(kPanelCols, p.cols - col), width = padded_cols(cols);
-    const uint32_t* panel = p.panels + col * all_steps;
-    for (int64_t pass = 0; pass < passes; ++pass) {
-      const bool half = pass >= whole_passes;
-      const int64_t first = half ? whole_steps : pass * kBlockSteps;
-      const int64_t last = half ? all_steps : std::min(whole_steps, first + kBlockSteps);
+  alignas(64) float sums[kBlockRows * kBlockCols];  // between the passes
+  for (int64_t pass = 0; pass < passes; ++pass) {
+    const bool half = pass >= whole_passes;
+    const int64_t first = half ? whole_steps : whole.begin(pass);
+    const int64_t last = half ? all_steps : whole.begin(pass + 1);
+    for (int64_t col = 0; col < block_cols; col += kPanelCols) {
+      const int64_t cols = std::min(kPanelCols, block_cols - col), width = padded_cols(cols);
+      const uint32_t* panel = p.panels + (first_col + col) * all_steps;
       for_tiles(p.rows, [&](int64_t i, int64_t rows) {
         Tile t{.a = {},
                .a_step = 4,
                .steps = last - first,
                .b = panel + first * width,
-               .start = sums + i * kPanelCols,
+               .start = sums + i * kBlockCols + col,
                .start_format = Format::kFloat,
-               .start_stride = kPanelCols,
-               .c = sums + i * kPanelCols,
+               .start_stride = kBlockCols,
+               .c = sums + i * kBlockCols + col,
                .c_format = Format::kFloat,
-               .c_stride = kPanelCols,
+               .c_stride = kBlockCols,
                .cols = cols};
         uint32_t half_words[kTileRows] = {};
         for (int64_t r = 0; r < rows; ++r) {
@@ -68,7 +73,7 @@ void multiply(const Product<T, Y>& p) {
             t.a[r] = reinterpret_cast<const std::byte*>(&half_words[r]);
           }
         }
-        const int64_t at = i * p.c_stride + col;
+        const int64_t at = i * p.c_stride + first_col + col;
         const Y* start = p.start == nullptr ? nullptr : p.start + at;
         if (pass == 0) {
           t.start = start;
@@ -85,10 +90,59 @@ void multiply(const Product<T, Y>& p) {
         for (int64_t r = 0; r < rows; ++r) {
           const int64_t row = r * p.c_stride;
           store_scaled(p.c + at + row, start == nullptr ? nullptr : start + row, *p.scale,
-                       sums + (i + r) * kPanelCols, cols);
+                       sums + (i + r) * kBlockCols + col, cols);
         }
       });
     }
+  }
+}
+
+// Steps [first, first + count) of the columns [0, rows) of a, tile by tile: a step of a tile is
+// `height` words, and the tile of row i begins at slab + i * count.
+template <typename T>
+void pack_slab(uint32_t* slab, const OuterProduct<T>& p, int64_t first, int64_t count) {
+  constexpr int64_t kTogether = 16;  // steps: their rows of a are read once
+  alignas(64) uint32_t packed[kTogether * kBlockRows];
+  const int64_t width = padded_cols(p.rows);
+  for (int64_t s = 0; s < count; s += kTogether) {
+    const int64_t n = std::min(kTogether, count - s);
+    pack_rows<T>({.panels = packed,
+                  .panel_words = 0,
+                  .panel_cols = kBlockRows,
+                  .x = p.a + (first + s) * kStep<T> * p.a_stride,
+                  .stride = p.a_stride,
+                  .row = nullptr,
+                  .k = p.k - (first + s) * kStep<T>,
+                  .cols = p.rows},
+                 0, n);
+    for_tiles(p.rows, [&](int64_t i, int64_t height) {
+      uint32_t* to = slab + i * count + s * height;
+      const uint32_t* from = packed + i;
+      if (height == kTileRows) {  // a copy of constant length
+        for (int64_t step = 0; step < n; ++step, to += kTileRows, from += width)
+          std::memcpy(to, from, sizeof(uint32_t) * kTileRows);
+      } else {
+        for (int64_t step = 0; step < n; ++step, to += height, from += width)
+          std::copy_n(from, height, to);
+      }
+    });
+  }
+}
+
+}  // namespace
+
+template <typename T>
+int64_t tile_rows() {
+  return std::is_same_v<T, bf16> && has_amx() ? kAmxRows : kTileRows;
+}
+
+template <typename T, typename Y>
+void multiply(const Product<T, Y>& p) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (has_amx()) return multiply_amx<Y>(p);
+  }
+  for (int64_t col = 0; col < p.cols; col += kBlockCols) {
+    multiply_columns(p, col, std::min(kBlockCols, p.cols - col));
   }
 }
 
@@ -97,52 +151,49 @@ void accumulate(const OuterProduct<T>& p) {
   if constexpr (std::is_same_v<T, bf16>) {
     if (has_amx()) return accumulate_amx(p);
   }
-  alignas(64) uint32_t slab[kSlabSteps * kBlockRows];
-  alignas(64) float sums[kTileRows * kPanelCols];  // sums of one tile, if there is a scale
+  alignas(64) uint32_t slab[kLongSlabSteps * kBlockRows];
+  alignas(64) float sums[kBlockRows * kPanelCols];  // of one panel, if there is a scale
   const int64_t all_steps = steps<T>(p.k);
-  const int64_t slab_width = padded_cols(p.rows);
-  for (int64_t first = 0; first < all_steps; first += kSlabSteps) {
-    const int64_t count = std::min(kSlabSteps, all_steps - first);
+  const int64_t slab_steps = p.scale ? kSlabSteps : kLongSlabSteps;
+  for (int64_t first = 0; first < all_steps; first += slab_steps) {
+    const int64_t count = std::min(slab_steps, all_steps - first);
     const bool stores = p.store && first == 0;
-    pack_rows<T>({.panels = slab,
-                  .panel_words = 0,
-                  .panel_cols = kBlockRows,
-                  .x = p.a + first * kStep<T> * p.a_stride,
-                  .stride = p.a_stride,
-                  .row = nullptr,
-                  .k = p.k - first * kStep<T>,
-                  .cols = p.rows},
-                 0, count);
+    pack_slab(slab, p, first, count);
+    const Passes passes(count);
     for (int64_t col = 0; col < p.cols; col += kPanelCols) {
       const int64_t cols = std::min(kPanelCols, p.cols - col), width = padded_cols(cols);
-      const uint32_t* b = p.panels + col / kPanelCols * p.panel_words + first * width;
-      for_tiles(p.rows, [&](int64_t i, int64_t rows) {
-        float* c = p.c + i * p.c_stride + col;
-        Tile t{.a = {},
-               .a_step = 4 * slab_width,
-               .steps = count,
-               .b = b,
-               .start = c,
-               .start_format = stores ? Format::kZero : Format::kFloat,
-               .start_stride = p.c_stride,
-               .c = c,
-               .c_format = Format::kFloat,
-               .c_stride = p.c_stride,
-               .cols = cols};
-        for (int64_t r = 0; r < rows; ++r)
-          t.a[r] = reinterpret_cast<const std::byte*>(slab + i + r);
-        if (p.scale) {
-          t.start_format = Format::kZero;
-          t.c = sums;
-          t.c_stride = kPanelCols;
-        }
-        tile_kernel_of<T>(rows, width / kVector)(t);
-        if (!p.scale) return;
-        for (int64_t r = 0; r < rows; ++r) {
-          float* row = c + r * p.c_stride;
-          store_scaled<float>(row, stores ? nullptr : row, *p.scale, sums + r * kPanelCols, cols);
-        }
-      });
+      const uint32_t* panel = p.panels + col / kPanelCols * p.panel_words + first * width;
+      for (int64_t pass = 0; pass < passes.count; ++pass) {
+        const int64_t from = passes.begin(pass);
+        for_tiles(p.rows, [&](int64_t i, int64_t rows) {
+          float* c = p.c + i * p.c_stride + col;
+          Tile t{.a = {},
+                 .a_step = 4 * rows,
+                 .steps = passes.begin(pass + 1) - from,
+                 .b = panel + from * width,
+                 .start = c,
+                 .start_format = Format::kFloat,
+                 .start_stride = p.c_stride,
+                 .c = c,
+                 .c_format = Format::kFloat,
+                 .c_stride = p.c_stride,
+                 .cols = cols};
+          for (int64_t r = 0; r < rows; ++r)
+            t.a[r] = reinterpret_cast<const std::byte*>(slab + i * count + from * rows + r);
+          if (p.scale) {
+            t.start = t.c = sums + i * kPanelCols;
+            t.start_stride = t.c_stride = kPanelCols;
+          }
+          if (pass == 0 && (stores || p.scale)) t.start_format = Format::kZero;
+          tile_kernel_of<T>(rows, width / kVector)(t);
+          if (!p.scale || pass < passes.count - 1) return;
+          for (int64_t r = 0; r < rows; ++r) {
+            float* row = c + r * p.c_stride;
+            store_scaled<float>(row, stores ? nullptr : row, *p.scale, sums + (i + r) * kPanelCols,
+                                cols);
+          }
+        });
+      }
     }
   }
 }

@@ -4,9 +4,10 @@
 //   c[i,j] = start[i,j] + sum_k a[i,k] b[k,j]
 //
 // A step is the k that share 32 bits: one float, or a pair (k, k+1) of bf16. b is packed into
-// panels of 64 columns (the last one a multiple of 16): for each step the columns of the panel are
-// contiguous, so a step of 16 columns is one vector. a is read in place, one step of one row at a
-// time, from rows at any address: gathering is free. A tile of 6 x 64 sums stays in registers.
+// panels of 64 columns (the last one a multiple of 16), without AVX-512 of 16: for each step the
+// columns of the panel are contiguous, so a step of 16 columns is one vector. a is read in place,
+// one step of one row at a time, from rows at any address: gathering is free. A tile of 6 rows and
+// the columns of a panel stays in registers.
 //
 // Each c is one chain of sums over k in ascending order (bf16: within a step the odd k first),
 // starting from `start`: its bits depend neither on its tile nor on where k is split between steps.
@@ -27,11 +28,16 @@
 namespace assay::panel {
 
 constexpr int64_t kTileRows = 6;
-constexpr int64_t kPanelCols = 64;
 constexpr int64_t kVector = 16;     // panels are padded to a multiple of it
 constexpr int64_t kBlockRows = 96;  // rows per piece: 16 tiles
-// Steps per pass over a panel, which stays in the L2 cache.
-constexpr int64_t kBlockSteps = 512;
+// Columns of a panel, and steps per pass over it: what a tile of all registers takes per step, and
+// a panel that stays in the L2 cache, or in the L1 cache where a step takes half as many registers.
+#if defined(__AVX512F__)
+constexpr int64_t kPanelCols = 64, kBlockSteps = 512;
+#else
+constexpr int64_t kPanelCols = 16, kBlockSteps = 256;
+#endif
+constexpr int64_t kBlockCols = 256;  // columns that share a pass over the rows of a
 constexpr int64_t kSlabSteps = 512;  // steps of `a` that accumulate() packs at a time
 
 template <typename T>
