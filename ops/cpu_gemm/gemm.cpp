@@ -35,8 +35,8 @@ void for_tiles(int64_t rows, F&& f) {
   }
 }
 
-// Columns [first_col, first_col + block_cols) of a product, at most kBlockCols: a part of the rows of
-// a stays in the L2 cache while every panel passes over it.
+// Columns [first_col, first_col + block_cols) of a product, at most kBlockCols: a part of the rows
+// of a stays in the L2 cache while every panel passes over it.
 template <typename T, typename Y>
 void multiply_columns(const Product<T, Y>& p, int64_t first_col, int64_t block_cols) {
   // Passes over whole steps, then the half step of an odd k. k = 0 is one empty pass.
