@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Checks two builds that the suite does not make: without CUDA, and the kernels alone with every
 # package hidden from CMake. Both are configured and all their rules are resolved. For the build
-# without CUDA the device layer is compiled too, because only it has different sources there; it
-# must define every function of the layer with CUDA. Complete builds would compile the same sources
-# again, for minutes.
+# without CUDA what differs there is compiled too: files with #if ASSAY_HAS_CUDA, and the device
+# layer, which has other sources; it must define every function of the layer with CUDA. Complete
+# builds would compile the same sources again, for minutes.
 #   build_variants.sh SOURCE SCRATCH [DEVICE_LIBRARY]
 # DEVICE_LIBRARY is libassay_device.a of a build with CUDA.
 set -euo pipefail
@@ -18,8 +18,17 @@ configure() {
 command -v ninja >/dev/null || { echo "not run: ninja is not installed"; exit 0; }
 mkdir -p "$scratch"
 
-configure no-cuda -DASSAY_CUDA=OFF
+configure no-cuda -DASSAY_CUDA=OFF -DASSAY_UNITY=OFF -DASSAY_TESTS=OFF
 ninja -C "$scratch/no-cuda" assay_device >"$scratch/no-cuda.log" 2>&1 || { tail -30 "$scratch/no-cuda.log"; exit 1; }
+# By the command alone: ninja would first build the libraries that a file's target is linked with.
+folders=(base comm cuda data engine eval interop lab machine models ops session tools)
+mapfile -t differing < <(cd "$source" && grep -lrE '^#if.*ASSAY_HAS_CUDA' --include=*.cpp "${folders[@]}")
+[[ ${#differing[@]} -gt 0 ]] || { echo "no file asks for ASSAY_HAS_CUDA"; exit 1; }
+for file in "${differing[@]}"; do
+  object=$(ninja -C "$scratch/no-cuda" -t targets all | sed -n "s|^\([^:]*\.dir/${file#*/}\.o\): .*|\1|p")
+  command=$(ninja -C "$scratch/no-cuda" -t commands "$object" | tail -1)
+  (cd "$scratch/no-cuda" && mkdir -p "$(dirname "$object")" && bash -c "$command") || { echo "without CUDA, $file does not compile"; exit 1; }
+done
 
 hidden=()
 while read -r package; do hidden+=("-DCMAKE_DISABLE_FIND_PACKAGE_$package=ON"); done \

@@ -197,7 +197,7 @@ ordered_json gpu_facts(MachineLimits limits, std::vector<Advice>& advice) {
       j["matmul_bf16_tflop_per_s"] = matmul_limit(*device, timer) * 1e-12;
     }
 #else
-    static_cast<void>(measure);
+    static_cast<void>(limits);
 #endif
     j["usable"] = true;
   } catch (const UserError& error) {
