@@ -4,6 +4,8 @@
 #   ASan + UBSan build      tests labelled asan: parsers of data and configuration, every op (without
 #                           the cases that tests/ops/CMakeLists.txt leaves out)
 #   TSan build              tests labelled tsan: loader, telemetry writer, control of ranks
+#   ten planted bugs        drawn by chance (tools/mutate.sh), which a test must notice; with ccache only, which knows the
+#                           objects of the release build
 # --interop adds the comparisons of tests/interop/compare.py, --systems bare Debian 12 and 13
 # (tests/tools/test_debian_root.py). Lists what it could not run. The last
 # lines are ctest's summary of the release build; the exit status is 0 only if all passed. The labels
@@ -14,7 +16,7 @@ cd "$(dirname "$0")/.."
 usage() {
   cat <<'TEXT'
 usage: bash tools/test.sh [--quick] [--no-setup] [--interop] [--systems]
-  --quick     only the release build, no sanitizers
+  --quick     only the release build: no sanitizers, no planted bugs
   --no-setup  do not install packages first (tools/setup.sh)
   --interop   also compare with PyTorch and transformers (docs/interop.md): .venv-interop takes 6 GB, downloaded once
   --systems   also set up and build in bare roots of Debian 12 and 13, and run the Dockerfile's lines there: needs root,
@@ -101,6 +103,19 @@ say "tests"
 ctest --test-dir build -j "$jobs" -LE gpu --output-on-failure --no-tests=error 2>&1 | tee build/ctest.log |
   sed -u '/% tests passed/,$d' || failed+=("release")
 
+planted="left out by --quick"
+if [[ $sanitizers == yes ]] && ! command -v ccache >/dev/null; then planted="without ccache their build takes 20 minutes"; fi
+if [[ $sanitizers == yes ]] && command -v ccache >/dev/null; then
+  say "ten planted bugs"
+  planted=""
+  if bash tools/mutate.sh --random 10 >build/mutants.log 2>&1; then
+    grep -E '^(drawn|noticed)' build/mutants.log
+  else
+    cat build/mutants.log
+    failed+=("planted bugs")
+  fi
+fi
+
 if [[ $interop == yes ]]; then compare_interop || failed+=("interop"); fi
 not_run=build/not-run.log
 : >"$not_run"
@@ -116,6 +131,7 @@ echo "== not run here"
   gpu_tests=$(ctest --test-dir build -N -L gpu | sed -n 's/^Total Tests: //p')
   if [[ $gpu_tests == 0 ]]; then echo "label gpu: this build has no CUDA"; else echo "label gpu: $gpu_tests tests (tools/gpu_check.sh)"; fi
   if [[ $sanitizers == no ]]; then echo "sanitizers: left out by --quick"; fi
+  if [[ -n $planted ]]; then echo "planted bugs: $planted"; fi
   if [[ ! -d ${ASSAY_TEST_DATA:-../shared/data} ]]; then
     echo "tests against reference files: their data is absent (set ASSAY_TEST_DATA to its folder)"
   fi
