@@ -95,9 +95,9 @@ void judge_every_budget(MapClaimResult& result, const PairOnAxis& pair,
     result.interpolated |= found.interpolated;
   }
   const int64_t all = int64_t(pair.budgets.size());
-  result.why =
-      all == 0 ? "the two share no budget"
-               : strprintf("%ld of %ld budgets, fails at %ld", long(holds), long(all), long(fails));
+  result.why = all == 0 ? "the two share no budget"
+                        : strprintf("%ld of %ld budgets", long(holds), long(all));
+  if (fails > 0) result.why += strprintf(", fails at %ld", long(fails));
   if (fails > 0) result.verdict = ClaimVerdict::kFails;
   if (all > 0 && holds == all) result.verdict = ClaimVerdict::kHolds;
 }
