@@ -68,7 +68,7 @@ fuzz() {
   seconds=$({ time ASSAY_FUZZ_TARGET=$target ASAN_OPTIONS=allocator_may_return_null=0 UBSAN_OPTIONS=halt_on_error=1 \
     OMP_NUM_THREADS=1 "$program" -fork=1 -ignore_crashes=1 -ignore_timeouts=1 -ignore_ooms=1 -timeout=10 \
     -max_total_time=$((60 * minutes)) -rss_limit_mb=2048 -max_len=65536 -artifact_prefix="$found/" -print_final_stats=1 \
-    "${inputs[@]}" >"$log" 2>&1 || true; } 2>&1 | awk '{ printf "%.0f", $1 + $2 }')
+    "${inputs[@]}" >"$log" 2>&1 || true; } 2>&1 | awk 'END { printf "%.0f", $1 + $2 }')
   local after runs cover
   after=$(find "$found" -type f | wc -l)
   runs=$(sed -n 's/^#\([0-9]*\): cov: .*/\1/p' "$log" | tail -1)

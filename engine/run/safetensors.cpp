@@ -29,8 +29,7 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kLargestHeader = 100'000'000;  // the format's own limit
 constexpr int64_t kPieceBytes = 1 << 22;
-constexpr int64_t kLargePiece =
-    1 << 20;  // from here on a thread of its own costs nothing beside it
+constexpr int64_t kLargePiece = 1 << 20;  // hashing it takes far longer than starting a thread
 constexpr const char* kHint =
     "the file is damaged or not a safetensors file: use another checkpoint or write it again";
 

@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
   static gpu::Context trying = context;
   for (const gpu::TrialName& trial : gpu::kTrialNames) trying.trials.add(trial.which);
   using Aim = OpBackend::Variant::Aim;
-  // The order decides who waits for whom, not which bytes are touched: --sanitized runs one.
+  // Other orders seldom touch other bytes, so --sanitized leaves them to builds without sanitizers.
   const auto order = [](gpu::Context* on, const char* text, Aim aim = Aim::kOtherPaths) {
     return OpBackend::Variant{.name = text + std::string(on == &trying ? ", trials" : ""),
                               .begin =

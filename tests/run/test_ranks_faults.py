@@ -240,9 +240,9 @@ def struck_in_time(cases, name, phase, rank, line, number):
 
 # Phase, rank, the line behind which it is struck, and on how many ranks the run goes on.
 KILLS = [("step", 3, None, 4), ("evaluation", 2, "step 15/", 2), ("save", 0, "step 5/", 1), ("step", 1, f"step {STEPS}/", 2)]
-MORE_KILLS = [("step", 0, "step 25/", 1), ("save", 3, "step 15/", 1)]
-STOPS = [("evaluation", 0, "step 5/", 2), ("step", 2, "step 25/", 4)]
-MORE_STOPS = [("step", 1, "step 1/", 1), ("save", 3, "step 15/", 1)]
+MORE_KILLS = [("step", 0, "step 25/", 1), ("save", 1, "step 5/", 4), ("save", 3, "step 15/", 1)]
+STOPS = [("evaluation", 0, "step 5/", 2), ("save", 3, "step 15/", 1), ("step", 2, "step 25/", 4)]
+MORE_STOPS = [("step", 1, "step 1/", 1)]
 
 
 def check_kills(cases):
