@@ -1,35 +1,48 @@
 #!/usr/bin/env python3
-"""Runs two commands in turn that print a benchmark's JSON object, and compares what they measure: two builds, one
-process and two ranks, two settings. Other work on the machine then falls on both alike."""
+"""Runs commands in turn that print a benchmark's JSON object, and compares each of the others with the first: builds, one
+process and two ranks, settings. Other work on the machine, and its heat, then fall on all alike."""
 import argparse
 import datetime
 import json
 import pathlib
 import platform
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
+import time
 
 EXAMPLES = """examples:
   two ranks of one thread beside one process of two
     in_turn.py "build/bench_step --json --threads 2 --micro-batches 2" \\
                "mpirun -n 2 build/bench_step --json --threads 1 --micro-batches 2"
   two builds
-    in_turn.py "../before/build/bench_step --json" "build/bench_step --json" """
+    in_turn.py "../before/build/bench_step --json" "build/bench_step --json"
+  two switches, each against the build as it is
+    in_turn.py --name norm_adds --name dbranch "bench_step --device cuda --json" \\
+               "env ASSAY_GPU_PREDECESSORS=norm_adds bench_step --device cuda --json" \\
+               "env ASSAY_GPU_PREDECESSORS=dbranch bench_step --device cuda --json" """
 
 
-def measured(command, key):
-    run = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, text=True)
+class Unmeasured(Exception):
+    """A command that failed, or printed no such number."""
+
+
+def measured(command, key, limit):
+    try:
+        run = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, text=True, timeout=limit or None)
+    except subprocess.TimeoutExpired as error:
+        raise Unmeasured(f"error: not done in {limit:g} s: {command}\nhint: run it by hand, or give a longer --limit") from error
     lines = run.stdout.strip().splitlines()
     if run.returncode != 0 or not lines:
-        sys.exit(f"error: exit {run.returncode}, {len(lines)} lines of output: {command}\nhint: run it by hand")
+        raise Unmeasured(f"error: exit {run.returncode}, {len(lines)} lines of output: {command}\nhint: run it by hand")
     try:
         row = json.loads(lines[-1])
         return float(row[key]), row
     except (ValueError, KeyError, TypeError) as error:
-        sys.exit(f"error: no number {key} in what it printed ({error!r}): {command}\nhint: give it --json; --key names what "
-                 "is compared")
+        raise Unmeasured(f"error: no number {key} in what it printed ({error!r}): {command}\nhint: give it --json; --key names "
+                         "what is compared") from error
 
 
 def cpu_name():
@@ -40,42 +53,86 @@ def cpu_name():
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
+class Rounds:
+    """What the commands have measured, round by round. A command that fails is said, and left out from then on; without
+    the first there is nothing to compare."""
+
+    def __init__(self, commands, key, limit):
+        self.commands, self.key, self.limit = commands, key, limit
+        self.pairs = {i: [] for i in range(1, len(commands))}  # (number of the first, of this one)
+        self.rows = {i: [] for i in self.pairs}
+        self.broken = set()
+
+    def run(self, turn):
+        order = [0, *(i for i in self.pairs if i not in self.broken)]
+        if turn % 2:
+            order.reverse()  # so that heat and clocks fall on all
+        found = {}
+        for i in order:
+            try:
+                found[i] = measured(self.commands[i], self.key, self.limit)
+            except Unmeasured as error:
+                print(error, file=sys.stderr, flush=True)
+                if i == 0:
+                    sys.exit(1)
+                self.broken.add(i)
+        for i in sorted(found.keys() - {0}):
+            self.pairs[i].append((found[0][0], found[i][0]))
+            self.rows[i].append((found[0][1], found[i][1]))
+        return {i: found[i][0] / found[0][0] for i in sorted(found.keys() - {0})}
+
+    def result(self, i, name):
+        pairs, rows = self.pairs[i], self.rows[i]
+        ratios = [second / first for first, second in pairs]
+        result = {"name": name, "key": self.key, "first": self.commands[0], "second": self.commands[i], "pairs": pairs,
+                  "median_first": statistics.median(p[0] for p in pairs), "median_second": statistics.median(p[1] for p in pairs),
+                  "ratio_median": statistics.median(ratios), "ratio_least": min(ratios), "ratio_most": max(ratios),
+                  "date": datetime.date.today().isoformat(), "cpu": cpu_name(), "device": rows[0][1].get("device", "")}
+        for field in ("sm_mhz", "watts", "loss", "memory_bytes"):  # of each run
+            if any(field in row for pair in rows for row in pair):
+                result[field] = [(one.get(field), two.get(field)) for one, two in rows]
+        return result
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("first", help="a command that prints one JSON object in its last line")
-    parser.add_argument("second", help="the command that is compared with it")
+    parser.add_argument("others", nargs="+", metavar="command", help="the commands that are compared with it")
     parser.add_argument("--pairs", type=int, default=8, help="how often each runs (default: 8)")
+    parser.add_argument("--minutes", type=float, default=0, help="no round begins after that (default: no limit)")
+    parser.add_argument("--limit", type=float, default=0, help="seconds after which a command counts as failed (default: none)")
     parser.add_argument("--key", default="tokens_per_s", help="the number that is compared (default: tokens_per_s)")
-    parser.add_argument("--out", type=pathlib.Path, help="adds one line of JSON to this file")
-    parser.add_argument("--name", default="", help="of the comparison, for --out")
+    parser.add_argument("--out", type=pathlib.Path, help="adds one line of JSON for each comparison to this file")
+    parser.add_argument("--name", action="append", default=[], help="of a comparison, for --out; once for each other command")
     a = parser.parse_args()
-    if a.pairs < 1:
-        parser.error("--pairs is at least 1")
-    pairs, rows = [], []
-    for i in range(a.pairs):
-        # Who goes first changes, so that heat and clocks fall on both.
-        if i % 2 == 0:
-            first, one = measured(a.first, a.key)
-            second, two = measured(a.second, a.key)
-        else:
-            second, two = measured(a.second, a.key)
-            first, one = measured(a.first, a.key)
-        pairs.append((first, second))
-        rows.append((one, two))
-        print(f"{i + 1}/{a.pairs}: {pairs[-1][0]:.6g} {pairs[-1][1]:.6g} ratio {pairs[-1][1] / pairs[-1][0]:.3f}",
-              file=sys.stderr, flush=True)
-    ratios = [second / first for first, second in pairs]
-    result = {"name": a.name, "key": a.key, "first": a.first, "second": a.second, "pairs": pairs,
-              "median_first": statistics.median(p[0] for p in pairs), "median_second": statistics.median(p[1] for p in pairs),
-              "ratio_median": statistics.median(ratios), "ratio_least": min(ratios), "ratio_most": max(ratios),
-              "date": datetime.date.today().isoformat(), "cpu": cpu_name(), "device": rows[0][1].get("device", "")}
-    for name in ("sm_mhz", "watts"):  # of a GPU during each run
-        result[name] = [(one.get(name), two.get(name)) for one, two in rows]
-    print(f"{a.key}: {result['median_first']:.6g} and {result['median_second']:.6g}; second / first: median "
-          f"{result['ratio_median']:.3f} of {a.pairs} pairs ({result['ratio_least']:.3f} to {result['ratio_most']:.3f})")
-    if a.out:
-        with a.out.open("a") as file:
-            file.write(json.dumps(result) + "\n")
+    if a.pairs < 1 or a.minutes < 0 or a.limit < 0:
+        parser.error("--pairs is at least 1, --minutes and --limit at least 0")
+    if len(a.name) not in (0, len(a.others)):
+        parser.error(f"{len(a.name)} names for {len(a.others)} comparisons")
+    names = a.name or ["" if len(a.others) == 1 else str(i) for i in range(1, len(a.others) + 1)]
+    rounds = Rounds([a.first, *a.others], a.key, a.limit)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what has been measured is still written
+    end = time.monotonic() + 60 * a.minutes
+    try:
+        for turn in range(a.pairs):
+            if a.minutes and turn and time.monotonic() > end:
+                print(f"{turn} of {a.pairs} rounds in {a.minutes:g} minutes", file=sys.stderr)
+                break
+            ratios = rounds.run(turn)
+            print(f"{turn + 1}/{a.pairs}: " + ", ".join(f"{names[i - 1]} {ratio:.4f}".strip() for i, ratio in ratios.items()),
+                  file=sys.stderr, flush=True)
+    finally:
+        for i, pairs in rounds.pairs.items():
+            if not pairs:
+                continue
+            result = rounds.result(i, names[i - 1])
+            print(f"{names[i - 1]} {a.key}: {result['median_first']:.6g} and {result['median_second']:.6g}; second / first: median "
+                  f"{result['ratio_median']:.4f} of {len(pairs)} pairs ({result['ratio_least']:.4f} to {result['ratio_most']:.4f})".strip())
+            if a.out:
+                with a.out.open("a") as file:
+                    file.write(json.dumps(result) + "\n")
+    if rounds.broken:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

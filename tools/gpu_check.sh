@@ -133,11 +133,19 @@ measure() {
   step "$name.json" "$about" 60 "$build/bench_step" --config "$(preset "$model")" --device cuda "$@" --json
   measured+=" $name"
 }
-# ab NAME ABOUT FIRST SECOND: two commands of bench_step in turn, as step ab_NAME.
+# ab NAME SECONDS FIRST OTHER COMMAND [OTHER COMMAND]...: commands of bench_step in turn, in two rounds, as step ab_NAME; each
+# OTHER is compared with FIRST. One command is expected to take SECONDS.
 ab() {
-  local name=$1 about=$2
-  shift 2
-  without=${without:-$no_python} step "ab_$name" "$about" $((3 * about)) python3 bench/in_turn.py --pairs 2 --name "$name" --out "$logs/ab_$name.json" "$@"
+  local name=$1 seconds=$2 first=$3 names=() commands=()
+  shift 3
+  while [[ $# -gt 0 ]]; do
+    names+=(--name "$1")
+    commands+=("$2")
+    shift 2
+  done
+  local about=$((2 * seconds * (1 + ${#commands[@]})))
+  without=${without:-$no_python} step "ab_$name" "$about" $((3 * about)) python3 bench/in_turn.py --pairs 2 \
+    --limit $((8 * seconds)) "${names[@]}" --out "$logs/ab_$name.json" "$first" "${commands[@]}"
 }
 bench() {
   step "bench_$1.json" "$2" 90 "$build/bench_$1" --iters 50 --json
@@ -203,6 +211,8 @@ without=$no_assay
 parities "fp32=fp32 0.001 0.005" "bf16=bf16 0.01 0.05" "muon=bf16 0.01 0.3 --set optimizer.kind=muon" \
   "bf16_state=bf16 0.01 0.15 --set optimizer.state=bf16" "parts=bf16 0.01 0.15 --set parallel.parts=2" \
   "fp8_block=fp8_block 0.01 0.15" "mxfp8_nmoe=mxfp8_nmoe 0.01 0.2" "mxfp4_nmoe=mxfp4_nmoe 0.01 0.25" "nvfp4=nvfp4 0.01 0.4"
+step uses 60 200 bash -c uses
+last_lines+=" uses"
 pairs=()
 for model in dense moe-64; do
   for recipe in fp8_tensor fp8_block; do
@@ -226,59 +236,69 @@ step_of() {
   shift
   echo "'${program:-$build/bench_step}' --config $(preset "$model") --device cuda --steps 3 --warmup 1 --json $*"
 }
-for row in "dense 40 32 60" "moe-64 50 50 90" "moe-256 100 90 130"; do
-  read -r model about room wide <<<"$row"  # GiB of the GPU with 32 and with 64 sequences
+# switches MODEL SECONDS ROOM SETTING...: bench_step as it is beside each setting, a predecessor or try=TRIAL
+# (cuda/predecessors.h), or wide=BATCH, sequences in a micro-batch, if there is room.
+switches() {
+  local model=$1 seconds=$2 room=$3 setting commands=()
+  shift 3
+  local micros=(--micro-batches 8)
+  if [[ $model == super-4096 ]]; then micros=(--micro-batches 4); fi
+  local first
+  first=$(step_of "$model" "${micros[@]}")
+  for setting; do
+    case $setting in
+      wide=*) commands+=("${setting#*=}_sequences_$model" "$(step_of "$model" --batch "${setting#*=}" --micro-batches "$(wide_micros "$model")")") ;;
+      try=*) commands+=("try_${setting#*=}_$model" "env ASSAY_GPU_TRY=${setting#*=} $first") ;;
+      *) commands+=("${setting}_$model" "env ASSAY_GPU_PREDECESSORS=$setting $first") ;;
+    esac
+  done
+  without=${no_assay:-$(without_memory "$room")}
+  ab "switches_$model" "$seconds" "$first" "${commands[@]}"
+}
+# wide_micros MODEL: micro-batches of a step in which a micro-batch has more sequences than the preset's.
+wide_micros() { if [[ $1 == super-4096 ]]; then echo 1; else echo 4; fi; }
+
+for row in "dense 8 32" "moe-64 11 50" "moe-256 15 90"; do
+  read -r model seconds room <<<"$row"  # seconds of a command; GiB of the GPU
   without=${no_assay:-$(without_memory "$room")}
   for beside in also/*/bin/bench_step; do
     [[ $prebuilt == yes && -x $beside ]] || continue
     name=${beside#also/}
-    ab "${name%%/*}_$model" "$about" "$(program=$beside step_of "$model" --micro-batches 8)" "$(step_of "$model" --micro-batches 8)"
+    ab "${name%%/*}_$model" "$seconds" "$(step_of "$model" --micro-batches 8)" "${name%%/*}_$model" \
+      "$(program=$beside step_of "$model" --micro-batches 8)"
   done
-  without=${no_assay:-$(without_memory "$wide")}
-  ab "sequences_32_64_$model" "$about" "$(step_of "$model" --batch 32 --micro-batches 8)" "$(step_of "$model" --batch 64 --micro-batches 4)"
 done
-without=${no_assay:-$(without_memory 130)}
-ab sequences_8_32_super-4096 100 "$(step_of super-4096 --batch 8 --micro-batches 4)" "$(step_of super-4096 --batch 32 --micro-batches 1)"
-# Ways that no GPU has timed and their predecessors (cuda/predecessors.h): all of them, then each in the models where it
-# should tell.
-for row in "all dense 30 32" "all moe-64 40 50" "all moe-256 60 90" "all super-4096 80 88" "ffn_dswiglu dense 30 32" \
-  "ffn_dswiglu moe-64 40 50" "wgrad_add moe-64 40 50" "wgrad_add moe-256 60 90" "tile_fetch moe-256 60 90" \
-  "router_products super-4096 80 88" "work_lists super-4096 80 88" "router_shared moe-64 40 50" \
-  "router_shared moe-256 60 90" "norm_reads dense 30 32" "dbranch dense 30 32" "norm_adds dense 30 32" \
-  "norm_adds moe-64 40 50" "gradient_zeros moe-256 60 90" "gradient_zeros super-4096 80 88" "rope_backward dense 30 32" \
-  "attention_forward_blocks dense 30 32" "attention_forward_order dense 30 32" "attention_backward_blocks dense 30 32"; do
-  read -r old model about room <<<"$row"
-  without=${no_assay:-$(without_memory "$room")}
-  ab "${old}_$model" "$about" "env ASSAY_GPU_PREDECESSORS=$old $(step_of "$model" --micro-batches 8)" "$(step_of "$model" --micro-batches 8)"
-done
-# Ways that are only taken when asked for, because no GPU has run them.
-for row in "multicast dense 30 32" "multicast moe-64 40 50" "multicast moe-256 60 90" "tma_store moe-64 40 50" \
-  "tma_store moe-256 60 90" "all moe-256 60 90"; do
-  read -r new model about room <<<"$row"
-  without=${no_assay:-$(without_memory "$room")}
-  ab "try_${new}_$model" "$about" "$(step_of "$model" --micro-batches 8)" "env ASSAY_GPU_TRY=$new $(step_of "$model" --micro-batches 8)"
-done
+# wide MODEL GIB SEQUENCES: that setting if the GPU has the memory.
+wide() { if [[ $dry == yes || ${memory:-0} -ge $(($2 * 1024)) ]]; then echo "wide=$3"; fi; }
+# shellcheck disable=SC2046  # wide may say nothing
+{
+  switches dense 8 32 all ffn_dswiglu norm_adds dbranch rope_backward norm_reads attention_forward_blocks attention_forward_order \
+    attention_backward_blocks try=multicast $(wide dense 60 64)
+  switches moe-64 11 50 all wgrad_add ffn_dswiglu norm_adds router_shared try=multicast try=tma_store $(wide moe-64 90 64)
+  switches moe-256 15 90 all wgrad_add tile_fetch router_shared gradient_zeros try=multicast try=tma_store try=all $(wide moe-256 130 64)
+  switches super-4096 20 88 all router_products work_lists gradient_zeros $(wide super-4096 130 32)
+}
 without=""
 # Sorts of ours and of CUB (docs/decisions/0028-sorts-by-cub-beside-ours.md).
 step bench_by_cub.json 10 60 "$build/bench_router" --op dispatch --iters 50 --json
 benches+=" bench_by_cub"
 without=$no_assay
 # The kernels of a GPU of 9.0 and those of others.
-for row in "dense 60" "moe-64 80"; do
-  read -r model about <<<"$row"
-  ab "wgmma_mma_$model" "$about" "$(step_of "$model" --micro-batches 4)" "env ASSAY_GPU_PATH=mma $(step_of "$model" --micro-batches 4)"
+for row in "dense 12" "moe-64 20"; do
+  read -r model seconds <<<"$row"
+  ab "mma_$model" "$seconds" "$(step_of "$model" --micro-batches 4)" "mma_$model" "env ASSAY_GPU_PATH=mma $(step_of "$model" --micro-batches 4)"
 done
 # The algorithms of dense products: timed once, then steps without and with the file.
-for row in "dense 30 32" "moe-64 40 50"; do
-  read -r model about room <<<"$row"
+for row in "dense 30 8 32" "moe-64 40 11 50"; do
+  read -r model about seconds room <<<"$row"
   without=${no_assay:-$(without_memory "$room")}
   step "tune_$model" "$about" 120 "$build/assay" tune "$(preset "$model")" -q -o "$logs/products_$model.json"
   last_lines+=" tune_$model"
-  of="tune_$model" ab "tuned_$model" "$about" "$(step_of "$model" --micro-batches 8)" \
+  of="tune_$model" ab "tuned_$model" "$seconds" "$(step_of "$model" --micro-batches 8)" "tuned_$model" \
     "$(step_of "$model" --micro-batches 8 --tune "'$logs/products_$model.json'")"
 done
 without=$no_assay
-ab parts_1_8_dense 40 "$(step_of dense --micro-batches 8)" "$(step_of dense --micro-batches 8 --parts 8)"
+ab parts_dense 9 "$(step_of dense --micro-batches 8)" parts_8_dense "$(step_of dense --micro-batches 8 --parts 8)"
 
 begin_section "whole steps"
 for row in "dense 12 32" "moe-64 16 50" "moe-256 30 90" "super-4096 40 88"; do
@@ -306,8 +326,9 @@ without=$no_nccl
 step ranks 20 110 "$build/nccl_check"
 without=${no_nccl:-$no_shared_nccl}
 for ranks in 2 4; do step "ranks_$ranks" 30 110 "$build/nccl_check" "$ranks"; done
+without=${no_assay:-$no_shared_nccl} step ranks_train 60 180 bash -c ranks_train
 without=""
-last_lines+=" ranks ranks_2 ranks_4"
+last_lines+=" ranks ranks_2 ranks_4 ranks_train"
 
 begin_section "ops by themselves"
 for row in "attention 30" "gemm 30" "grouped 45" "head 15" "memory_ops 35" "optimizer 30" "router 25"; do bench "${row% *}" "${row#* }"; done

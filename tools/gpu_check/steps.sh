@@ -70,6 +70,69 @@ parity() {
 }
 export -f parity
 
+# uses: what is done with a run besides its steps, on the GPU: a contract in seconds, biases with a rate of their own and in
+# proportion to the load, evaluations whose probes are copied, a branch, the experiments of `dissect`, text.
+uses() {
+  local runs rule
+  runs=$(mktemp -d -p "$scratch")
+  local data=(--set data.cache="$runs/cache" --set data.synth.train_tokens=400000 --set data.synth.val_tokens=20000)
+  local short=(--set run.steps=80 --set schedule.warmup=10 --set schedule.warmdown=20 --set eval.every=40 --set eval.tokens=8192
+    --set model.moe.router.aux=none --set model.moe.router.score=sigmoid --set model.moe.router.z_alpha=0)
+  local train=("$build/assay" train models/presets/cpu/moe.yaml -q --device cuda "${data[@]}" "${short[@]}")
+  each() {
+    printf '== %s\n' "$*"
+    "$@" || { printf 'failed: %s\n' "$*"; return 1; }
+  }
+  for rule in bias_rate=auto "bias_rate=0.001 --set model.moe.router.bias_rule=proportional"; do
+    # shellcheck disable=SC2086  # two options
+    each "${train[@]}" --run "$runs/${rule%%=*}${#rule}" --set model.moe.router.$rule --set run.checkpoint_every=40 || return 1
+  done
+  local run=$runs/bias_rate14
+  each "${train[@]}" --run "$runs/seconds" --set contract.kind=seconds --set contract.coefficient=8 \
+    --set schedule.warmup=1 --set schedule.warmdown=1 || return 1
+  each "$build/assay" branch "$run" --at-step 40 --warmdown-steps 10 --device cuda -q || return 1
+  each "$build/assay" dissect damage "$run" --device cuda --layers 1 || return 1
+  each "$build/assay" dissect used "$run" --device cuda || return 1
+  each "$build/assay" dissect routing "$run" --device cuda || return 1
+  each "$build/assay" eval "$run" --device cuda || return 1
+  each "$build/assay" doctor || return 1
+  echo "what is done with a run: ok"
+}
+export -f uses
+
+# ranks_train: ranks that share the GPU, with the bits of one: two that have a half of the batch each, and two that also share
+# the experts, in one round of rows and in several. A run that two began goes on with one.
+ranks_train() {
+  local runs status=0 name
+  runs=$(mktemp -d -p "$scratch")
+  train() {
+    local name=$1
+    shift
+    "$build/assay" train models/presets/cpu/moe.yaml --run "$runs/$name" --device cuda --set precision.recipe=bf16 \
+      --set run.steps=40 --set run.batch_tokens=1024 --set run.micro_batch=2 --set schedule.warmup=5 --set schedule.warmdown=5 \
+      --set eval.every=20 --set eval.tokens=4096 --set data.cache="$runs/cache" --set data.synth.train_tokens=200000 \
+      --set data.synth.val_tokens=20000 --set parallel.parts=2 "$@" >>"$runs/$name.log" 2>&1 || { tail -5 "$runs/$name.log"; return 1; }
+    steps_of "$runs/$name.log" >"$runs/$name.steps"
+  }
+  local two=(--ranks 2 --share-gpu) experts=(--ranks 2 --share-gpu --set parallel.expert_ranks=2)
+  train one && train two "${two[@]}" && train stopped "${two[@]}" --stop-after 20 && train stopped &&
+    train experts "${experts[@]}" --set parallel.expert_rows=4 && train rounds "${experts[@]}" --set parallel.expert_rows=0.3 || return 1
+  for name in two stopped experts; do
+    if cmp -s "$runs/one.steps" "$runs/$name.steps"; then
+      echo "same bits as one rank, $name: yes"
+    else
+      echo "same bits as one rank, $name: no"
+      diff "$runs/one.steps" "$runs/$name.steps" | head -4
+      status=1
+    fi
+  done
+  paste "$runs/one.steps" "$runs/rounds.steps" | awk '
+    { d = $2 - $5; if (d < 0) d = -d; if (d > most) most = d }
+    END { printf "%d steps: |loss of one rank - of two in rounds| at most %.4f\n", NR, most; exit NR != 40 || most > 0.02 }' || status=1
+  return $status
+}
+export -f ranks_train
+
 # losses FIRST LAST PAIR...: prints, as JSON, the losses of a recipe's steps with simulated and with
 # native products. Codes and draws are the same; sums differ in order and by the tensor cores' short
 # accumulators, whose truncation (2^-13 of a step's largest product) weighs about as much as rounding
