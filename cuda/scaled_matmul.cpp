@@ -28,6 +28,10 @@ std::string kind_text(const CodeKind& k) {
   return std::string(format_text(k.format)) + " " + scales_text(k.scales);
 }
 
+bool aligned_to_16(const void* p) {
+  return reinterpret_cast<uintptr_t>(p) % 16 == 0;
+}
+
 bool long_blocks(CodeScales s) {
   return s == CodeScales::k1x128 || s == CodeScales::k128x128;
 }
@@ -62,6 +66,11 @@ void check_scaled_matmul(const ScaledMatmul& p) {
         "scaled_matmul: %s (%ld, %ld) by %s (%ld, %ld): k must be a multiple of %d, %s",
         kind_text(p.a.kind).c_str(), long(p.m), long(p.k), kind_text(p.b.kind).c_str(), long(p.n),
         long(p.k), whole, blocks ? "m and n multiples of 8" : "n a multiple of 16");
+  for (const CodeOperand* const x : {&p.a, &p.b}) {
+    CHECK(aligned_to_16(x->codes) && aligned_to_16(x->scales),
+          "scaled_matmul: %s: codes at %p, scales at %p, must be at multiples of 16 bytes",
+          kind_text(x->kind).c_str(), x->codes, x->scales);
+  }
 }
 
 std::string scaled_matmul_problem(const CodeKind& a, const CodeKind& b, int capability) {

@@ -39,7 +39,8 @@ struct CodeKind {
 };
 struct CodeOperand {
   const void* codes;   // in (lines, k)   row-major, two e2m1 per byte; aligned to 16 bytes
-  const void* scales;  // in              kTensor: one float, the factor of the decoded codes
+  const void* scales;  // in              kTensor: one float, the factor of the decoded codes;
+                       //                 aligned to 16 bytes
   CodeKind kind;
 };
 

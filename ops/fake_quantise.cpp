@@ -71,8 +71,8 @@ template <typename X>
 CopyPlan plan_copy(const FakeQuantise<X>& a, const FakeCopy& copy, FakeWay way) {
   const float s = tensor_scale(copy.format, amax_of(a, copy, way));
   if (needs_amax(copy)) {
-    copy.tensor_scale[0] = s;
-    copy.tensor_scale[1] = s == s ? 1.0f / s : kScaleNaN;
+    copy.tensor_scale[0] = s == s ? 1.0f / s : kScaleNaN;
+    copy.tensor_scale[1] = s;
   }
   return {copy,
           way,

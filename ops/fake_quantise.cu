@@ -27,8 +27,8 @@ GPU_DEVICE float tensor_scale_of(const FakeQuantise<X>& a, const FakeCopy& copy,
   if (!has_tensor_scale(copy.format.scale)) return 1.0f;
   const float s = tensor_scale(copy.format, a.amax_of(way));
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) {
-    copy.tensor_scale[0] = s;
-    copy.tensor_scale[1] = s == s ? 1.0f / s : kScaleNaN;
+    copy.tensor_scale[0] = s == s ? 1.0f / s : kScaleNaN;
+    copy.tensor_scale[1] = s;
   }
   return s;
 }

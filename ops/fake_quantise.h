@@ -43,7 +43,7 @@ enum class FakeWay { kRow, kColumn };
 
 struct FakeCopy {
   View<bf16, 2> y = {};              // out (A, C)   empty: no such copy
-  View<float, 1> tensor_scale = {};  // out (2)      S, 1 / S for kTensor, k1x16, k16x16
+  View<float, 1> tensor_scale = {};  // out (2)      1 / S, S for kTensor, k1x16, k16x16
   // out (fake_quantise_scales)   decoding factors of the blocks; optional, and only for the one
   // copy of a call
   View<bf16, 1> scales = {};

@@ -1,6 +1,6 @@
 // The factor of a matrix product: the tensor scales that quantisation left out of its operands, in
 // the memory of the device that multiplies, and a gain that the host knows. The sum is multiplied
-// by left[1] right[1] gain (in float, in this order) before anything is added to it and before it
+// by left[0] right[0] gain (in float, in this order) before anything is added to it and before it
 // is rounded. Without a factor the sum starts from what is added.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace assay {
 
-// S, 1 / S as ops/quantise.h writes them, of the left and of the right operand; empty: 1.
+// 1 / S, S as ops/quantise.h writes them, of the left and of the right operand; empty: 1.
 struct ProductScale {
   View<const float, 1> left = {};   // in (2)
   View<const float, 1> right = {};  // in (2)
@@ -19,7 +19,7 @@ struct ProductScale {
   constexpr bool empty() const { return !of_operands() && gain == 1.0f; }
   // Reads device memory: call it where the product runs.
   constexpr float factor() const {
-    return (left.empty() ? 1.0f : left[1]) * (right.empty() ? 1.0f : right[1]) * gain;
+    return (left.empty() ? 1.0f : left[0]) * (right.empty() ? 1.0f : right[0]) * gain;
   }
 };
 

@@ -154,8 +154,8 @@ void quantise_tile(const Quantise<T>& a, int64_t r0, int64_t c0) {
 void store_tensor_scale(const QuantFormat& f, const QuantisedCopy& copy) {
   if (copy.codes.empty() || !has_tensor_scale(f.scale)) return;
   const float s = tensor_scale(f, copy.amax[0]);
-  copy.tensor_scale[0] = s;
-  copy.tensor_scale[1] = s == s ? 1.0f / s : kScaleNaN;
+  copy.tensor_scale[0] = s == s ? 1.0f / s : kScaleNaN;
+  copy.tensor_scale[1] = s;
 }
 
 // Zeroes the scales, for the padding between them; the scales are written later.

@@ -26,7 +26,7 @@ struct QuantisedCopy {
   View<uint8_t, 2> codes = {};        // out (lines, code_bytes(element, K)), aligned to 16 bytes
   View<float, 1> scales = {};         // out (scale_count) for k1x128, k128x128
   View<uint8_t, 1> scale_codes = {};  // out (scale_count) for k1x32, k1x16, k16x16
-  View<float, 1> tensor_scale = {};   // out (2)   S, 1 / S for kTensor, k1x16, k16x16
+  View<float, 1> tensor_scale = {};   // out (2)   1 / S, S for kTensor, k1x16, k16x16
   View<const float, 1> amax = {};     // in  (1)   of the tensor, for the same kinds
   uint32_t site = 0;                  // reported in not_finite: 1 to 2^31 - 1
   RandomKey key = {};                 // for stochastic rounding

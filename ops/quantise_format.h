@@ -13,7 +13,7 @@
 //
 // Quotients are rounded up. The hardware layouts are cuBLASLt's: for Hopper with fp32 scales, for
 // Blackwell with 128 x 4 tiles. A block's scale is stored as the factor that decodes its codes. S
-// multiplies before rounding; tensor_scale holds S, then 1 / S.
+// multiplies before rounding; tensor_scale holds 1 / S, which products read, then S.
 //
 // 128 x 4 tiles: lines are padded to 128 and the K-blocks to 4; a tile has 512 bytes, with line r
 // and block b of it at (r % 32) 16 + (r / 32) 4 + b, and tiles follow each other along K first.

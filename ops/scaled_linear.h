@@ -27,7 +27,7 @@ struct CodedMatrix {
   View<const uint8_t, 2> codes;             // in (lines, code_bytes(element, K))
   View<const float, 1> scales = {};         // in for k1x128, k128x128
   View<const uint8_t, 1> scale_codes = {};  // in for k1x32, k1x16, k16x16
-  View<const float, 1> tensor_scale = {};   // in (2)   S, 1 / S for kTensor, k1x16, k16x16
+  View<const float, 1> tensor_scale = {};   // in (2)   1 / S, S for kTensor, k1x16, k16x16
 
   int64_t lines() const { return codes.dim[0]; }
   int64_t k() const {

@@ -19,7 +19,7 @@ struct CodedBuffer {
   View<uint8_t, 1> codes;
   View<float, 1> scales;
   View<uint8_t, 1> scale_codes;
-  View<float, 1> tensor_scale;  // (2)   S, 1 / S
+  View<float, 1> tensor_scale;  // (2)   1 / S, S
 
   // Sizes that hold every shape and format passed to reach().
   struct Room {

@@ -19,7 +19,7 @@ namespace assay {
 // A decoded copy of an operand, with its tensor scale.
 struct DecodedOperand {
   View<bf16, 1> y;              // (size of the largest operand)
-  View<float, 1> tensor_scale;  // (2)   S, 1 / S
+  View<float, 1> tensor_scale;  // (2)   1 / S, S
 
   View<bf16, 2> as(int64_t rows, int64_t columns) const { return {y.data, {rows, columns}}; }
 };

@@ -90,12 +90,12 @@ struct CodeCopy {
   }
 };
 
-// Tensor scale S (ops/quantise/scale.h). One thread of the grid stores S and 1 / S.
+// Tensor scale S (ops/quantise/scale.h). One thread of the grid stores 1 / S and S.
 GPU_DEVICE float store_tensor_scale(const QuantFormat& f, const QuantisedCopy& to) {
   const float s = tensor_scale(f, to.amax[0]);
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) {
-    to.tensor_scale[0] = s;
-    to.tensor_scale[1] = s == s ? 1.0f / s : kScaleNaN;
+    to.tensor_scale[0] = s == s ? 1.0f / s : kScaleNaN;
+    to.tensor_scale[1] = s;
   }
   return s;
 }

@@ -45,7 +45,7 @@ inline bool scale_beside_blocks(const QuantFormat& f) {
 
 inline gpu::CodeOperand code_operand(const CodedMatrix& m) {
   const void* const scales =
-      m.format.scale == ScaleKind::kTensor ? static_cast<const void*>(m.tensor_scale.data + 1)
+      m.format.scale == ScaleKind::kTensor ? static_cast<const void*>(m.tensor_scale.data)
       : has_float_scales(m.format.scale)   ? static_cast<const void*>(m.scales.data)
                                            : static_cast<const void*>(m.scale_codes.data);
   return {.codes = m.codes.data, .scales = scales, .kind = code_kind(m.format)};

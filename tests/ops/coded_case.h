@@ -107,7 +107,7 @@ inline Coded coded_matrix(Workbench& bench, const std::string& name, const Quant
     const auto scale =
         bench.in<float, 1>(name + " tensor scale", {2}, normal(0.1 * unit, 0.7 * unit));
     made.matrix.tensor_scale = scale;
-    made.tensor = double(scale[1]);
+    made.tensor = double(scale[0]);
   }
   bench.commit();
   return made;

@@ -87,7 +87,7 @@ OpInstance error_instance(const QuantFormat& f, double percent) {
     dequantise(on, bench->located(d));
   };
   const auto check = [=](Report& report) {
-    const double s = has_tensor_scale(f.scale) ? double(q.row.tensor_scale[0]) : 1.0;
+    const double s = has_tensor_scale(f.scale) ? double(q.row.tensor_scale[1]) : 1.0;
     double error = 0, size = 0;
     for (int64_t i = 0; i < d.y.size(); ++i) {
       const double x = double(q.x[i]), difference = double(d.y[i]) / s - x;

@@ -133,7 +133,7 @@ void compare(Report& report, const FakeQuantise<X>& a, const Shape& s) {
     compare_bits(report, name, got.y, want.y);
     if (has_tensor_scale(got.format.scale) && std::isfinite(want.s)) {
       report.equal(name + " tensor scale", got.tensor_scale,
-                   {want.s, double(1.0f / float(want.s))});
+                   {double(1.0f / float(want.s)), want.s});
     }
     if (a.measures.empty()) return;
     compare_measures(report, name, {a.measures.data + first_measure, {kFakeMeasures}}, want);

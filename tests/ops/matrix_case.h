@@ -50,7 +50,7 @@ inline ProductScale product_scale(Workbench& bench, Scaled s) {
   return scale;
 }
 inline double reference_scale(const ProductScale& s) {
-  return (s.left.empty() ? 1.0 : double(s.left[1])) * (s.right.empty() ? 1.0 : double(s.right[1])) *
+  return (s.left.empty() ? 1.0 : double(s.left[0])) * (s.right.empty() ? 1.0 : double(s.right[0])) *
          double(s.gain);
 }
 

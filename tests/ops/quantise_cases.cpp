@@ -26,7 +26,7 @@ void compare(Report& report, const std::string& name, const QuantFormat& f,
   if (has_float_scales(f.scale)) report.equal(name + " scales", got.scales, scales);
   if (has_byte_scales(f.scale)) report.equal(name + " scales", got.scale_codes, scales);
   if (has_tensor_scale(f.scale)) {
-    report.equal(name + " tensor scale", got.tensor_scale, {want.s, double(1.0f / float(want.s))});
+    report.equal(name + " tensor scale", got.tensor_scale, {double(1.0f / float(want.s)), want.s});
   }
 }
 
@@ -98,7 +98,7 @@ void compare_band(Report& report, const std::string& name, const Quantise<T>& a,
   if (has_byte_scales(f.scale))
     report.equal(at + " scales", part(got.scale_codes, scale, want.scales.size()), want.scales);
   if (has_tensor_scale(f.scale)) {
-    report.equal(at + " tensor scale", got.tensor_scale, {want.s, double(1.0f / float(want.s))});
+    report.equal(at + " tensor scale", got.tensor_scale, {double(1.0f / float(want.s)), want.s});
   }
 }
 
