@@ -116,7 +116,10 @@ std::unique_ptr<NcclGroup> Communicating::split(int colour) {
   family_->require_alive();
   NcclCommunicator* const made = family_->add();
   ncclConfig_t c = config();
-  finish("ncclCommSplit", nccl().split(own_->handle, colour, rank(), &made->handle, &c));
+  const ncclResult_t begun = nccl().split(own_->handle, colour, rank(), &made->handle, &c);
+  // NCCL 2.32 answers ncclSuccess at once. The state of the group that is split says when the other
+  // one is there; its handle is null until then.
+  finish("ncclCommSplit", begun == ncclSuccess ? family_->state(*own_) : begun);
   family_->finish(*made, "ncclCommSplit", family_->state(*made));
   int size = 0, rank = 0;
   family_->finish(*made, "ncclCommCount", nccl().count(made->handle, &size));

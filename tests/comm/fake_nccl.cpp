@@ -312,8 +312,11 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* mad
     }
     *made = new ncclComm{child};
   };
-  return make_later(
-      *core, move_parts(core, 2 * core->tag + 1, gather_parts(*core, all, sizeof(Row)), done));
+  // As NCCL 2.32: the answer is ncclSuccess, the state says ncclInProgress, the handle is null.
+  *made = nullptr;
+  make_later(*core,
+             move_parts(core, 2 * core->tag + 1, gather_parts(*core, all, sizeof(Row)), done));
+  return ncclSuccess;
 }
 
 ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
