@@ -28,6 +28,7 @@ enum class Flaw {
   kTooFewBytes,
   kTooManyBytes,
   kWrongRank,
+  kRowInsidePiece,
   kWrongBytesNextPhase,
   kInitInUse,
   kWrongParity,
@@ -135,6 +136,8 @@ __global__ void tma_kernel(uint16_t* out, const __grid_constant__ TensorMap map)
       mbarrier_arrive_expect(full, kExpected);
       if constexpr (F == Flaw::kWrongRank) {
         tma_load(tile, &map, full, 0, round * 8, 0);
+      } else if constexpr (F == Flaw::kRowInsidePiece) {
+        tma_load(tile, &map, full, 4, round * 8);
       } else if constexpr (F == Flaw::kWrongBytesNextPhase) {
         tma_load(tile, &map, full, 0, round * 8);
         tma_load(tile + kTileElements, &map, full, 0, round * 8);
@@ -310,6 +313,7 @@ const Bug kBugs[] = {
     {"TMA: mbarrier initialised again in use",      run_tma<Flaw::kInitInUse>,                            kError, kError, kError},
     {"TMA: tile misaligned",                        run_tma<Flaw::kMisaligned>,                           kError, kError, kError, "multiple of 1024"},
     {"TMA: rank",                                   run_tma<Flaw::kWrongRank>,                            kError, kError, kError, "rank 2"},
+    {"TMA: a row begins inside 16 bytes",           run_tma<Flaw::kRowInsidePiece>,                       kError, kError, kError, "multiple of 8"},
     {"TMA: swizzle ignored",                        run_tma<Flaw::kSwizzleIgnored>,                       kWrong, kWrong, kWrong},
     {"TMA: buffer reused before it is read",        run_tma<Flaw::kReusedBeforeRead>,                     kWrong, kError, kWrong},
     {"ring: no wait for empty",                     run_ring<Flaw::kNoEmptyWait>,                         kError, kError, kError},
