@@ -191,7 +191,7 @@ struct Timings {
   std::vector<double> seconds, sampled_seconds;  // ascending
   Profile profile;                               // of all of them
   double heat_s = 0;                             // of the steps before them
-  double first_loss = 0;                         // of the untrained model
+  std::vector<double> losses;                    // of all steps, the untimed ones first
   GpuReading gpu;                                // during them
 
   int64_t steps() const { return int64_t(seconds.size() + sampled_seconds.size()); }
@@ -221,7 +221,7 @@ Timings time_steps(const Options& o, Training& training, const GpuMeter* meter) 
     if (i == o.warmup) t.profile.clear();
     training.step(i, sampled, o.profile ? &t.profile : nullptr);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    if (i == 0) t.first_loss = training.loss();
+    t.losses.push_back(training.loss());
     if (!timed) t.heat_s += took.count();
     if (!timed) continue;
     (sampled == Sampled::kYes ? t.sampled_seconds : t.seconds).push_back(took.count());
@@ -296,7 +296,6 @@ void print_json(const Result& r) {
   if (const gpu::Context* const gpu = r.training.on().gpu) {
     j["predecessors"] = gpu::names_of(gpu->predecessors);
     j["dense_products"] = products_json(r.session, *gpu->products);
-    j["trials"] = gpu::names_of(gpu->trials);
   }
   j["recipe"] = precision.recipe;
   j["products"] = name_of(precision.products);
@@ -315,8 +314,9 @@ void print_json(const Result& r) {
   j["share_of_matmul_limit"] = r.gflops / r.limit;
   j["parameters_total"] = r.counts.total;
   j["parameters_active"] = r.counts.active;
-  j["first_loss"] = t.first_loss;
-  j["loss"] = r.training.loss();
+  j["first_loss"] = t.losses.front();
+  j["loss"] = t.losses.back();
+  j["losses"] = t.losses;
   j["memory_bytes"] = r.training.memory_bytes();
   j["heat_s"] = t.heat_s;
   j.update(json_or_throw("{" + json_fields(t.gpu) + "}"));

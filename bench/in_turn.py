@@ -20,9 +20,9 @@ EXAMPLES = """examples:
   two builds
     in_turn.py "../before/build/bench_step --json" "build/bench_step --json"
   two switches, each against the build as it is
-    in_turn.py --name norm_adds --name dbranch "bench_step --device cuda --json" \\
-               "env ASSAY_GPU_PREDECESSORS=norm_adds bench_step --device cuda --json" \\
-               "env ASSAY_GPU_PREDECESSORS=dbranch bench_step --device cuda --json" """
+    in_turn.py --name work_lists --name zeros "bench_step --device cuda --json" \\
+               "env ASSAY_GPU_PREDECESSORS=work_lists bench_step --device cuda --json" \\
+               "env ASSAY_GPU_PREDECESSORS=gradient_zeros bench_step --device cuda --json" """
 
 
 class Unmeasured(Exception):

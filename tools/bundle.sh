@@ -162,7 +162,7 @@ if [[ -n $(git status --porcelain --untracked-files=no 2>/dev/null) ]]; then com
     echo "# also ${other%%:*}: commit $(sed -n 's/^# commit //p' "${other#*:}/MANIFEST")"
   done
   echo "# compiler $("$(cached CMAKE_CXX_COMPILER)" --version | sed -n 1p), -march=$march"
-  echo "# cuda $("$made/bin/assay" doctor --quick | sed -n 's/^ *toolkit *//p'), kernels for $("$made/bin/assay" doctor --quick | sed -n 's/^ *images *//p'), cuBLASLt $([[ $cublas == yes ]] && echo included || echo "of the machine")"
+  echo "# cuda $("$made/bin/assay" doctor --quick | sed -n 's/^ *built with CUDA *//p'), kernels for $("$made/bin/assay" doctor --quick | sed -n 's/^ *images *//p'), cuBLASLt $([[ $cublas == yes ]] && echo included || echo "of the machine")"
   echo "# glibc ${oldest_glibc#GLIBC_} or later"
   (cd "$made" && find . -type f ! -name MANIFEST -printf '%P\n' | LC_ALL=C sort | xargs -d '\n' sha256sum)
 } >"$stage/MANIFEST"

@@ -178,6 +178,7 @@ no_python=$(unless 'command -v python3 >/dev/null' "no python3")
 no_torch=$(unless 'python3 -c "import torch, sys; sys.exit(not torch.cuda.is_available())" 2>/dev/null' "no PyTorch with CUDA")
 no_nccl=$(unless '[[ -x $build/nccl_check ]]' "no nccl_check in $build")
 no_shared_nccl=$(unless '[[ -n ${ASSAY_NCCL_LIBRARY:-} ]]' "ASSAY_NCCL_LIBRARY names no NCCL of 2.30 or later")
+no_mpi=$(unless 'command -v mpirun >/dev/null && [[ -e $build/libassay_mpi.so || -e $build/../lib/assay/libassay_mpi.so ]]' "no MPI")
 no_sanitizer=$(unless 'command -v compute-sanitizer >/dev/null' "no compute-sanitizer")
 
 begin_section "is anything wrong"
@@ -190,8 +191,7 @@ without=$(unless '[[ -x $build/test_wrappers_cuda ]]' "no test_wrappers_cuda in 
 step limits.json 14 40 "$build/bench_limits" --json
 
 begin_section "what no GPU has executed"
-# cuBLASLt logs why it has no algorithm for a product; %i is the process id.
-check op_check_scaled_linear 10 60 env CUBLASLT_LOG_LEVEL=5 CUBLASLT_LOG_FILE="$logs/cublaslt_%i.log" "$build/op_check_cuda" --op scaled_linear
+check op_check_scaled_linear 10 60 "$build/op_check_cuda" --op scaled_linear
 last_lines+=" op_check_scaled_linear"
 ops 10 grouped_scaled swiglu_codes quantise fake_quantise attention
 # The kernels of other GPUs.
@@ -200,12 +200,6 @@ for op in attention grouped_linear grouped_swiglu grouped_scaled; do
   last_lines+=" op_check_mma_$op"
 done
 ops 6 muon newton_schulz adamw_bf16 carry_sum tree_sum global_norm checksum amax varlen_attention router dispatch sparse_linear rmsnorm
-for try in multicast tma_store all; do
-  check "op_check_try_$try" 10 60 env ASSAY_GPU_TRY=$try "$build/op_check_cuda" --op grouped_linear --filter bf16
-  last_lines+=" op_check_try_$try"
-done
-check op_check_try_swiglu 8 60 env ASSAY_GPU_TRY=multicast "$build/op_check_cuda" --op grouped_swiglu --filter bf16
-last_lines+=" op_check_try_swiglu"
 without=$no_assay
 # The second bound is about three times what the CPU's own losses move by if the learning rate is changed by a millionth.
 parities "fp32=fp32 0.001 0.005" "bf16=bf16 0.01 0.05" "muon=bf16 0.01 0.3 --set optimizer.kind=muon" \
@@ -236,8 +230,8 @@ step_of() {
   shift
   echo "'${program:-$build/bench_step}' --config $(preset "$model") --device cuda --steps 3 --warmup 1 --json $*"
 }
-# switches MODEL SECONDS ROOM SETTING...: bench_step as it is beside each setting, a predecessor or try=TRIAL
-# (cuda/predecessors.h), or wide=BATCH, sequences in a micro-batch, if there is room.
+# switches MODEL SECONDS ROOM SETTING...: bench_step as it is beside each setting, a predecessor (cuda/predecessors.h) or
+# wide=BATCH, sequences in a micro-batch, if there is room.
 switches() {
   local model=$1 seconds=$2 room=$3 setting commands=()
   shift 3
@@ -248,7 +242,6 @@ switches() {
   for setting; do
     case $setting in
       wide=*) commands+=("${setting#*=}_sequences_$model" "$(step_of "$model" --batch "${setting#*=}" --micro-batches "$(wide_micros "$model")")") ;;
-      try=*) commands+=("try_${setting#*=}_$model" "env ASSAY_GPU_TRY=${setting#*=} $first") ;;
       *) commands+=("${setting}_$model" "env ASSAY_GPU_PREDECESSORS=$setting $first") ;;
     esac
   done
@@ -272,10 +265,9 @@ done
 wide() { if [[ $dry == yes || ${memory:-0} -ge $(($2 * 1024)) ]]; then echo "wide=$3"; fi; }
 # shellcheck disable=SC2046  # wide may say nothing
 {
-  switches dense 8 32 all ffn_dswiglu norm_adds dbranch rope_backward norm_reads attention_forward_blocks attention_forward_order \
-    attention_backward_blocks try=multicast $(wide dense 60 64)
-  switches moe-64 11 50 all wgrad_add ffn_dswiglu norm_adds router_shared try=multicast try=tma_store $(wide moe-64 90 64)
-  switches moe-256 15 90 all wgrad_add tile_fetch router_shared gradient_zeros try=multicast try=tma_store try=all $(wide moe-256 130 64)
+  switches dense 8 32 all $(wide dense 60 64)
+  switches moe-64 11 50 all gradient_zeros $(wide moe-64 90 64)
+  switches moe-256 22 90 all gradient_zeros $(wide moe-256 130 64)
   switches super-4096 20 88 all router_products work_lists gradient_zeros $(wide super-4096 130 32)
 }
 without=""
@@ -326,7 +318,7 @@ without=$no_nccl
 step ranks 20 110 "$build/nccl_check"
 without=${no_nccl:-$no_shared_nccl}
 for ranks in 2 4; do step "ranks_$ranks" 30 110 "$build/nccl_check" "$ranks"; done
-without=${no_assay:-$no_shared_nccl} step ranks_train 60 180 bash -c ranks_train
+without=${no_assay:-${no_shared_nccl:-$no_mpi}} step ranks_train 60 180 bash -c ranks_train
 without=""
 last_lines+=" ranks ranks_2 ranks_4 ranks_train"
 

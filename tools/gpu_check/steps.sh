@@ -133,34 +133,35 @@ ranks_train() {
 }
 export -f ranks_train
 
-# losses FIRST LAST PAIR...: prints, as JSON, the losses of a recipe's steps with simulated and with
+# losses FIRST FOURTH PAIR...: prints, as JSON, the losses of a recipe's steps with simulated and with
 # native products. Codes and draws are the same; sums differ in order and by the tensor cores' short
 # accumulators, whose truncation (2^-13 of a step's largest product) weighs about as much as rounding
 # a product's result to bf16. So the rule is that of two backends in bf16, as in `parity`: losses may
-# differ by FIRST before anything is learned and by LAST in the last step. On a CPU, where small
-# models of both kinds take the same steps, bf16 and fp32 differ by 0.001 and 0.016.
+# differ by FIRST before anything is learned and by FOURTH in the fourth step. Later ones are not
+# compared: without a warm-up these steps leap, and then any change of bits moves them by tenths.
 losses() {
-  local first=$1 last=$2 status=0 separator="{"
+  local first=$1 fourth=$2 status=0 separator="{" pair
   shift 2
-  # number FIELD NAME: the value of a field in step_NAME.json.
-  number() { sed -n 's/.*"'"$1"'":\(-\{0,1\}[0-9.][-+0-9.e]*\).*/\1/p' "$logs/step_$2.json" 2>/dev/null; }
+  # number INDEX NAME: the loss of a step in step_NAME.json.
+  number() { sed -n 's/.*"losses":\[\([^]]*\)\].*/\1/p' "$logs/step_$2.json" 2>/dev/null | cut -d, -f"$1"; }
   for pair; do
-    local numbers=("$(number first_loss "${pair}_decoded")" "$(number first_loss "${pair}_native")"
-      "$(number loss "${pair}_decoded")" "$(number loss "${pair}_native")")
-    local all="${numbers[*]}"
+    local numbers=("$(number 1 "${pair}_decoded")" "$(number 1 "${pair}_native")"
+      "$(number 4 "${pair}_decoded")" "$(number 4 "${pair}_native")")
+    local all="${numbers[*]}" printed=0
     [[ -n ${all// /} ]] || continue  # neither step was run
-    awk -v first="$first" -v last="$last" -v a="${numbers[0]}" -v b="${numbers[1]}" -v c="${numbers[2]}" -v d="${numbers[3]}" -v pair="$pair" \
+    awk -v first="$first" -v fourth="$fourth" -v a="${numbers[0]}" -v b="${numbers[1]}" -v c="${numbers[2]}" -v d="${numbers[3]}" -v pair="$pair" \
       -v separator="$separator" '
       function apart(x, y) { return x > y ? x - y : y - x }
       BEGIN {
-        if (a == "" || b == "" || c == "" || d == "") { print pair ": a loss is missing" >"/dev/stderr"; exit 1 }
+        if (a == "" || b == "" || c == "" || d == "") { print pair ": a loss is missing" >"/dev/stderr"; exit 2 }
         printf "%s\n\"%s\": {\"decoded\": [%s, %s], \"native\": [%s, %s], \"apart\": [%.6f, %.6f]}", separator, pair, a, c, b, d, apart(a, b), apart(c, d)
-        ok = apart(a, b) <= first && apart(c, d) <= last
-        printf "%s: losses of decoded and native products differ by %.6f in the first step (at most %s), %.6f in the last (at most %s)%s\n", \
-          pair, apart(a, b), first, apart(c, d), last, ok ? "" : ": FAILED" >"/dev/stderr"
+        ok = apart(a, b) <= first && apart(c, d) <= fourth
+        printf "%s: losses of decoded and native products differ by %.6f in the first step (at most %s), %.6f in the fourth (at most %s)%s\n", \
+          pair, apart(a, b), first, apart(c, d), fourth, ok ? "" : ": FAILED" >"/dev/stderr"
         exit !ok
-      }' || status=1
-    separator=","
+      }' || printed=$?
+    if [[ $printed != 0 ]]; then status=1; fi
+    if [[ $printed != 2 ]]; then separator=","; fi
   done
   printf '%s}\n' "$([[ $separator == "{" ]] && echo "{")"
   return $status
