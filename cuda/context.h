@@ -60,7 +60,6 @@ struct Context {
   int multiprocessors = 4;  // SMs; sizes persistent grids
   GpuKind kind = gpu_kind(90);
   Predecessors predecessors = {};
-  Trials trials = {};
   const Memory* memory = nullptr;
   const Graphs* graphs = nullptr;
   const Streams* streams = nullptr;

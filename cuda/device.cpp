@@ -244,7 +244,6 @@ Device::Device(DeviceFacts facts) : facts_(std::move(facts)) {
   context_.kind = gpu_kind_by_environment(facts_.capability);
   context_.kind.shared_bytes = facts_.shared_bytes_limit;
   context_.predecessors = predecessors_by_environment();
-  context_.trials = trials_by_environment();
   context_.memory = &kMemory;
   context_.graphs = &kGraphs;
   context_.streams = &kStreams;

@@ -9,58 +9,42 @@ namespace assay::gpu {
 
 namespace {
 
-// Names: kPredecessorNames or kTrialNames.
-template <typename Way, typename Names>
-Ways<Way> all_of(const Names& names) {
-  Ways<Way> all;
-  for (const auto& n : names) all.add(n.which);
+constexpr const char* kVariable = "ASSAY_GPU_PREDECESSORS";
+
+Predecessors all_of_them() {
+  Predecessors all;
+  for (const auto& n : kPredecessorNames) all.add(n.which);
   return all;
 }
 
-template <typename Way, typename Names>
-std::string text_of(Ways<Way> ways, const Names& names) {
-  std::string text;
-  for (const auto& n : names) {
-    if (!ways.has(n.which)) continue;
-    if (!text.empty()) text += ",";
-    text += n.name;
-  }
-  return text;
-}
-
-template <typename Way, typename Names>
-void add_named(Ways<Way>& to, const std::string& name, const Names& names, const char* variable) {
-  for (const auto& n : names) {
+void add_named(Predecessors& to, const std::string& name) {
+  for (const auto& n : kPredecessorNames) {
     if (name == n.name) return to.add(n.which);
   }
-  throw UserError(strprintf("%s names \"%s\"", variable, name.c_str()),
-                  "it takes all, or some of " + text_of(all_of<Way>(names), names));
-}
-
-template <typename Way, typename Names>
-Ways<Way> by_environment(const char* variable, const Names& names) {
-  const char* const wanted = std::getenv(variable);
-  Ways<Way> chosen;
-  if (wanted == nullptr || *wanted == '\0') return chosen;
-  if (std::string(wanted) == "all") return all_of<Way>(names);
-  std::istringstream list(wanted);
-  for (std::string name; std::getline(list, name, ',');) add_named(chosen, name, names, variable);
-  return chosen;
+  throw UserError(strprintf("%s names \"%s\"", kVariable, name.c_str()),
+                  "it takes all, or some of " + names_of(all_of_them()));
 }
 
 }  // namespace
 
 Predecessors predecessors_by_environment() {
-  return by_environment<Predecessor>("ASSAY_GPU_PREDECESSORS", kPredecessorNames);
+  const char* const wanted = std::getenv(kVariable);
+  Predecessors chosen;
+  if (wanted == nullptr || *wanted == '\0') return chosen;
+  if (std::string(wanted) == "all") return all_of_them();
+  std::istringstream list(wanted);
+  for (std::string name; std::getline(list, name, ',');) add_named(chosen, name);
+  return chosen;
 }
-Trials trials_by_environment() {
-  return by_environment<Trial>("ASSAY_GPU_TRY", kTrialNames);
-}
+
 std::string names_of(Predecessors predecessors) {
-  return text_of(predecessors, kPredecessorNames);
-}
-std::string names_of(Trials trials) {
-  return text_of(trials, kTrialNames);
+  std::string text;
+  for (const auto& n : kPredecessorNames) {
+    if (!predecessors.has(n.which)) continue;
+    if (!text.empty()) text += ",";
+    text += n.name;
+  }
+  return text;
 }
 
 }  // namespace assay::gpu

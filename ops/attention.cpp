@@ -18,7 +18,6 @@
 #include "ops/attention/gpu_forward_wgmma.h"
 #include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_amax.h"
-#include "ops/rope.h"
 
 namespace assay {
 
@@ -355,26 +354,7 @@ int64_t attention_backward_scratch(const AttentionShape& s) {
   return std::max(dk_dv, terms);
 }
 
-namespace {
-
-// The predecessor of a kernel that turns dq and dk itself.
-template <typename T>
-void backward_then_turn(Exec on, AttentionBackward<T> a) {
-  const RopeBackward<T> turn{.dqkv = a.dqkv,
-                             .amax = a.dqk_amax,
-                             .cos = a.cos,
-                             .sin = a.sin,
-                             .heads = a.heads,
-                             .kv_heads = a.kv_heads,
-                             .head_dim = a.head_dim,
-                             .sequence = a.sequence};
-  a.cos = a.sin = {};
-  a.dqk_amax = {};
-  attention_backward(on, a);
-  rope_backward(on, turn);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 template <typename T>
 void attention_forward(Exec on, const AttentionForward<T>& a) {
@@ -408,10 +388,6 @@ void attention_forward(Exec on, const AttentionForward<T>& a) {
 
 template <typename T>
 void attention_backward(Exec on, const AttentionBackward<T>& a) {
-  if (!a.cos.empty() && on.gpu != nullptr &&
-      on.gpu->predecessors.has(gpu::Predecessor::kRopeBackward)) {
-    return backward_then_turn(on, a);
-  }
   const ProfileScope timed(on, "attention_backward", attention_backward_cost(a));
   const AttentionShape shape{a.batch, a.sequence, a.heads, a.kv_heads, a.head_dim};
   check_shape("attention_backward", shape, a.qkv.dim[0], a.qkv.dim[1]);

@@ -27,8 +27,7 @@ void check_rows_and_offsets(const char* op, View<const int32_t, 1> offsets, int6
 // The rows are copied in pieces of 16 bytes. By mma.sync it has not been compared with cuBLASLt's
 // product.
 bool grouped_swiglu_dgrad_pays(Exec on, int64_t out, int64_t ffn) {
-  return on.gpu && on.gpu->kind.products == gpu::Products::kWgmma &&
-         !on.gpu->predecessors.has(gpu::Predecessor::kFfnDswiglu) && out % 8 == 0 && ffn % 8 == 0;
+  return on.gpu && on.gpu->kind.products == gpu::Products::kWgmma && out % 8 == 0 && ffn % 8 == 0;
 }
 int64_t grouped_swiglu_dgrad_workspace_bytes(int64_t rows) {
   return gpu::grouped_list_bytes(rows, 1);

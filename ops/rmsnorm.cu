@@ -44,22 +44,24 @@ struct Row {
   }
 };
 
-// The same as it is in memory: half the registers in bf16.
-template <int kPieces, typename T>
-struct StoredRow {
-  static constexpr int kAccess = 16 / int(sizeof(T));
-  Vec<T, kAccess> x[kPieces][kVector / kAccess] = {};
+// A row of bf16 as it is in memory: half the registers.
+template <int kPieces>
+struct PackedRow {
+  Vec<uint32_t, kVector / 2> x[kPieces] = {};
 
-  GPU_DEVICE void load(const T* row, int width) {
+  GPU_DEVICE void load(const bf16* row, int width) {
     for (int p = 0; p < kPieces; ++p) {
       const int c = p * kPiece + lane() * kVector;
-      if (c >= width) continue;
-      for (int k = 0; k < kVector / kAccess; ++k) {
-        x[p][k] = load_vec<kAccess>(row + c + k * kAccess);
-      }
+      if (c < width) x[p] = load_vec<kVector / 2>(reinterpret_cast<const uint32_t*>(row + c));
     }
   }
-  GPU_DEVICE float at(int p, int e) const { return float(x[p][e / kAccess][e % kAccess]); }
+  GPU_DEVICE void store_piece(int p, bf16* to) const {
+    store_whole<kVector / 2>(reinterpret_cast<uint32_t*>(to), x[p]);
+  }
+  GPU_DEVICE float at(int p, int e) const {
+    return e % 2 == 0 ? unpack_low(x[p][e / 2]) : unpack_high(x[p][e / 2]);
+  }
+  GPU_DEVICE void compute_piece_anew(int p) { compute_anew(x[p]); }
 };
 
 template <typename T>
@@ -153,20 +155,23 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel_any_width(
   most.raise<T>(scratch);
 }
 
-// When RMSNorm's backward reads dresid: together with dy and r, which the sum over a row waits for,
-// or after the sum, where it waits for memory once more.
-enum class DresidRead { kFirst, kAfterSum };
-// With four pieces, a row that is read first would take the registers of half of the warps; in
-// float it takes twice as many, and one kernel spilled.
-template <typename T, int kPieces>
-constexpr DresidRead read_where_it_pays(DresidRead read) {
-  return sizeof(T) == 2 && kPieces < kMostPieces ? read : DresidRead::kAfterSum;
+// The warps' shares of a row of partial weight gradients, added in warp order. sums: shared memory.
+template <int kPieces>
+GPU_DEVICE void add_shares(float* partial, const Row<kPieces>& dweight,
+                           float (*sums)[kPieces * kPiece], int width) {
+  dweight.store(sums[warp()], kPieces * kPiece);
+  sync_block();
+  for (int c = thread_in_block(); c < width; c += kThreads) {
+    float sum = 0;
+    for (int w = 0; w < kWarps; ++w) sum += sums[w][c];
+    partial[c] = sum;
+  }
 }
 
 // Each block owns `rows_per_block` rows and one row of partial weight gradients. A warp takes every
 // eighth row and keeps its share of the gradients in registers; the shares are added through shared
 // memory in warp order. Bound by memory: dy, r and dresid read, dresid (and dbranch) written.
-template <typename T, int kPieces, DresidRead kRead>
+template <typename T, int kPieces>
 __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
     const __grid_constant__ RmsNormBackward<T> a, int rows_per_block) {
   GPU_SHARED(float, sums, [kWarps][kPieces * kPiece]);
@@ -183,8 +188,6 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
     Row<kPieces> dy, rhat;
     dy.load(a.dy.row(i), width);
     rhat.load(a.resid.row(i), width);
-    StoredRow<kPieces, T> before;
-    if constexpr (kRead == DresidRead::kFirst) before.load(a.dresid.row(i), width);
     const float rstd = a.rstd[i];
     float dot = 0;
     for (int p = 0; p < kPieces; ++p) {
@@ -203,11 +206,7 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
       const int c = p * kPiece + lane() * kVector;
       if (c >= width) continue;
       float dresid[kVector];
-      if constexpr (kRead == DresidRead::kFirst) {
-        for (int e = 0; e < kVector; ++e) dresid[e] = before.at(p, e);
-      } else {
-        load_floats(dresid, a.dresid.row(i) + c);
-      }
+      load_floats(dresid, a.dresid.row(i) + c);
       for (int e = 0; e < kVector; ++e) {
         dresid[e] = rounded<T>(dresid[e] + rstd * (dy.x[p][e] - rhat.x[p][e] * mean));
       }
@@ -220,15 +219,75 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
     }
   }
   most.raise<T>(scratch);
+  add_shares<kPieces>(a.partial.row(blockIdx.x), dweight, sums, width);
+}
 
-  // Partial weight gradient.
-  dweight.store(sums[warp()], kPieces * kPiece);
-  sync_block();
-  for (int c = thread_in_block(); c < width; c += kThreads) {
-    float sum = 0;
-    for (int w = 0; w < kWarps; ++w) sum += sums[w][c];
-    a.partial.at(blockIdx.x, c) = sum;
+constexpr int kHalf = kVector / 2;  // weights that a lane reads at once
+
+// The same for bf16 without an amax. Rows stay as they are in memory, so that three blocks of 80
+// registers fit on an SM up to 768 columns, where rows of floats leave room for two. All loads of a
+// row are under way together. On an H200 142.9 us instead of 163.8 for 65,536 rows of 768.
+template <int kPieces>
+constexpr int kPackedBlocks = kPieces < kMostPieces ? 3 : 2;
+template <int kPieces>
+__global__ __launch_bounds__(kThreads, kPackedBlocks<kPieces>) void rmsnorm_backward_kernel_packed(
+    const __grid_constant__ RmsNormBackward<bf16> a, int rows_per_block) {
+  GPU_SHARED(float, sums, [kWarps][kPieces * kPiece]);
+  const int width = int(a.dy.dim[1]);
+  const int64_t begin = int64_t{blockIdx.x} * rows_per_block;
+  const int64_t end = begin + rows_per_block < a.dy.dim[0] ? begin + rows_per_block : a.dy.dim[0];
+  Row<kPieces> dweight;
+  for (int p = 0; p < kPieces; ++p) {
+    for (int e = 0; e < kVector; ++e) dweight.x[p][e] = 0.0f;
   }
+  for (int64_t i = begin + warp(); i < end; i += kWarps) {
+    PackedRow<kPieces> dy, r, dresid;
+    dy.load(a.dy.row(i), width);
+    r.load(a.resid.row(i), width);
+    dresid.load(a.dresid.row(i), width);
+    const float rstd = a.rstd[i];
+    float dot = 0;
+    for (int p = 0; p < kPieces; ++p) {
+      const int c = p * kPiece + lane() * kVector;
+      if (c >= width) continue;
+      for (int first = 0; first < kVector; first += kHalf) {
+        dy.compute_piece_anew(p);  // the weights of one half at a time
+        float weight[kHalf];
+        load_floats(weight, a.weight.data + c + first);
+        for (int e = first; e < first + kHalf; ++e) {
+          const float rhat = r.at(p, e) * rstd, scaled = dy.at(p, e) * weight[e - first];
+          dweight.x[p][e] += dy.at(p, e) * rhat;
+          dot += scaled * rhat;
+        }
+      }
+    }
+    const float mean = warp_sum(dot) / float(width);
+    for (int p = 0; p < kPieces; ++p) {
+      const int c = p * kPiece + lane() * kVector;
+      if (c >= width) continue;
+      r.compute_piece_anew(p);  // else a row of floats stays for its second use
+      for (int first = 0; first < kVector; first += kHalf) {
+        dy.compute_piece_anew(p);
+        float weight[kHalf];
+        load_floats(weight, a.weight.data + c + first);
+        for (int e = first; e < first + kHalf; e += 2) {
+          float sum[2];
+          for (int j = 0; j < 2; ++j) {
+            const float rhat = r.at(p, e + j) * rstd,
+                        scaled = dy.at(p, e + j) * weight[e + j - first];
+            sum[j] = dresid.at(p, e + j) + rstd * (scaled - rhat * mean);
+          }
+          dresid.x[p][e / 2] = pack_bf16(sum[0], sum[1]);
+        }
+      }
+      dresid.store_piece(p, a.dresid.row(i) + c);
+      if (a.dbranch.empty()) continue;
+      float dbranch[kVector];
+      for (int e = 0; e < kVector; ++e) dbranch[e] = dresid.at(p, e) * a.gain;
+      store_floats(a.dbranch.row(i) + c, dbranch);
+    }
+  }
+  add_shares<kPieces>(a.partial.row(blockIdx.x), dweight, sums, width);
 }
 
 // The same for any width and alignment: first one warp per row, then one thread per column, which
@@ -327,19 +386,24 @@ void launch_forward(Exec on, const RmsNormForward<T>& a) {
   });
 }
 
-template <DresidRead kRead, typename T>
-void launch_backward_as(Exec on, const RmsNormBackward<T>& a) {
+template <typename T>
+void launch_backward(Exec on, const RmsNormBackward<T>& a) {
   const int64_t rows = a.dy.dim[0], width = a.dy.dim[1], blocks = rmsnorm_backward_blocks(rows);
   if (blocks == 0) return;
   const int rows_per_block = int(ceil_div(rows, blocks));
+  const bool packed = a.amax.empty();
   const Launch how{.name = "rmsnorm_backward", .grid = {uint32_t(blocks)}, .block = {kThreads}};
   const bool vectors = in_vectors(a.dy.data, width) && in_vectors(a.resid.data, width) &&
                        in_vectors(a.dresid.data, width) && in_vectors(a.weight.data, width) &&
                        in_vectors(a.dbranch.data, width);
   with_pieces(vectors, width, [&]<int kPieces>() {
     if constexpr (kPieces > 0) {
-      launch(on, how, rmsnorm_backward_kernel<T, kPieces, read_where_it_pays<T, kPieces>(kRead)>, a,
-             rows_per_block);
+      if constexpr (std::is_same_v<T, bf16>) {
+        if (packed) {
+          return launch(on, how, rmsnorm_backward_kernel_packed<kPieces>, a, rows_per_block);
+        }
+      }
+      launch(on, how, rmsnorm_backward_kernel<T, kPieces>, a, rows_per_block);
     } else {
       launch(on, how, rmsnorm_backward_kernel_any_width<T>, a, rows_per_block);
     }
@@ -349,13 +413,6 @@ void launch_backward_as(Exec on, const RmsNormBackward<T>& a) {
           .grid = {uint32_t(ceil_div(width, kWarp))},
           .block = {kRuns * kWarp}},
          rmsnorm_add_partials_kernel, a.dweight, a.partial, int(blocks));
-}
-template <typename T>
-void launch_backward(Exec on, const RmsNormBackward<T>& a) {
-  if (on.gpu->predecessors.has(Predecessor::kNormReads)) {
-    return launch_backward_as<DresidRead::kAfterSum>(on, a);
-  }
-  launch_backward_as<DresidRead::kFirst>(on, a);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 //
 // t is the position in the sequence: i mod T for row i of qkv, or position[i]. Backward is the
 // inverse rotation of the gradient; training has it from attention_backward, which turns dq and dk
-// before it stores them; the op here is the predecessor of that (cuda/predecessors.h). A row holds
-// the q heads, then the k heads, then the v heads (unchanged). Reference: tests/ref/rope.h.
+// before it stores them. A row holds the q heads, then the k heads, then the v heads (unchanged).
+// Reference: tests/ref/rope.h.
 #pragma once
 
 #include "base/bf16.h"

@@ -327,7 +327,7 @@ void router_forward(Exec on, const RouterForward& a) {
   const int64_t groups = router_groups(tokens, a.settings),
                 pieces = router_pieces(tokens, a.settings);
   if (groups == 0) return;
-  if (forward_fits_registers(a) && !on.gpu->predecessors.has(Predecessor::kRouterShared)) {
+  if (forward_fits_registers(a)) {
     forward_in_registers(on, a);
   } else {
     forward_in_shared_memory(on, a);

@@ -21,10 +21,6 @@ namespace assay::gpu {
 
 #if defined(__CUDACC__)
 
-// Reads a map into the cache of maps, from where the first load with it takes it.
-GPU_DEVICE void tma_fetch_map(const TensorMap* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
 GPU_DEVICE void tma_load(void* shared, const TensorMap* map, Mbarrier* barrier, int x, int y) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
@@ -97,10 +93,6 @@ GPU_DEVICE void bulk_wait() {
 
 #else
 
-GPU_DEVICE void tma_fetch_map(const TensorMap*,
-                              simt::SourceLocation here = simt::SourceLocation::caller()) {
-  simt::tma_fetch_map(here);
-}
 GPU_DEVICE void tma_load(void* shared, const TensorMap* map, Mbarrier* barrier, int x, int y,
                          simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::tma_load(shared, *map, &barrier->state, {x, y, 0, 0, 0}, 2, here);

@@ -53,6 +53,19 @@ using simt::sync_block;
 using simt::sync_warp;
 #endif
 
+// Changes nothing. The compiler computes anew what it has computed from x, and reads memory again,
+// where it would keep results in registers over what comes between. x: whole words, in registers.
+template <typename T>
+GPU_DEVICE void compute_anew([[maybe_unused]] T& x) {
+#if defined(__CUDACC__)
+  static_assert(sizeof(T) % 4 == 0);
+  uint32_t words[sizeof(T) / 4];
+  memcpy(words, &x, sizeof(T));
+  for (uint32_t& word : words) asm volatile("" : "+r"(word)::"memory");
+  memcpy(&x, words, sizeof(T));
+#endif
+}
+
 // --- Exchanges within a warp, called by all 32 lanes. T has 4 or 8 bytes. Lanes exchange within
 // groups of `width`, a power of two up to 32.
 #if defined(__CUDACC__)

@@ -75,7 +75,6 @@ Device::Device(DeviceFacts facts) : facts_(std::move(facts)), context_(simt::mak
   context_.kind = gpu_kind_by_environment(facts_.capability);
   context_.predecessors = predecessors_by_environment();
   context_.products = &products_;
-  context_.trials = trials_by_environment();
   context_.launches = launches_by_environment();
 }
 // The emulator's loops have one way. Programs that put cuBLASLt's files in their place have its.

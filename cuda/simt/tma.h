@@ -9,7 +9,6 @@
 
 namespace assay::simt {
 
-void tma_fetch_map(SourceLocation here);  // no effect
 void tma_load(void* shared, const gpu::TensorMap& map, uint64_t* barrier,
               const std::array<int, 5>& at, int rank, SourceLocation here);
 // To the same place in each block of the cluster whose bit is set in `blocks`.

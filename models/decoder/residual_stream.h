@@ -34,7 +34,7 @@ enum class BranchGradient { kDresid, kDbranch };
 // Whether the last op of a branch adds it to the stream, rounded once, if that op can: a combine,
 // or a product that is not quantised. Else the norm of the next sublayer does.
 inline bool last_op_adds(Exec on) {
-  return on.gpu != nullptr && !on.gpu->predecessors.has(gpu::Predecessor::kNormAdds);
+  return on.gpu != nullptr;
 }
 
 template <typename T>

@@ -129,8 +129,7 @@ void Projection<T>::forward_onto(Exec on, View<const T, 2> x, View<const T, 2> r
 
 template <typename T>
 bool Projection<T>::takes_gain(Exec on) const {
-  return on.gpu != nullptr && products_.quantised() == nullptr &&
-         !on.gpu->predecessors.has(gpu::Predecessor::kDbranch);
+  return on.gpu != nullptr && products_.quantised() == nullptr;
 }
 
 template <typename T>

@@ -13,10 +13,10 @@ struct KeysPlace {
 };
 // Calls f(place, round, uses): `uses` counts the tiles of earlier works. The first keys, which the
 // most queries see, come first.
-template <Way kWay, typename F>
+template <typename F>
 GPU_DEVICE void for_each_keys(const AttentionBackward<bf16>& a, const WorkList& list, F&& f) {
   int uses = 0;
-  for_each_place<kWay>(list, [&](const ListPlace& at, int round) {
+  for_each_place(list, [&](const ListPlace& at, int round) {
     const int kv_heads = int(a.kv_heads), per = int(a.heads) / kv_heads;
     const int kv = at.head % kv_heads, k0 = at.turn * kOwned;
     const int tiles = ceil_div(int(a.sequence) - k0, kRows);
@@ -26,9 +26,8 @@ GPU_DEVICE void for_each_keys(const AttentionBackward<bf16>& a, const WorkList& 
 }
 
 // TMA thread.
-template <Way kWay>
 GPU_DEVICE void copy_for_keys(const TermsArgs& w, const Maps& maps, const KeysPlace& at, int round,
-                              int uses, const Tiles<kWay>& tiles, Barriers& barriers) {
+                              int uses, const Tiles& tiles, Barriers& barriers) {
   const AttentionBackward<bf16>& a = w.a;
   const int k_column = (int(a.heads) + at.kv) * kD;
   load_owned(tiles, {&maps.qkv, k_column, at.k0, at.b},
@@ -79,14 +78,13 @@ GPU_DEVICE void differentiate_keys(float (&dp)[kSums], const float (&p)[kSums],
 
 // Math warpgroup: 64 keys. Rows of the products are keys: the accumulators of p and ds are directly
 // operands of the sums. The sums of a tile run while the scores of the next tile are computed.
-template <Way kWay>
 GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& at, int round,
-                             int uses, const Tiles<kWay>& tiles, Barriers& barriers, int group) {
+                             int uses, const Tiles& tiles, Barriers& barriers, int group) {
   Fragments k_rows, v_rows, p_rows, ds_rows;
   float s[kSums], dp[kSums], dk[kSums], dv[kSums];
   clear(dk);
   clear(dv);
-  const int owned = await_owned<kWay>(round, barriers);
+  const int owned = await_owned(round, barriers);
   load_fragments(k_rows, tiles.owned(owned, 0, group));
   load_fragments(v_rows, tiles.owned(owned, 1, group));
 
@@ -138,10 +136,8 @@ GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& 
   wgmma_fence();
   issue_sums(end - 1);
   wgmma_wait<0>();
-  if constexpr (kWay == Way::kList) {
-    sync_warp();
-    release(&barriers.empty[(end - 1) % kStages]);
-  }
+  sync_warp();
+  release(&barriers.empty[(end - 1) % kStages]);
 
   // Epilogue.
   const int first = at.k0 + row, stride = int(a.qkv.dim[1]), valid = int(a.sequence) - first;
@@ -151,20 +147,19 @@ GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& 
              a.dqk_amax.data);
   store_sums(to + a.kv_heads * kD, stride, valid, tiles.owned(owned, 1, group), dv, 1,
              a.dv_amax.data);
-  release_owned<kWay>(owned, barriers);
+  release_owned(owned, barriers);
 }
 
 // Bound by the tensor cores (four products of 64 x 64 x 64 per tile and warpgroup, 512 clocks). The
 // exponentials of both warpgroups take half of that time and overlap with the other's products. For
 // the first tile of a head, the second warpgroup does masked (wasted) work.
-template <Way kWay>
 __global__ __launch_bounds__(kThreads, 1) void attention_backward_keys_wgmma_kernel(
     const __grid_constant__ TermsArgs w, const __grid_constant__ Maps maps,
     const __grid_constant__ WorkList list) {
   const AttentionBackward<bf16>& a = w.a;
   GPU_DYNAMIC_SHARED(bf16, shared);
   GPU_SHARED(Barriers, barriers, );
-  const Tiles<kWay> tiles{shared};
+  const Tiles tiles{shared};
 
   // Barriers.
   start(barriers);
@@ -173,36 +168,32 @@ __global__ __launch_bounds__(kThreads, 1) void attention_backward_keys_wgmma_ker
     // TMA warpgroup: one thread issues the loads.
     set_registers_down<24>();
     if (threadIdx.x != 2 * kGroup) return;
-    for_each_keys<kWay>(a, list, [&](const KeysPlace& at, int round, int uses) {
-      copy_for_keys<kWay>(w, maps, at, round, uses, tiles, barriers);
+    for_each_keys(a, list, [&](const KeysPlace& at, int round, int uses) {
+      copy_for_keys(w, maps, at, round, uses, tiles, barriers);
     });
   } else {
     // Math warpgroups.
     set_registers_up<240>();
-    for_each_keys<kWay>(a, list, [&](const KeysPlace& at, int round, int uses) {
-      compute_keys<kWay>(a, at, round, uses, tiles, barriers, group);
+    for_each_keys(a, list, [&](const KeysPlace& at, int round, int uses) {
+      compute_keys(a, at, round, uses, tiles, barriers, group);
     });
   }
 }
 
 }  // namespace
 
-template <Way kWay>
 void launch_keys(Exec on, const TermsArgs& w, const Maps& maps) {
   const AttentionBackward<bf16>& a = w.a;
   // Streamed by a key-value head: q and dout of its query heads.
   const int64_t bytes = 2 * a.sequence * kD * int64_t(sizeof(bf16)) * (a.heads / a.kv_heads);
   const int sms = int(on.gpu->multiprocessors);
-  const WorkList list =
-      work_list<kWay>(a.batch * a.kv_heads, ceil_div(a.sequence, kOwned), bytes, sms);
+  const WorkList list = work_list(a.batch * a.kv_heads, ceil_div(a.sequence, kOwned), bytes, sms);
   launch(on,
          {.name = "attention_backward_keys_wgmma",
-          .grid = {blocks_of<kWay>(list, sms)},
+          .grid = {blocks_of(list, sms)},
           .block = {kThreads},
-          .shared_bytes = Tiles<kWay>::kSharedBytes},
-         attention_backward_keys_wgmma_kernel<kWay>, w, maps, list);
+          .shared_bytes = Tiles::kSharedBytes},
+         attention_backward_keys_wgmma_kernel, w, maps, list);
 }
-template void launch_keys<Way::kBlocks>(Exec, const TermsArgs&, const Maps&);
-template void launch_keys<Way::kList>(Exec, const TermsArgs&, const Maps&);
 
 }  // namespace assay::gpu::backward_wgmma

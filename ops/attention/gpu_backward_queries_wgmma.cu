@@ -12,10 +12,10 @@ struct QueriesPlace {
   int b, h, kv, q0, tiles;
 };
 // As for_each_keys. The last queries, which see the most keys, come first.
-template <Way kWay, typename F>
+template <typename F>
 GPU_DEVICE void for_each_queries(const AttentionBackward<bf16>& a, const WorkList& list, F&& f) {
   int uses = 0;
-  for_each_place<kWay>(list, [&](const ListPlace& at, int round) {
+  for_each_place(list, [&](const ListPlace& at, int round) {
     const int heads = int(a.heads), h = at.head % heads;
     const int q0 = (list.of_head - 1 - at.turn) * kOwned;
     const int tiles = ceil_div(smaller(q0 + kOwned, int(a.sequence)), kRows);
@@ -25,10 +25,9 @@ GPU_DEVICE void for_each_queries(const AttentionBackward<bf16>& a, const WorkLis
 }
 
 // TMA thread.
-template <Way kWay>
 GPU_DEVICE void copy_for_queries(const AttentionBackward<bf16>& a, const Maps& maps,
-                                 const QueriesPlace& at, int round, int uses,
-                                 const Tiles<kWay>& tiles, Barriers& barriers) {
+                                 const QueriesPlace& at, int round, int uses, const Tiles& tiles,
+                                 Barriers& barriers) {
   load_owned(tiles, {&maps.qkv, at.h * kD, at.q0, at.b}, {&maps.dout, at.h * kD, at.q0, at.b},
              round, barriers);
   const int k_column = (int(a.heads) + at.kv) * kD;
@@ -58,9 +57,8 @@ GPU_DEVICE void weigh_queries(float (&s)[kSums], const Term (&term)[2], int row)
 }
 
 // Math warpgroup: 64 queries.
-template <Way kWay>
 GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, int round, int uses,
-                                const Tiles<kWay>& tiles, Barriers& barriers, int group) {
+                                const Tiles& tiles, Barriers& barriers, int group) {
   const AttentionBackward<bf16>& a = w.a;
   Fragments q_rows, dout_rows, ds_rows;
   float s[kSums], dp[kSums], dq[kSums];
@@ -74,7 +72,7 @@ GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, int 
         a.scratch.data + term_index((int64_t{at.b} * a.heads + at.h) * w.padded + t);
     term[half] = t < w.padded ? Term{from[0], from[kRows]} : Term{INFINITY, 0};
   }
-  const int owned = await_owned<kWay>(round, barriers);
+  const int owned = await_owned(round, barriers);
   load_fragments(q_rows, tiles.owned(owned, 0, group));
   load_fragments(dout_rows, tiles.owned(owned, 1, group));
 
@@ -119,26 +117,25 @@ GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, int 
   wgmma_fence();
   issue_sums(at.tiles - 1);
   wgmma_wait<0>();
-  if (kWay == Way::kList) release(&barriers.empty[stage_of(at.tiles - 1)]);
+  release(&barriers.empty[stage_of(at.tiles - 1)]);
 
   // Epilogue.
   turn_back<kD>(dq, a, first);
   store_sums(a.dqkv.row(at.b * a.sequence + first) + at.h * kD, int(a.qkv.dim[1]),
              int(a.sequence) - first, tiles.owned(owned, 0, group), dq, inverse_root<kD>(),
              a.dqk_amax.data);
-  release_owned<kWay>(owned, barriers);
+  release_owned(owned, barriers);
 }
 
 // Same bound as the keys kernel, with three products instead of four: the exponentials take two
 // thirds of their time. For the last tile, the first warpgroup does masked (wasted) work.
-template <Way kWay>
 __global__ __launch_bounds__(kThreads, 1) void attention_backward_queries_wgmma_kernel(
     const __grid_constant__ TermsArgs w, const __grid_constant__ Maps maps,
     const __grid_constant__ WorkList list) {
   const AttentionBackward<bf16>& a = w.a;
   GPU_DYNAMIC_SHARED(bf16, shared);
   GPU_SHARED(Barriers, barriers, );
-  const Tiles<kWay> tiles{shared};
+  const Tiles tiles{shared};
 
   // Barriers.
   start(barriers);
@@ -147,36 +144,32 @@ __global__ __launch_bounds__(kThreads, 1) void attention_backward_queries_wgmma_
     // TMA warpgroup: one thread issues the loads.
     set_registers_down<24>();
     if (threadIdx.x != 2 * kGroup) return;
-    for_each_queries<kWay>(a, list, [&](const QueriesPlace& at, int round, int uses) {
-      copy_for_queries<kWay>(a, maps, at, round, uses, tiles, barriers);
+    for_each_queries(a, list, [&](const QueriesPlace& at, int round, int uses) {
+      copy_for_queries(a, maps, at, round, uses, tiles, barriers);
     });
   } else {
     // Math warpgroups.
     set_registers_up<240>();
-    for_each_queries<kWay>(a, list, [&](const QueriesPlace& at, int round, int uses) {
-      compute_queries<kWay>(w, at, round, uses, tiles, barriers, group);
+    for_each_queries(a, list, [&](const QueriesPlace& at, int round, int uses) {
+      compute_queries(w, at, round, uses, tiles, barriers, group);
     });
   }
 }
 
 }  // namespace
 
-template <Way kWay>
 void launch_queries(Exec on, const TermsArgs& w, const Maps& maps) {
   const AttentionBackward<bf16>& a = w.a;
   // Streamed by a query head: k and v of its key-value head, which other query heads share.
   const int64_t bytes = 2 * a.sequence * kD * int64_t(sizeof(bf16)) / (a.heads / a.kv_heads);
   const int sms = int(on.gpu->multiprocessors);
-  const WorkList list =
-      work_list<kWay>(a.batch * a.heads, ceil_div(a.sequence, kOwned), bytes, sms);
+  const WorkList list = work_list(a.batch * a.heads, ceil_div(a.sequence, kOwned), bytes, sms);
   launch(on,
          {.name = "attention_backward_queries_wgmma",
-          .grid = {blocks_of<kWay>(list, sms)},
+          .grid = {blocks_of(list, sms)},
           .block = {kThreads},
-          .shared_bytes = Tiles<kWay>::kSharedBytes},
-         attention_backward_queries_wgmma_kernel<kWay>, w, maps, list);
+          .shared_bytes = Tiles::kSharedBytes},
+         attention_backward_queries_wgmma_kernel, w, maps, list);
 }
-template void launch_queries<Way::kBlocks>(Exec, const TermsArgs&, const Maps&);
-template void launch_queries<Way::kList>(Exec, const TermsArgs&, const Maps&);
 
 }  // namespace assay::gpu::backward_wgmma

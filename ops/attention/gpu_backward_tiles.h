@@ -38,11 +38,8 @@ struct TermsArgs {
   int64_t padded;  // T rounded up to 64
 };
 
-// Stages of the owned rows: with a list, those of the next work land while the last one is stored.
-template <Way kWay>
-constexpr int owned_stages() {
-  return kWay == Way::kList ? 2 : 1;
-}
+// Stages of the owned rows: those of the next work land while the last one is stored.
+constexpr int kOwnedStages = 2;
 
 // Barriers. full: bytes have landed; empty: all math warps have read them.
 struct Barriers {
@@ -70,9 +67,8 @@ GPU_DEVICE void release(Mbarrier* barrier) {
 // stages of the two streamed operands, then the terms of the stages.
 constexpr int kOperands = 2;
 constexpr int kOwnedBoxes = kOperands * 2;
-template <Way kWay>
 struct Tiles {
-  static constexpr int kOwned = owned_stages<kWay>() * kOwnedBoxes;
+  static constexpr int kOwned = kOwnedStages * kOwnedBoxes;
   static constexpr int kBoxes = kOwned + kStages * kOperands;
   static constexpr int kSharedBytes = kBoxes * kBoxBytes + kStages * kTermBytes;
   bf16* base;
@@ -100,13 +96,11 @@ struct Corner {
 GPU_DEVICE void load_box(bf16* to, const Corner& from, Mbarrier* barrier) {
   tma_load(to, from.map, barrier, from.column, from.row, from.b);
 }
-template <Way kWay>
-GPU_DEVICE void load_owned(const Tiles<kWay>& tiles, Corner first, Corner second, int round,
+GPU_DEVICE void load_owned(const Tiles& tiles, Corner first, Corner second, int round,
                            Barriers& barriers) {
-  constexpr int kCount = owned_stages<kWay>();
-  const int stage = round % kCount;
+  const int stage = round % kOwnedStages;
   Mbarrier* const full = &barriers.owned_full[stage];
-  mbarrier_wait(&barriers.owned_empty[stage], empty_phase(round, kCount));
+  mbarrier_wait(&barriers.owned_empty[stage], empty_phase(round, kOwnedStages));
   mbarrier_arrive_expect(full, kOwnedBoxes * kBoxBytes);
   for (int group = 0; group < 2; ++group) {
     load_box(tiles.owned(stage, 0, group), first, full);
@@ -116,16 +110,13 @@ GPU_DEVICE void load_owned(const Tiles<kWay>& tiles, Corner first, Corner second
   }
 }
 // Waits until the owned rows of a round have landed, and returns their stage.
-template <Way kWay>
 GPU_DEVICE int await_owned(int round, Barriers& barriers) {
-  constexpr int kCount = owned_stages<kWay>();
-  mbarrier_wait(&barriers.owned_full[round % kCount], full_phase(round, kCount));
-  return round % kCount;
+  const int stage = round % kOwnedStages;
+  mbarrier_wait(&barriers.owned_full[stage], full_phase(round, kOwnedStages));
+  return stage;
 }
 // After a warp has stored its sums through its owned rows.
-template <Way kWay>
 GPU_DEVICE void release_owned(int stage, Barriers& barriers) {
-  if constexpr (kWay == Way::kBlocks) return;
   fence_proxy_async();  // the rows of a later work overwrite these
   sync_warp();          // every lane has read them
   release(&barriers.owned_empty[stage]);
@@ -182,9 +173,7 @@ GPU_DEVICE void store_sums(bf16* first, int stride, int valid, bf16* tile, const
 }
 
 // Launches the kernel for dk and dv, and the one for dq; both need the terms.
-template <Way kWay>
 void launch_keys(Exec on, const TermsArgs& w, const Maps& maps);
-template <Way kWay>
 void launch_queries(Exec on, const TermsArgs& w, const Maps& maps);
 
 }  // namespace assay::gpu::backward_wgmma

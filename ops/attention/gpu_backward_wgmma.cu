@@ -51,8 +51,9 @@ TensorMap rows_map(const char* name, const View<const bf16, 2>& x,
                           .swizzle = Swizzle::k128});
 }
 
-template <Way kWay>
-void launch_backward(Exec on, const AttentionBackward<bf16>& a) {
+}  // namespace
+
+void attention_backward_wgmma(Exec on, const AttentionBackward<bf16>& a) {
   const TermsArgs w{a, padded(a.sequence)};
   const Maps maps{rows_map("attention_backward qkv", a.qkv, a),
                   rows_map("attention_backward dout", a.dout, a)};
@@ -63,17 +64,8 @@ void launch_backward(Exec on, const AttentionBackward<bf16>& a) {
           .block = {kTermThreads}},
          attention_terms_kernel, w);
 
-  launch_keys<kWay>(on, w, maps);
-  launch_queries<kWay>(on, w, maps);
-}
-
-}  // namespace
-
-void attention_backward_wgmma(Exec on, const AttentionBackward<bf16>& a) {
-  if (on.gpu->predecessors.has(Predecessor::kAttentionBackwardBlocks)) {
-    return launch_backward<Way::kBlocks>(on, a);
-  }
-  launch_backward<Way::kList>(on, a);
+  launch_keys(on, w, maps);
+  launch_queries(on, w, maps);
 }
 
 }  // namespace assay::gpu

@@ -21,13 +21,11 @@ constexpr int kBoxRows = 64, kBox = kBoxRows * kSpan;  // box of one TMA load
 constexpr int kReleases = 8;                           // math warps
 static_assert(kQueries == kKeys, "one tile lies on the diagonal");
 
-// kBlocks is the predecessor, which also rescales after every tile.
-template <int D, Way kWay>
+template <int D>
 struct Block {
-  static constexpr bool kList = kWay == Way::kList;
   static constexpr int kSpans = D / kSpan;
   static constexpr int kQ = kQueries * D, kTile = kKeys * D;
-  static constexpr int kQStages = kList ? 2 : 1;
+  static constexpr int kQStages = 2;
   static constexpr int kSharedBytes = (kQStages * kQ + 2 * kStages * kTile) * int(sizeof(bf16));
 };
 
@@ -39,9 +37,9 @@ struct Barriers {
 
 // Shared memory: stages of Q as [group][span][64 rows][64], then of K, then of V, each [span][128
 // rows][64].
-template <int D, Way kWay>
+template <int D>
 struct Tiles {
-  using B = Block<D, kWay>;
+  using B = Block<D>;
   bf16* base;
 
   GPU_DEVICE bf16* q(int stage, int group) const {
@@ -57,10 +55,10 @@ struct Work {
 };
 // Calls f(work, round, uses): `uses` counts the tiles of earlier works. The last queries, which see
 // the most keys, come first.
-template <Way kWay, typename F>
+template <typename F>
 GPU_DEVICE void for_each_work(const AttentionForward<bf16>& a, const WorkList& list, F&& f) {
   int uses = 0;
-  for_each_place<kWay>(list, [&](const ListPlace& at, int round) {
+  for_each_place(list, [&](const ListPlace& at, int round) {
     const int heads = int(a.heads), h = at.head % heads;
     const int q0 = (list.of_head - 1 - at.turn) * kQueries;
     const Work work{at.head / heads, h, h / (heads / int(a.kv_heads)), q0, q0 / kKeys + 1};
@@ -71,10 +69,10 @@ GPU_DEVICE void for_each_work(const AttentionForward<bf16>& a, const WorkList& l
 
 // TMA thread: Q of a work, then K and V of one tile after another as stages become empty. It runs
 // ahead: Q and the first keys of a work land while the one before it is stored.
-template <int D, Way kWay>
+template <int D>
 GPU_DEVICE void copy_work(const AttentionForward<bf16>& a, const TensorMap* map, const Work& at,
-                          int round, int uses, const Tiles<D, kWay>& tiles, Barriers& barriers) {
-  using B = Block<D, kWay>;
+                          int round, int uses, const Tiles<D>& tiles, Barriers& barriers) {
+  using B = Block<D>;
   const int q_stage = round % B::kQStages;
   Mbarrier* const q_full = &barriers.q_full[q_stage];
   mbarrier_wait(&barriers.q_empty[q_stage], empty_phase(round, B::kQStages));
@@ -149,18 +147,13 @@ constexpr int kRowsBarrier = 1, kTurnBarrier = 3;
 // A warpgroup issues its products in its turn only, so that those of one run under the exponentials
 // of the other. Group 0 begins.
 struct Turns {
-  bool on;
   int group;
 
   GPU_DEVICE void begin() const {
-    if (on && group == 1) pass();
+    if (group == 1) pass();
   }
-  GPU_DEVICE void wait() const {
-    if (on) named_barrier_sync(kTurnBarrier + group, 2 * kGroup);
-  }
-  GPU_DEVICE void pass() const {
-    if (on) named_barrier_arrive(kTurnBarrier + 1 - group, 2 * kGroup);
-  }
+  GPU_DEVICE void wait() const { named_barrier_sync(kTurnBarrier + group, 2 * kGroup); }
+  GPU_DEVICE void pass() const { named_barrier_arrive(kTurnBarrier + 1 - group, 2 * kGroup); }
   // Takes the turn that group 1 passed last, or a barrier would be left half full.
   GPU_DEVICE void end() const {
     if (group == 0) wait();
@@ -169,10 +162,10 @@ struct Turns {
 
 // Math warpgroup: 64 queries of a work. Scores of a tile are computed while P V of the previous
 // tile runs; the exponentials overlap with it, and with the products of the other warpgroup.
-template <int D, Way kWay>
+template <int D>
 GPU_DEVICE void compute_work(const AttentionForward<bf16>& a, const Work& at, int round, int uses,
-                             const Tiles<D, kWay>& tiles, Barriers& barriers, const Turns& turns) {
-  using B = Block<D, kWay>;
+                             const Tiles<D>& tiles, Barriers& barriers, const Turns& turns) {
+  using B = Block<D>;
   const int group = turns.group, q_stage = round % B::kQStages;
   const bf16* const q = tiles.q(q_stage, group);
   const int row = group * kGroupQueries + warp() % 4 * 16;  // the warp's first row in the block
@@ -213,7 +206,7 @@ GPU_DEVICE void compute_work(const AttentionForward<bf16>& a, const Work& at, in
     wgmma_wait<0>();
     release(&barriers.v_empty[before]);
     // Once a query's maximum is found its factors are 1.
-    if (!B::kList || ballot(factor[0] != 1 || factor[1] != 1) != 0) {
+    if (ballot(factor[0] != 1 || factor[1] != 1) != 0) {
 #pragma unroll
       for (int i = 0; i < D / 2; ++i) out[i] *= factor[accum_half(i)];
     }
@@ -225,7 +218,7 @@ GPU_DEVICE void compute_work(const AttentionForward<bf16>& a, const Work& at, in
   wgmma_fence();
   issue_output<D>(out, p, tiles.v(last % kStages));
   wgmma_wait<0>();
-  if (B::kList) release(&barriers.v_empty[last % kStages]);
+  release(&barriers.v_empty[last % kStages]);
 
   // Epilogue: lse, then normalise and store.
   const int first = at.q0 + row;
@@ -247,11 +240,9 @@ GPU_DEVICE void compute_work(const AttentionForward<bf16>& a, const Work& at, in
   store_rows<D>(a.out.row(at.b * a.sequence + first) + at.h * D, int(a.heads) * D, sequence - first,
                 tiles.q(q_stage, group) + warp() % 4 * 16 * D, rows, inverse[0], inverse[1],
                 a.amax.data);
-  if constexpr (B::kList) {
-    fence_proxy_async();  // the next Q overwrites these rows
-    sync_warp();          // every lane has read them
-    release(&barriers.q_empty[q_stage]);
-  }
+  fence_proxy_async();  // the next Q overwrites these rows
+  sync_warp();          // every lane has read them
+  release(&barriers.q_empty[q_stage]);
 }
 
 // Each work is 128 queries of a head, 64 per math warpgroup; one thread of the third warpgroup
@@ -259,14 +250,14 @@ GPU_DEVICE void compute_work(const AttentionForward<bf16>& a, const Work& at, in
 // L2 once per work. Bound by the tensor cores at D = 128; at D = 64 the exponentials (16 per clock
 // and SM) take 5/6 of the time of the products and must overlap with them: the groups take turns.
 // Of the diagonal tile, the first warpgroup computes 64 masked (wasted) keys.
-template <int D, Way kWay>
+template <int D>
 __global__ __launch_bounds__(kThreads, 1) void attention_forward_wgmma_kernel(
     const __grid_constant__ AttentionForward<bf16> a, const __grid_constant__ TensorMap map,
-    const __grid_constant__ WorkList list, int in_turns) {
-  using B = Block<D, kWay>;
+    const __grid_constant__ WorkList list) {
+  using B = Block<D>;
   GPU_DYNAMIC_SHARED(bf16, shared);
   GPU_SHARED(Barriers, barriers, );
-  const Tiles<D, kWay> tiles{shared};
+  const Tiles<D> tiles{shared};
 
   // Barriers.
   if (threadIdx.x == 0) {
@@ -289,23 +280,23 @@ __global__ __launch_bounds__(kThreads, 1) void attention_forward_wgmma_kernel(
     // TMA warpgroup: one thread issues the loads.
     set_registers_down<24>();
     if (threadIdx.x != 2 * kGroup) return;
-    for_each_work<kWay>(a, list, [&](const Work& at, int round, int uses) {
-      copy_work<D, kWay>(a, &map, at, round, uses, tiles, barriers);
+    for_each_work(a, list, [&](const Work& at, int round, int uses) {
+      copy_work<D>(a, &map, at, round, uses, tiles, barriers);
     });
     return;
   }
   // Math warpgroups.
   set_registers_up<240>();
-  const Turns turns{B::kList && in_turns != 0, group};
+  const Turns turns{group};
   turns.begin();
-  for_each_work<kWay>(a, list, [&](const Work& at, int round, int uses) {
-    compute_work<D, kWay>(a, at, round, uses, tiles, barriers, turns);
+  for_each_work(a, list, [&](const Work& at, int round, int uses) {
+    compute_work<D>(a, at, round, uses, tiles, barriers, turns);
   });
   turns.end();
 }
 
-template <int D, Way kWay>
-void launch_works(Exec on, const AttentionForward<bf16>& a, int turns) {
+template <int D>
+void launch_forward(Exec on, const AttentionForward<bf16>& a) {
   const int64_t columns = a.qkv.dim[1], row_bytes = columns * int64_t(sizeof(bf16));
   // Three dimensions, so that rows past a sequence are zero and not those of the next sequence.
   const TensorMap map = make_tensor_map({.name = "attention_forward qkv",
@@ -318,23 +309,13 @@ void launch_works(Exec on, const AttentionForward<bf16>& a, int turns) {
   // Keys and values of a query head.
   const int64_t streamed = 2 * a.sequence * D * int64_t(sizeof(bf16)) * a.kv_heads / a.heads;
   const int sms = int(on.gpu->multiprocessors);
-  const WorkList list =
-      work_list<kWay>(a.batch * a.heads, ceil_div(a.sequence, kQueries), streamed, sms);
+  const WorkList list = work_list(a.batch * a.heads, ceil_div(a.sequence, kQueries), streamed, sms);
   launch(on,
          {.name = "attention_forward_wgmma",
-          .grid = {blocks_of<kWay>(list, sms)},
+          .grid = {blocks_of(list, sms)},
           .block = {kThreads},
-          .shared_bytes = Block<D, kWay>::kSharedBytes},
-         attention_forward_wgmma_kernel<D, kWay>, a, map, list, turns);
-}
-
-template <int D>
-void launch_forward(Exec on, const AttentionForward<bf16>& a) {
-  const Predecessors before = on.gpu->predecessors;
-  if (before.has(Predecessor::kAttentionForwardBlocks)) {
-    return launch_works<D, Way::kBlocks>(on, a, 0);
-  }
-  launch_works<D, Way::kList>(on, a, before.has(Predecessor::kAttentionForwardOrder) ? 0 : 1);
+          .shared_bytes = Block<D>::kSharedBytes},
+         attention_forward_wgmma_kernel<D>, a, map, list);
 }
 
 }  // namespace

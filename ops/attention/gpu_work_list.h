@@ -9,12 +9,9 @@
 
 namespace assay::gpu::attention {
 
-// kList: as many blocks as SMs, each with many works of a list. kBlocks: a block for each work, the
-// predecessor.
-enum class Way { kBlocks, kList };
-
-// Heads are counted over all sequences. A section of heads, whose streamed rows stay in L2, is
-// followed by the next; within one, the longest works come first.
+// As many blocks as SMs walk a list. Heads are counted over all sequences. A section of heads,
+// whose streamed rows stay in L2, is followed by the next; within one, the longest works come
+// first.
 struct WorkList {
   int works, heads, section, of_head;  // of_head: works of a head
 };
@@ -30,36 +27,29 @@ GPU_DEVICE ListPlace place_at(const WorkList& list, int i) {
 
 // Calls f(place, round) for each work of the block. Every second round goes backwards, so that no
 // block always has the longest work of a round.
-template <Way kWay, typename F>
+template <typename F>
 GPU_DEVICE void for_each_place(const WorkList& list, F&& f) {
   const int blocks = int(gridDim.x), block = int(blockIdx.x);
-  if constexpr (kWay == Way::kBlocks) {
-    f(place_at(list, block), 0);
-  } else {
-    for (int round = 0;; ++round) {
-      const int i = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
-      if (i >= list.works) return;
-      f(place_at(list, i), round);
-    }
+  for (int round = 0;; ++round) {
+    const int i = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+    if (i >= list.works) return;
+    f(place_at(list, i), round);
   }
 }
 
 // Bytes of streamed rows that are to stay in L2, half of an H100's.
 inline constexpr int64_t kKeptBytes = int64_t{24} << 20;
 
-// For kBlocks all heads are one section. For kList a section has a quarter of the SMs' number of
-// heads, or less if L2 asks for it: with sequences of a multiple of 1024 a section is then an even
-// number of rounds, and all blocks have the same share of it. `streamed`: bytes of a head.
-template <Way kWay>
-WorkList work_list(int64_t heads, int64_t of_head, int64_t streamed, int multiprocessors) {
+// A section has a quarter of the SMs' number of heads, or less if L2 asks for it: with sequences of
+// a multiple of 1024 a section is then an even number of rounds, and all blocks have the same share
+// of it. `streamed`: bytes of a head.
+inline WorkList work_list(int64_t heads, int64_t of_head, int64_t streamed, int multiprocessors) {
   int section = std::max(multiprocessors / 4, 1);
   while (section > 1 && section * streamed > kKeptBytes) section /= 2;
-  if (kWay == Way::kBlocks) section = int(heads);
   return {int(heads * of_head), int(heads), section, int(of_head)};
 }
-template <Way kWay>
-unsigned blocks_of(const WorkList& list, int multiprocessors) {
-  return unsigned(kWay == Way::kList ? std::min(list.works, multiprocessors) : list.works);
+inline unsigned blocks_of(const WorkList& list, int multiprocessors) {
+  return unsigned(std::min(list.works, multiprocessors));
 }
 
 // A pair of full and empty barriers completes one phase per use of a stage. Uses are counted over

@@ -280,15 +280,6 @@ GPU_DEVICE void send_rows(const float (&acc)[N / 2], GroupedSum sum, float* c, i
   }
 }
 
-template <int N>
-GPU_DEVICE void sum_rows(const float (&acc)[N / 2], GroupedSum sum, float* c, int rows, int column,
-                         int width) {
-  if (sum == GroupedSum::kReadAddWrite) {
-    read_add_write_rows<N>(acc, 1, c, rows, column, width);
-  } else {
-    send_rows<N>(acc, sum, c, rows, column, width);
-  }
-}
 // Where a part's sums go, and how: those of a piece of an expert replace what is in their slot.
 template <typename Args>
 GPU_DEVICE float* sum_matrix(const Args& g, const GroupedPart& part) {

@@ -30,31 +30,19 @@ __global__ __launch_bounds__(kGroupedThreads,
 
   // Barriers.
   if (threadIdx.x == 0) {
-    if (g.ahead) {
-      tma_fetch_map(&g.a);
-      tma_fetch_map(&g.b);
-    }
     for (int i = 0; i < Tile::stages; ++i) {
       mbarrier_init(&full[i], Tile::full_arrivals);
       mbarrier_init(&empty[i], Tile::empty_arrivals);
     }
     mbarrier_init_fence();
   }
-  if constexpr (Tile::blocks == 1) {
-    sync_block();
-  } else {
-    sync_cluster();
-  }
+  sync_block();
   const GroupedBarriers barriers = {full, empty};
 
   // Producer warpgroup: TMA loads and gathered rows.
   if (warp() < 4) {
     set_registers_down<40>();
     if (Tile::gathered || threadIdx.x == 0) copy_tiles<Tile>(g, shared, barriers);
-    if constexpr (Tile::blocks > 1) {
-      sync_warp();
-      sync_cluster();
-    }
     return;
   }
 
@@ -66,9 +54,7 @@ __global__ __launch_bounds__(kGroupedThreads,
       shared + Tile::stages * Tile::stage_bytes + (warp() - 4) * (Tile::staging_bytes / 8);
   GroupedRing<Tile::stages> ring;
   float acc[Tile::N / 2];
-  // With SwiGLU there are no registers for the next part; the producer has it in L1 by then.
-  constexpr bool kAhead = Tile::End == GroupedEnd::kPlain;
-  for (GroupedWalk<Tile, kAhead> walk(g); walk.more();) {
+  for (GroupedWalk<Tile> walk(g); walk.more();) {
     const GroupedAt at = walk.next();
     const int rows = kSumsTokens ? g.m - at.m : at.part.rows;
     const int64_t row = at.part.begin + of_warp;
@@ -91,7 +77,7 @@ __global__ __launch_bounds__(kGroupedThreads,
     if constexpr (kSumsTokens) {
       float* const to = sum_matrix(g, at.part) + int64_t{at.m + of_warp} * g.n;
       wgmma_arrived(acc);  // without it ptxas serialises the products, because lanes exchange sums
-      sum_rows<Tile::N>(acc, sum_way(g, at.part), to, rows - of_warp, at.n, g.n);
+      send_rows<Tile::N>(acc, sum_way(g, at.part), to, rows - of_warp, at.n, g.n);
     } else if constexpr (Tile::bulk_stores) {
       send_rows_in_bulk<Tile>(acc, staging, g, row, rows - of_warp, at.n);
     } else if constexpr (Tile::End == GroupedEnd::kPlain) {
@@ -103,8 +89,6 @@ __global__ __launch_bounds__(kGroupedThreads,
     }
   }
   if (Tile::bulk_stores && lane() == 0) bulk_wait_read<0>();
-  // The other block's warps release stages here as well.
-  if constexpr (Tile::blocks > 1) sync_cluster();
 }
 
 // --- Launch.
@@ -137,43 +121,20 @@ inline TensorMap weight_map(View<const bf16, 3> w, int box_rows) {
                           .box = {kGroupedSlab, box_rows, 1}});
 }
 
-template <typename Tile>
-void launch_tile_kernel(Exec on, const char* name, GroupedTileArgs g, int64_t parts) {
-  g.ahead = on.gpu->predecessors.has(Predecessor::kTileFetch) ? 0 : 1;
-  const int64_t of_part = int64_t{ceil_div(g.n, Tile::columns)} *
-                          (Tile::Kind == GroupedKind::kWgrad ? ceil_div(g.m, kGroupedTileM) : 1);
-  const int64_t clusters = std::min<int64_t>(ceil_div<int64_t>(parts, Tile::blocks) * of_part,
-                                             std::max(1, on.gpu->multiprocessors / Tile::blocks));
-  launch(on,
-         {.name = name,
-          .grid = {uint32_t(clusters * Tile::blocks)},
-          .block = {kGroupedThreads},
-          .shared_bytes = Tile::shared_bytes,
-          .cluster = Tile::blocks},
-         grouped_kernel<Tile>, g);
-}
-// Takes the trials that apply. rows: of c, where it is not a product with SwiGLU or a sum.
+// rows: of c, where it is neither a product with SwiGLU nor a sum.
 template <typename Tile>
 void launch_tiles(Exec on, const char* name, GroupedTileArgs g, int64_t parts, int64_t rows = 0) {
-  const bool pairs = on.gpu->trials.has(Trial::kMulticast);
-  if constexpr (Tile::can_store_bulk) {
-    if (on.gpu->trials.has(Trial::kTmaStore)) {
-      g.c_map = rows_map("c", static_cast<const bf16*>(g.c), rows, g.n, 16);
-      if (pairs) {
-        return launch_tile_kernel<typename Tile::template As<2, GroupedStores::kBulk>>(on, name, g,
-                                                                                       parts);
-      }
-      return launch_tile_kernel<typename Tile::template As<1, GroupedStores::kBulk>>(on, name, g,
-                                                                                     parts);
-    }
+  if constexpr (Tile::bulk_stores) {
+    g.c_map = rows_map("c", static_cast<const bf16*>(g.c), rows, g.n, 16);
   }
-  if constexpr (Tile::can_pair) {
-    if (pairs) {
-      return launch_tile_kernel<typename Tile::template As<2, GroupedStores::kThreads>>(on, name, g,
-                                                                                        parts);
-    }
-  }
-  launch_tile_kernel<Tile>(on, name, g, parts);
+  const int64_t tiles = parts * ceil_div(g.n, Tile::columns) *
+                        (Tile::Kind == GroupedKind::kWgrad ? ceil_div(g.m, kGroupedTileM) : 1);
+  launch(on,
+         {.name = name,
+          .grid = {uint32_t(std::min<int64_t>(tiles, on.gpu->multiprocessors))},
+          .block = {kGroupedThreads},
+          .shared_bytes = Tile::shared_bytes},
+         grouped_kernel<Tile>, g);
 }
 // Calls f.template operator()<N>() for the tile width of n columns.
 template <typename F>

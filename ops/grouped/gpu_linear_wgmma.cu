@@ -72,7 +72,7 @@ void grouped_wgrad_wgmma(Exec on, const GroupedWgrad<bf16>& a) {
         .work = work,
         .m = int(out),
         .n = int(in),
-        .sum = a.sum == GradientSum::kStore ? GroupedSum::kStore : grouped_sum(on),
+        .sum = a.sum == GradientSum::kStore ? GroupedSum::kStore : GroupedSum::kAdd,
         .scale = a.scale};
     if (a.row.empty()) {
       launch_tiles<GroupedTile<GroupedKind::kWgrad, GroupedRows::kInOrder, N>>(on, kName, g, parts);

@@ -12,12 +12,6 @@
 // the tensor maps and the rows of a count pairs. A tile at the end of a segment also computes the
 // rows after it (the next expert's) but does not store them; in a sum over tokens (wgrad) these are
 // zero.
-//
-// With two blocks a cluster (Trial::kMulticast, not for wgrad) block r has part 2 i + r of the
-// list. If both parts are of one expert, each block loads half of a B block, and the copies go to
-// both; else each loads all of it for itself. Either way they go through the same number of stages,
-// and a stage is free when the warps of both have released it. At an odd end of the list the second
-// block has the first one's part, without rows.
 #pragma once
 
 #include "base/math.h"
@@ -33,10 +27,8 @@ enum class GroupedRows { kInOrder, kGathered };
 // Epilogue applied to c before it is stored (not for wgrad): ops/grouped_swiglu.h.
 enum class GroupedEnd { kPlain, kSwiglu, kSwigluGradient };
 // How wgrad's sums reach memory. kStore: they replace what is there. kAdd: the memory adds them
-// (reduce_add), which flushes subnormal numbers. kReadAddWrite: the thread does.
-enum class GroupedSum { kStore, kAdd, kReadAddWrite };
-// How a tile of c is stored. kBulk: a warp's 16 rows by TMA if all of them exist (kTmaStore).
-enum class GroupedStores { kThreads, kBulk };
+// (reduce_add), which flushes subnormal numbers.
+enum class GroupedSum { kStore, kAdd };
 // Element type of a and b; weights are E4M3 if a has 8 bits.
 enum class GroupedElement { kBf16, kE4M3, kE5M2 };
 
@@ -69,29 +61,19 @@ struct GroupedTileArgs {
   GroupedParts work;
   int m = 0;  // for wgrad; m, n and k are multiples of 8
   int n;
-  int k = 0;                                   // not for wgrad
-  GroupedSum sum = GroupedSum::kReadAddWrite;  // wgrad; c is dweight
+  int k = 0;                          // not for wgrad
+  GroupedSum sum = GroupedSum::kAdd;  // wgrad; c is dweight
   ProductScale scale = {};
   GroupedBlockScales blocks = {};
   // FP8 b: 1 if the dimensions of its map are (k, expert, line), not (k, line, expert).
   int b_by_expert = 0;
   float* amax = nullptr;  // with SwiGLU: amax slot of h, or of the gradients; or null
-  int ahead = 0;          // 1: parts and maps are fetched before they are needed; set by the launch
-  TensorMap c_map = {};   // kBulk: c, box 64 x 16
+  TensorMap c_map = {};   // bulk_stores: c, box 64 x 16; set by the launch
 };
 
-// How dweight takes its sums on a GPU with wgmma.
-inline GroupedSum grouped_sum(Exec on) {
-  return on.gpu->predecessors.has(Predecessor::kWgradAdd) ? GroupedSum::kReadAddWrite
-                                                          : GroupedSum::kAdd;
-}
-
 template <GroupedKind Kind_, GroupedRows Rows_, int N_, GroupedEnd End_ = GroupedEnd::kPlain,
-          GroupedElement Element_ = GroupedElement::kBf16, int Blocks_ = 1,
-          GroupedStores Stores_ = GroupedStores::kThreads>
+          GroupedElement Element_ = GroupedElement::kBf16>
 struct GroupedTile {
-  template <int Blocks, GroupedStores Stores>
-  using As = GroupedTile<Kind_, Rows_, N_, End_, Element_, Blocks, Stores>;
   static constexpr GroupedKind Kind = Kind_;
   static constexpr GroupedEnd End = End_;
   static constexpr GroupedElement Element = Element_;
@@ -99,10 +81,9 @@ struct GroupedTile {
   static constexpr bool swiglu = End == GroupedEnd::kSwiglu;
   static constexpr bool gathered = Rows_ == GroupedRows::kGathered;
   static constexpr int N = N_;
-  static constexpr int blocks = Blocks_;  // of a cluster
-  static constexpr bool bulk_stores = Stores_ == GroupedStores::kBulk;
-  static constexpr bool can_pair = Kind != GroupedKind::kWgrad && !quantised;
-  static constexpr bool can_store_bulk = can_pair && End == GroupedEnd::kPlain;
+  // A warp stores its 16 rows of c by TMA, for which no thread waits, if all of them exist.
+  static constexpr bool bulk_stores =
+      Kind != GroupedKind::kWgrad && !quantised && End == GroupedEnd::kPlain;
   static constexpr int tile_k = kGroupedTileK;
   // Columns of c from one tile to the next. Forward with SwiGLU: N/2 columns of the gate and the
   // N/2 matching columns of up.
@@ -122,15 +103,13 @@ struct GroupedTile {
                                    : Kind == GroupedKind::kForward ? b_bytes
                                                                    : a_bytes;
   static constexpr int full_arrivals = gathered ? 1 + 128 : 1;
-  static constexpr int empty_arrivals = 8 * blocks;  // warps of warpgroups 1 and 2
+  static constexpr int empty_arrivals = 8;  // warps of warpgroups 1 and 2
   static_assert(N == 128 || N == 192 || N == 256);
   static_assert(shared_bytes + 1024 <= 232448);
   static_assert(!gathered || Kind != GroupedKind::kDgrad);
   static_assert(!swiglu || Kind == GroupedKind::kForward);
   static_assert(!quantised || (Kind == GroupedKind::kForward && N == 128));
   static_assert(columns % kGroupedSlab == 0);
-  static_assert(blocks == 1 || (blocks == 2 && can_pair));
-  static_assert(!bulk_stores || can_store_bulk);
 };
 
 // Position of a thread in the ring. The barriers of a stage complete one phase per round.
@@ -172,16 +151,6 @@ template <typename Tile, typename Args>
 GPU_DEVICE GroupedPart grouped_part(const Args& g, int t) {
   return read_part(g.work.parts + t / grouped_tiles_of_part<Tile>(g));
 }
-// This block's part of the pair that tile t is of. slot: 1 if both are of one expert.
-template <typename Tile>
-GPU_DEVICE GroupedPart grouped_part_of_pair(const GroupedTileArgs& g, int t, int parts) {
-  const int first = t / grouped_tiles_of_part<Tile>(g) * 2;
-  const int mine = first + cluster_rank(), other = mine ^ 1;
-  GroupedPart part = read_part(g.work.parts + (mine < parts ? mine : first));
-  if (mine >= parts) part.rows = 0;
-  part.slot = other >= parts || g.work.parts[other].expert == part.expert;
-  return part;
-}
 template <typename Tile, typename Args>
 GPU_DEVICE GroupedAt grouped_at(const Args& g, int t, const GroupedPart& part) {
   const int of_part = grouped_tiles_of_part<Tile>(g);
@@ -193,43 +162,19 @@ GPU_DEVICE GroupedAt grouped_at(const Args& g, int t, const GroupedPart& part) {
           .k_tiles = ceil_div(k, Tile::tile_k)};
 }
 
-// The tiles of a block, as both roles walk them. Ahead: the part of the next tile is read while
-// this one is multiplied, so that its way from L2 is over when it is needed.
-template <typename Tile, bool Ahead>
+// The tiles of a block, as both roles walk them.
+template <typename Tile>
 struct GroupedWalk {
   const GroupedTileArgs& g;
   int t, tiles;
-  int parts = 0;  // of the list; not for single blocks
-  GroupedPart next_part;
 
   GPU_DEVICE explicit GroupedWalk(const GroupedTileArgs& args)
-      : g(args), t(int(blockIdx.x) / Tile::blocks) {
-    if constexpr (Tile::blocks == 1) {
-      // A block may be past the end of the list; its first part is then read but not used.
-      if (Ahead && g.ahead) next_part = part();
-      tiles = *g.work.count * grouped_tiles_of_part<Tile>(g);
-    } else {
-      parts = *g.work.count;
-      tiles = ceil_div(parts, 2) * grouped_tiles_of_part<Tile>(g);
-      if (Ahead && g.ahead && more()) next_part = part();
-    }
-  }
+      : g(args), t(int(blockIdx.x)), tiles(*args.work.count * grouped_tiles_of_part<Tile>(args)) {}
   GPU_DEVICE bool more() const { return t < tiles; }
   GPU_DEVICE GroupedAt next() {
-    const bool known = Ahead && g.ahead;
-    const GroupedAt at = grouped_at<Tile>(g, t, known ? next_part : part());
-    t += int(gridDim.x) / Tile::blocks;
-    if (known && more()) next_part = part();
+    const GroupedAt at = grouped_at<Tile>(g, t, grouped_part<Tile>(g, t));
+    t += int(gridDim.x);
     return at;
-  }
-
- private:
-  GPU_DEVICE GroupedPart part() const {
-    if constexpr (Tile::blocks == 1) {
-      return grouped_part<Tile>(g, t);
-    } else {
-      return grouped_part_of_pair<Tile>(g, t, parts);
-    }
   }
 };
 
@@ -241,16 +186,6 @@ GPU_DEVICE void load_stage(const GroupedTileArgs& g, const GroupedAt& at, int k_
   constexpr GroupedKind Kind = Tile::Kind;
   const int k = k_tile * kGroupedTileK;
   unsigned char* const b = stage + Tile::a_bytes;
-  // A pair shares the loads of one expert's weights: the blocks take every second one, in turn.
-  const int shared = Tile::blocks == 2 && at.part.slot, every = shared ? 2 : 1;
-  const int first = shared ? (cluster_rank() + k_tile) % 2 : 0;
-  const auto load_weights = [&](unsigned char* to, int x, int y, int z) {
-    if (shared) {
-      tma_load_multicast(to, &g.b, full, 3, x, y, z);
-    } else {
-      tma_load(to, &g.b, full, x, y, z);
-    }
-  };
   mbarrier_arrive_expect(full, Tile::tma_bytes);
   if constexpr (Kind == GroupedKind::kWgrad) {
     const int token = at.part.begin + k;
@@ -262,18 +197,18 @@ GPU_DEVICE void load_stage(const GroupedTileArgs& g, const GroupedAt& at, int k_
   } else {
     if constexpr (!Tile::gathered) tma_load(stage, &g.a, full, k, at.part.begin);
     if constexpr (Kind == GroupedKind::kForward) {
-      for (int half = first; half < 2; half += every) {
+      for (int half = 0; half < 2; ++half) {
         unsigned char* const to = b + half * (Tile::b_bytes / 2);
         const int line = at.n + half * (Tile::swiglu ? g.n : Tile::N / 2);
         if (Tile::quantised && g.b_by_expert) {
           tma_load(to, &g.b, full, k, at.part.expert, line);
         } else {
-          load_weights(to, k, line, at.part.expert);
+          tma_load(to, &g.b, full, k, line, at.part.expert);
         }
       }
     } else {
-      for (int i = first; i < Tile::N / kGroupedSlab; i += every)
-        load_weights(b + i * kGroupedSlabBytes, at.n + i * kGroupedSlab, k, at.part.expert);
+      for (int i = 0; i < Tile::N / kGroupedSlab; ++i)
+        tma_load(b + i * kGroupedSlabBytes, &g.b, full, at.n + i * kGroupedSlab, k, at.part.expert);
     }
   }
 }
@@ -309,7 +244,7 @@ GPU_DEVICE void copy_tiles(const GroupedTileArgs& g, unsigned char* shared,
                            const GroupedBarriers& barriers) {
   constexpr int kSources = Tile::Kind == GroupedKind::kWgrad ? 4 : 8;
   GroupedRing<Tile::stages> ring;
-  for (GroupedWalk<Tile, true> walk(g); walk.more();) {
+  for (GroupedWalk<Tile> walk(g); walk.more();) {
     const GroupedAt at = walk.next();
     [[maybe_unused]] int source[kSources];
     if constexpr (Tile::gathered) gathered_rows(source, g, at.part, 0);
@@ -361,14 +296,9 @@ GPU_DEVICE void clear_tokens(unsigned char* stage, int tokens) {
   named_barrier_sync(1, 256);
 }
 
-// By a warp whose lanes have all read the stage. Lane r tells block r of the cluster.
-template <typename Tile>
+// By a warp whose lanes have all read the stage.
 GPU_DEVICE void release_stage(Mbarrier* empty) {
-  if constexpr (Tile::blocks == 1) {
-    if (lane() == 0) mbarrier_arrive(empty);
-  } else {
-    if (lane() < Tile::blocks) mbarrier_arrive_cluster(empty, lane());
-  }
+  if (lane() == 0) mbarrier_arrive(empty);
 }
 
 // acc = 64 rows of the tile, for this warpgroup. One batch of products runs while the next stage is
@@ -407,13 +337,13 @@ GPU_DEVICE void multiply_tile(float (&acc)[Tile::N / 2], const GroupedAt& at, in
     }
 
     // Release the previous stage.
-    if (previous >= 0) release_stage<Tile>(&barriers.empty[previous]);
+    if (previous >= 0) release_stage(&barriers.empty[previous]);
     previous = ring.stage;
   }
 
   // Release the last stage.
   wgmma_wait<0>();
-  release_stage<Tile>(&barriers.empty[previous]);
+  release_stage(&barriers.empty[previous]);
 }
 
 }  // namespace assay::gpu

@@ -194,25 +194,6 @@ TEST_CASE("a kernel that waits for too long says where in one word") {
           "; block 0, thread 0 waits at the mbarrier at shared address 0x0, parity 0");
 }
 
-TEST_CASE("the environment takes trials of the GPU's ways, by name") {
-  unsetenv("ASSAY_GPU_TRY");
-  REQUIRE(trials_by_environment().bits == 0);
-  setenv("ASSAY_GPU_TRY", "multicast", 1);
-  REQUIRE(trials_by_environment().has(Trial::kMulticast));
-  REQUIRE(names_of(trials_by_environment()) == "multicast");
-  setenv("ASSAY_GPU_TRY", "all", 1);
-  for (const TrialName& t : kTrialNames) REQUIRE(trials_by_environment().has(t.which));
-  setenv("ASSAY_GPU_TRY", "wgrad_add", 1);
-  std::string why;
-  try {
-    trials_by_environment();
-  } catch (const UserError& error) {
-    why = error.what() + ("; " + error.hint());
-  }
-  unsetenv("ASSAY_GPU_TRY");
-  REQUIRE(why == "ASSAY_GPU_TRY names \"wgrad_add\"; it takes all, or some of multicast,tma_store");
-}
-
 TEST_CASE("a library opens through the loader or from a folder, else with the loader's reason") {
   const SharedLibrary standard = open_shared_library("libm.so.6", {});
   REQUIRE(standard.handle != nullptr);

@@ -218,34 +218,19 @@ int64_t calls_of(const Profile& profile, const std::string& op) {
   return sum;
 }
 
-TEST_CASE("the gradient of a dense FFN passes SwiGLU in the product's kernel, or after it") {
-  for (const bool old : {false, true}) {
-    gpu::Context context = simt::make_context();
-    if (old) context.predecessors.add(gpu::Predecessor::kFfnDswiglu);
-    Profile profile;
-    ModelFixture f(step_config("dense"), Recipe::kBf16, kBatch, kSequence, 1, -1, &context);
-    f.on.profile = &profile;
-    f.gradients(1);
-    INFO("old " << old);
-    const int64_t layers = step_config("dense").model.layers;
-    REQUIRE(calls_of(profile, "swiglu_backward") == (old ? layers : 0));
-    REQUIRE(calls_of(profile, "grouped_swiglu_dgrad") == (old ? 0 : layers));
+TEST_CASE(
+    "a dense FFN's products pass SwiGLU's gradient, attention's kernels turn dq and dk back") {
+  gpu::Context context = simt::make_context();
+  Profile profile;
+  ModelFixture f(step_config("dense"), Recipe::kBf16, kBatch, kSequence, 1, -1, &context);
+  f.on.profile = &profile;
+  f.gradients(1);
+  const int64_t layers = step_config("dense").model.layers;
+  for (const char* op : {"grouped_swiglu_dgrad", "attention_backward"}) {
+    INFO(op);
+    REQUIRE(calls_of(profile, op) == layers);
   }
-}
-
-TEST_CASE("dq and dk are turned back by attention's kernels, or after them") {
-  for (const bool old : {false, true}) {
-    INFO("old " << old);
-    gpu::Context context = simt::make_context();
-    if (old) context.predecessors.add(gpu::Predecessor::kRopeBackward);
-    Profile profile;
-    ModelFixture f(step_config("dense"), Recipe::kBf16, kBatch, kSequence, 1, -1, &context);
-    f.on.profile = &profile;
-    f.gradients(1);
-    const int64_t layers = step_config("dense").model.layers;
-    REQUIRE(calls_of(profile, "attention_backward") == layers);
-    REQUIRE(calls_of(profile, "rope_backward") == (old ? layers : 0));
-  }
+  REQUIRE(calls_of(profile, "swiglu_backward") + calls_of(profile, "rope_backward") == 0);
 }
 
 TEST_CASE("a router of many experts has its gradient from the chosen ones, or by dense products") {
@@ -271,9 +256,8 @@ TEST_CASE("a router of many experts has its gradient from the chosen ones, or by
 }
 
 // The bytes of an op in a micro-batch.
-double bytes_of(const Config& config, const std::string& op, gpu::Predecessors old) {
+double bytes_of(const Config& config, const std::string& op) {
   gpu::Context context = simt::make_context();
-  context.predecessors = old;
   Profile profile;
   ModelFixture f(config, Recipe::kBf16, kBatch, kSequence, 1, -1, &context);
   f.on.profile = &profile;
@@ -282,36 +266,17 @@ double bytes_of(const Config& config, const std::string& op, gpu::Predecessors o
   for (const Profile::Entry& e : profile.entries()) sum += e.name == op ? e.cost.bytes : 0;
   return sum;
 }
-gpu::Predecessors only(gpu::Predecessor which) {
-  gpu::Predecessors one;
-  one.add(which);
-  return one;
-}
 
-TEST_CASE("a norm reads the whole stream, or by the predecessor the stream and a branch") {
+TEST_CASE("a norm reads the whole stream, and writes no gradient of a branch") {
   for (const char* kind : {"dense", "sigmoid"}) {
+    INFO(kind);
     const Config c = step_config(kind);
     const double n = double(kBatch * kSequence), wide = n * double(c.model.hidden) * 2;
     const double norms = double(2 * c.model.layers + 1);
     const double small = norms * 4 * (n + double(c.model.hidden));  // rstd, weight
-    const auto bytes = [&](gpu::Predecessors old) {
-      return bytes_of(c, "rmsnorm_forward", old) - small;
-    };
-    INFO(kind);
-    REQUIRE(bytes({}) == Approx(2 * norms * wide));
-    REQUIRE(bytes(only(gpu::Predecessor::kNormAdds)) == Approx((4 * norms - 2) * wide));
+    REQUIRE(bytes_of(c, "rmsnorm_forward") - small == Approx(2 * norms * wide));
+    REQUIRE(bytes_of(c, "rmsnorm_backward") / wide == Approx(4 * norms));
   }
-}
-
-TEST_CASE("only the predecessor writes the gradient of attention's branch with its gain") {
-  const Config c = step_config("dense");
-  const double wide = double(kBatch * kSequence * c.model.hidden * 2);  // bytes of (N, C)
-  const auto tensors = [&](gpu::Predecessors old) {
-    return bytes_of(c, "rmsnorm_backward", old) / wide;
-  };
-  const double norms = double(2 * c.model.layers + 1);
-  REQUIRE(tensors({}) == Approx(4 * norms));
-  REQUIRE(tensors(only(gpu::Predecessor::kDbranch)) == Approx(4 * norms + double(c.model.layers)));
 }
 
 // The memory adds subnormal numbers as zeros, which a store keeps.

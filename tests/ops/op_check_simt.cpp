@@ -1,10 +1,9 @@
 // op_check_simt [--gpu CAPABILITY [--image CAPABILITY]] [--op NAME] [--filter TEXT] [--list]: runs
 // every case with the source of the CUDA kernels on the SIMT emulator (cuda/simt): against the
 // scalar reference with threads in forward order, then to the same bits in reverse and random
-// orders, the last one with every trial (cuda/predecessors.h). --gpu: as on a GPU of that compute
-// capability (80: 8.0), with its kernels and its limits; --image: in an image that an older one
-// runs too. Exits 1 if a case fails. op_check_race is the same program with the race detector, on
-// smaller cases.
+// orders. --gpu: as on a GPU of that compute capability (80: 8.0), with its kernels and its limits;
+// --image: in an image that an older one runs too. Exits 1 if a case fails. op_check_race is the
+// same program with the race detector, on smaller cases.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -46,36 +45,31 @@ int main(int argc, char** argv) {
   if (image > 0) context.kind.image = image;
   try {
     context.predecessors = gpu::predecessors_by_environment();
-    context.trials = gpu::trials_by_environment();
   } catch (const UserError& error) {
     std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
     return 1;
   }
-  // Ways that are only taken when asked for give the same bits.
-  static gpu::Context trying = context;
-  for (const gpu::TrialName& trial : gpu::kTrialNames) trying.trials.add(trial.which);
   using Aim = OpBackend::Variant::Aim;
   // Other orders seldom touch other bytes, so --sanitized leaves them to builds without sanitizers.
-  const auto order = [](gpu::Context* on, const char* text, Aim aim = Aim::kOtherPaths) {
-    return OpBackend::Variant{.name = text + std::string(on == &trying ? ", trials" : ""),
+  const auto order = [](const char* text, Aim aim = Aim::kOtherPaths) {
+    return OpBackend::Variant{.name = text,
                               .begin =
-                                  [text, on] {
+                                  [text] {
                                     simt::set_schedule(simt::parse_schedule(text));
-                                    return Exec{.gpu = on};
+                                    return Exec{.gpu = &context};
                                   },
                               .aim = aim};
   };
   OpBackend backend = {.program = program.c_str(),
-                       .variants = {order(&context, "fwd"), order(&context, "rev", Aim::kSameBits),
-                                    order(&context, "rnd:1", Aim::kSameBits),
-                                    order(&trying, "rnd:2", Aim::kSameBits)},
+                       .variants = {order("fwd"), order("rev", Aim::kSameBits),
+                                    order("rnd:1", Aim::kSameBits), order("rnd:2", Aim::kSameBits)},
                        .capability = capability,
                        .seconds = seconds,
                        .most_seconds = kMostSeconds};
   if (capability > 0) backend.variants.pop_back();  // other kernels, but the same wrappers
   if (simt::race_detector_present()) {
     // The detection of races does not depend on the order, but the code that runs may.
-    backend.variants = {order(&context, "fwd"), order(&trying, "rnd:1")};
+    backend.variants = {order("fwd"), order("rnd:1")};
     backend.most_seconds = kMostSecondsForRaces;
     backend.checks_races = true;
   }

@@ -72,13 +72,11 @@ for moe in (False, True):
         pairs = list(zip(rows(w.run("gpu"), LOSS), rows(w.run("parts"), LOSS)))
         if len(pairs) != 4 or max(abs(a[1] - b[1]) for a, b in pairs) > 1e-3:
             failures.append(f"moe {moe}: losses of one and of two parts: {pairs}")
-        # A GPU without TMA and wgmma: here, not on GPUs, its products add in the same order. Its dense FFN rounds the
-        # inner gradient to bf16, as a GPU of 9.0 did before.
+        # A GPU without TMA and wgmma. Its dense FFN rounds the inner gradient to bf16, where one of 9.0 does not.
         train_with(w, "ampere", "SIMT_GPU", "80")
-        train_with(w, "hopper", "ASSAY_GPU_PREDECESSORS", "ffn_dswiglu")
-        difference = first_difference(w.run("hopper"), w.run("ampere"))
-        if difference:
-            failures.append(f"moe {moe}: compute capability 9.0 against 8.0: {difference}")
+        pairs = list(zip(rows(w.run("gpu"), LOSS), rows(w.run("ampere"), LOSS)))
+        if len(pairs) != 4 or max(abs(a[1] - b[1]) for a, b in pairs) > 5e-3:
+            failures.append(f"moe {moe}: losses with compute capability 9.0 and 8.0: {pairs}")
         os.environ["ASSAY_GPU_PATH"] = "fast"
         refused = w.train("refused", "--device", "cuda", *SMALL, expect=1)
         del os.environ["ASSAY_GPU_PATH"]
