@@ -75,7 +75,7 @@ parent=$(dirname "$out")
 mkdir -p "$parent" 2>/dev/null && [[ -w $parent ]] || fail "$parent cannot be written" "give another --out"
 
 say() { printf '== %s (%d s)\n' "$*" "$SECONDS"; }
-gpu_programs="bench_attention bench_device bench_gemm bench_grouped bench_head bench_limits bench_memory_ops bench_optimizer bench_quantisers bench_router"
+gpu_programs="bench_device bench_limits"
 if [[ ";$gpus;" == *";90a;"* ]]; then gpu_programs+=" test_wrappers_cuda"; fi  # its wrappers are those of 9.0
 programs="assay op_check op_check_cuda test_device bench_ops bench_step $gpu_programs"
 
@@ -131,6 +131,7 @@ made=$stage/made
 mkdir -p "$made"/{bin,lib,tools,models,bench/peers}
 say "copy: ${#files[@]} programs, ${#libraries[@]} libraries"
 cp "${files[@]}" "$made/bin"
+find "$build" -maxdepth 1 -type l -lname bench_device -exec cp -P -t "$made/bin" {} +  # bench_attention and others
 for name in "${!libraries[@]}"; do cp -L "${libraries[$name]}" "$made/lib/$name"; done
 chmod 644 "$made"/lib/*
 cp -r models/presets "$made/models"

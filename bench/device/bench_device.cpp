@@ -1,7 +1,7 @@
-// bench_device: the GPU time of the large
-// cases (--all: of every case) in the ops' case lists (tests/ops/<op>_cases.cpp), and the share of
-// this GPU's measured limits for the bytes and flops of the op's cost function. bench_attention,
-// bench_grouped, ... are this program with a fixed list of ops.
+// bench_device: the GPU time of the large cases (--all: of every case) in the ops' case lists
+// (tests/ops/<op>_cases.cpp), and the share of this GPU's measured limits for the bytes and flops
+// of the op's cost function. bench_attention, bench_grouped, ... are links to this program, which
+// takes a group of ops by the name it has.
 //
 // Each case has enough copies of its buffers in device memory that a copy leaves the L2 cache
 // before it is used again. The result of the first run is compared with the reference; a wrong
@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <sstream>
 
 #include "base/check.h"
 #include "bench/options.h"
@@ -236,6 +238,15 @@ std::vector<std::string> words(const std::string& text) {
   return out;
 }
 
+// The ops of a group, of which `program` is the name; "" for another name.
+std::string ops_of(const std::string& program) {
+  std::istringstream groups(ASSAY_BENCH_GROUPS);  // "bench_attention attention qk_norm ...|..."
+  for (std::string group; std::getline(groups, group, '|');) {
+    if (group.rfind(program + " ", 0) == 0) return group.substr(program.size() + 1);
+  }
+  return "";
+}
+
 int run(const Options& options) {
   const auto device = gpu::open_device();
   Bench bench(*device, options);
@@ -251,8 +262,8 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   assay::Options o;
-  std::string ops = ASSAY_BENCH_OPS;
-  const std::string program = ASSAY_BENCH_NAME;
+  const std::string program = std::filesystem::path(argv[0]).filename();
+  std::string ops = assay::ops_of(program);
   assay::BenchOptions options(
       program,
       "Time of the large cases of some ops on a GPU, with the share of its measured limit: "
