@@ -85,7 +85,7 @@ double relative_rms(Exec on, const QuantFormat& f, const View<const float, 2>& x
                                    .scales = q.row.scales,
                                    .scale_codes = q.row.scale_codes,
                                    .format = f});
-  const double s = has_tensor_scale(f.scale) ? double(q.row.tensor_scale[0]) : 1.0;
+  const double s = has_tensor_scale(f.scale) ? double(q.row.tensor_scale[1]) : 1.0;
   double error = 0, size = 0;
   for (int64_t i = 0; i < x.size(); ++i) {
     const double difference = double(y[i]) / s - double(x[i]);

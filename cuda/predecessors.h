@@ -11,7 +11,8 @@ namespace assay::gpu {
 enum class Predecessor {
   kRouterProducts,  // the router's gradient with many experts: two dense products
   kWorkLists,       // the experts' lists: cut by one block, ordered from memory
-  kGradientZeros,   // all gradients are zeroed, and the first micro-batch adds to them
+  kGradientZeros,   // all gradients are zeroed, and the first micro-batch adds to them: as fast
+                    // with 256 experts, not timed with 4096
 };
 struct PredecessorName {
   Predecessor which;

@@ -354,8 +354,6 @@ int64_t attention_backward_scratch(const AttentionShape& s) {
   return std::max(dk_dv, terms);
 }
 
-namespace {}  // namespace
-
 template <typename T>
 void attention_forward(Exec on, const AttentionForward<T>& a) {
   const ProfileScope timed(on, "attention_forward", attention_forward_cost(a));

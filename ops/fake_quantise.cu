@@ -21,7 +21,7 @@ namespace {
 
 using namespace fake;
 
-// Tensor scale S. One thread of the grid stores S and 1 / S.
+// Tensor scale S. One thread of the grid stores 1 / S and S.
 template <typename X>
 GPU_DEVICE float tensor_scale_of(const FakeQuantise<X>& a, const FakeCopy& copy, FakeWay way) {
   if (!has_tensor_scale(copy.format.scale)) return 1.0f;

@@ -31,7 +31,7 @@ struct QkNormForward {
 
 template <typename T>
 struct QkNormBackward {
-  View<T, 2> dqkv;  // acc (N, (Hq + 2 Hkv) D)   dq and dk replaced in place, after rope_backward
+  View<T, 2> dqkv;            // acc (N, (Hq + 2 Hkv) D)   dq and dk replaced in place, turned back
   View<float, 1> amax = {};   // acc (1)   amax slot: raised to max |dq|, |dk| as stored; optional
   View<float, 1> dq_weight;   // acc (D)
   View<float, 1> dk_weight;   // acc (D)

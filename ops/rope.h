@@ -5,9 +5,9 @@
 //   x[d + D/2] <- x[d + D/2] cos + x[d] sin        angle = t * theta^(-2d/D), d < D/2
 //
 // t is the position in the sequence: i mod T for row i of qkv, or position[i]. Backward is the
-// inverse rotation of the gradient; training has it from attention_backward, which turns dq and dk
-// before it stores them. A row holds the q heads, then the k heads, then the v heads (unchanged).
-// Reference: tests/ref/rope.h.
+// inverse rotation of the gradient. Training has it from attention_backward, which turns dq and dk
+// before it stores them, so no model calls this op. A row holds the q heads, then the k heads, then
+// the v heads (unchanged). Reference: tests/ref/rope.h.
 #pragma once
 
 #include "base/bf16.h"

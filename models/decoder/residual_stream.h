@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/view.h"
-#include "cuda/context.h"
 #include "cuda/exec.h"
 #include "ops/varlen_attention.h"
 

@@ -4,7 +4,6 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
-#include "cuda/context.h"
 #include "ops/grouped_linear.h"
 #include "ops/grouped_scaled.h"
 #include "ops/grouped_swiglu.h"

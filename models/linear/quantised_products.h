@@ -29,7 +29,7 @@ inline constexpr uint32_t kRotationSigns = stream_id("hadamard16") & 0xFFFF;
 template <typename T>
 struct ProductOperand {
   View<const T, 2> values;
-  View<const float, 1> scale = {};  // S, 1 / S if the epilogue applies a tensor scale; or empty
+  View<const float, 1> scale = {};  // 1 / S, S if the epilogue applies a tensor scale; or empty
   bool gathered = false;            // rows are in the order of AssignedRows::gather
 };
 template <typename T>
@@ -78,7 +78,7 @@ class QuantisedProducts {
   const NativeProducts* native() const { return native_.get(); }
   WeightCopies& weights() { return weights_; }
   const WeightCopies& weights() const { return weights_; }
-  // S, 1 / S of the weight for the epilogue; empty if it has no tensor scale.
+  // 1 / S, S of the weight for the epilogue; empty if it has no tensor scale.
   View<const float, 1> fprop_weight_scale(const QuantPass& q) const;
   View<const float, 1> dgrad_weight_scale(const QuantPass& q) const;
 

@@ -41,7 +41,7 @@ class WeightCopies {
   WeightMatrix<bf16> dgrad_matrix() const { return matrix(one_ ? fprop_ : dgrad_); }
   WeightStack<bf16> fprop_stack() const { return stack(fprop_); }
   WeightStack<bf16> dgrad_stack() const { return stack(one_ ? fprop_ : dgrad_); }
-  // S, 1 / S for the product's epilogue.
+  // 1 / S, S for the product's epilogue.
   View<const float, 1> fprop_scale() const { return fprop_.scale; }
   View<const float, 1> dgrad_scale() const { return one_ ? fprop_.scale : dgrad_.scale; }
 
@@ -50,7 +50,7 @@ class WeightCopies {
     OperandFormat format;
     View<bf16, 1> plain;        // (E out in)
     View<std::byte, 1> packed;  // CPU only
-    View<float, 1> scale;       // (2)   S, 1 / S
+    View<float, 1> scale;       // (2)   1 / S, S
     View<bf16, 1> scales = {};  // of the blocks, if the format has them
   };
   void plan_copy(MemoryPlan& plan, const std::string& name, Copy& copy, FakeWay way,

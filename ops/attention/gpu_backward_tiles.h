@@ -43,11 +43,11 @@ constexpr int kOwnedStages = 2;
 
 // Barriers. full: bytes have landed; empty: all math warps have read them.
 struct Barriers {
-  Mbarrier owned_full[2], owned_empty[2], full[kStages], empty[kStages];
+  Mbarrier owned_full[kOwnedStages], owned_empty[kOwnedStages], full[kStages], empty[kStages];
 };
 GPU_DEVICE void start(Barriers& barriers) {
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < 2; ++stage) {
+    for (int stage = 0; stage < kOwnedStages; ++stage) {
       mbarrier_init(&barriers.owned_full[stage], 1);
       mbarrier_init(&barriers.owned_empty[stage], kReleases);
     }

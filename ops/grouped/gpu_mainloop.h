@@ -143,13 +143,11 @@ GPU_DEVICE int grouped_tiles_of_part(const Args& g) {
   if constexpr (Tile::Kind != GroupedKind::kWgrad) return across;
   return across * ceil_div(g.m, kGroupedTileM);
 }
-GPU_DEVICE GroupedPart read_part(const GroupedPart* part) {
-  const auto four = load_vec<4>(reinterpret_cast<const int32_t*>(part));
-  return {four[0], four[1], four[2], four[3]};
-}
 template <typename Tile, typename Args>
 GPU_DEVICE GroupedPart grouped_part(const Args& g, int t) {
-  return read_part(g.work.parts + t / grouped_tiles_of_part<Tile>(g));
+  const GroupedPart* const part = g.work.parts + t / grouped_tiles_of_part<Tile>(g);
+  const auto four = load_vec<4>(reinterpret_cast<const int32_t*>(part));
+  return {four[0], four[1], four[2], four[3]};
 }
 template <typename Tile, typename Args>
 GPU_DEVICE GroupedAt grouped_at(const Args& g, int t, const GroupedPart& part) {

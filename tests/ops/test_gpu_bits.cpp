@@ -1,14 +1,17 @@
 // Bits of the GPU's kernels that do not depend on how many SMs walk a list, and those of floats
 // that the memory adds, on the SIMT emulator.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "base/random.h"
 #include "cuda/simt/context.h"
 #include "ops/attention.h"
 #include "ops/grouped_linear.h"
+#include "ops/grouped_swiglu.h"
 #include "ops/rope.h"
 #include "tests/catch.h"
 #include "tests/simt/run.h"
@@ -91,6 +94,137 @@ TEST_CASE("experts' weight gradients have the same bits from blocks with many ti
     REQUIRE(!same_bits(want, begin));
     REQUIRE(same_bits(weight_gradient(one, s, 1, begin), want));
     REQUIRE(same_bits(weight_gradient(seven, s, 1, begin), want));
+  }
+}
+
+// Results of one product: y, or what SwiGLU makes of it.
+struct Results {
+  std::vector<bf16> first, second;
+  int same_bits(const Results& other) const {
+    return first.size() == other.first.size() && second.size() == other.second.size() &&
+           std::memcmp(first.data(), other.first.data(), first.size() * 2) == 0 &&
+           std::memcmp(second.data(), other.second.data(), second.size() * 2) == 0;
+  }
+};
+
+struct Products {
+  explicit Products(const Shape& s)
+      : experts(int64_t(s.loads.size())),
+        assignments(sum(s.loads)),
+        out(s.out),
+        in(s.in),
+        gathers(s.rows == Rows::kGathered),
+        a(random_bf16(assignments * std::max(out, in), 1, "a")),
+        gate_up(random_bf16(assignments * 2 * in, 1, "gate_up")),
+        weight(random_bf16(experts * out * in, 1, "weight")),
+        offsets(offsets_of(s.loads)),
+        row(rows_of(assignments)),
+        workspace(size_t(grouped_workspace_bytes<bf16>(assignments, experts, out, in)), 256) {}
+
+  Exec on(gpu::Context& gpu) const {
+    return {.workspace = {workspace.data(), {int64_t(workspace.host().size())}}, .gpu = &gpu};
+  }
+  View<const int32_t, 1> offsets_view() const { return {offsets.data(), {experts + 1}}; }
+  View<const int32_t, 1> row_view() const {
+    if (!gathers) return {};
+    return {row.data(), {assignments}};
+  }
+  WeightStack<bf16> stack() const {
+    return {.plain = {weight.data(), {experts, out, in}}, .packed = {}};
+  }
+
+  Results forward(gpu::Context& gpu) const {
+    const DeviceArray<bf16> y(size_t(assignments * out));
+    grouped_linear_forward<bf16>(on(gpu), {.y = {y.data(), {assignments, out}},
+                                           .x = {a.data(), {assignments, in}},
+                                           .row = row_view(),
+                                           .offsets = offsets_view(),
+                                           .weight = stack()});
+    return {y.host(), {}};
+  }
+  Results dgrad(gpu::Context& gpu) const {
+    const DeviceArray<bf16> dx(size_t(assignments * in));
+    grouped_linear_dgrad<bf16>(on(gpu), {.dx = {dx.data(), {assignments, in}},
+                                         .dy = {a.data(), {assignments, out}},
+                                         .offsets = offsets_view(),
+                                         .weight = stack()});
+    return {dx.host(), {}};
+  }
+  Results swiglu_forward(gpu::Context& gpu) const {
+    const DeviceArray<bf16> h(size_t(assignments * out / 2)), both(size_t(assignments * out));
+    grouped_swiglu_forward<bf16>(on(gpu), {.h = {h.data(), {assignments, out / 2}},
+                                           .gate_up = {both.data(), {assignments, out}},
+                                           .x = {a.data(), {assignments, in}},
+                                           .row = row_view(),
+                                           .offsets = offsets_view(),
+                                           .weight = stack()});
+    return {h.host(), both.host()};
+  }
+  Results swiglu_dgrad(gpu::Context& gpu) const {
+    const DeviceArray<bf16> d(size_t(assignments * 2 * in)), dh(size_t(assignments * in));
+    grouped_swiglu_dgrad<bf16>(on(gpu), {.dgate_up = {d.data(), {assignments, 2 * in}},
+                                         .dh = {dh.data(), {assignments, in}},
+                                         .dy = {a.data(), {assignments, out}},
+                                         .gate_up = {gate_up.data(), {assignments, 2 * in}},
+                                         .offsets = offsets_view(),
+                                         .weight = stack()});
+    return {d.host(), {}};
+  }
+
+  static int64_t sum(const std::vector<int32_t>& loads) { return offsets_of(loads).back(); }
+  static std::vector<int32_t> offsets_of(const std::vector<int32_t>& loads) {
+    std::vector<int32_t> offsets{0};
+    for (const int32_t n : loads) offsets.push_back(offsets.back() + n);
+    return offsets;
+  }
+  static std::vector<int32_t> rows_of(int64_t assignments) {
+    std::vector<int32_t> row;
+    for (int64_t i = 0; i < assignments; ++i) row.push_back(int32_t(i * 7 % assignments));
+    return row;
+  }
+
+  int64_t experts, assignments, out, in;
+  bool gathers;
+  DeviceArray<bf16> a, gate_up, weight;
+  DeviceArray<int32_t> offsets, row;
+  DeviceArray<std::byte> workspace;
+};
+
+struct Product {
+  const char* name;
+  Results (Products::*run)(gpu::Context&) const;
+};
+constexpr Product kProducts[] = {{"forward", &Products::forward},
+                                 {"dgrad", &Products::dgrad},
+                                 {"forward with SwiGLU", &Products::swiglu_forward},
+                                 {"dgrad with SwiGLU", &Products::swiglu_dgrad}};
+
+// Tails of fewer than 16 rows; more stages of k than the ring has; tiles of 256, 192 and 128
+// columns, also past the edge.
+const std::vector<Shape> kProductShapes = {
+    {{0, 256, 1, 140, 0, 513}, 256, 520, Rows::kInOrder},
+    {{129, 300, 64}, 384, 192, Rows::kGathered},
+    {{3, 0, 0, 385}, 528, 136, Rows::kGathered},
+    {{1}, 144, 152, Rows::kInOrder},
+    {{257}, 456, 72, Rows::kInOrder},
+};
+
+TEST_CASE("the experts' products have the same bits from blocks with many tiles and with few") {
+  gpu::Context all = simt::make_context(), some = simt::make_context();
+  for (const Shape& s : kProductShapes) {
+    const Products problem(s);
+    for (const Product& product : kProducts) {
+      const Results want = (problem.*product.run)(all);
+      some.multiprocessors = 1;
+      for (const char* order : {"fwd", "rev", "rnd:1", "rnd:2"}) {
+        INFO(product.name << ", out " << s.out << ", " << order);
+        simt::set_schedule(simt::parse_schedule(order));
+        const Results got = (problem.*product.run)(some);
+        simt::set_schedule({});
+        REQUIRE(got.same_bits(want));
+        some.multiprocessors = 6 - some.multiprocessors;
+      }
+    }
   }
 }
 

@@ -142,8 +142,8 @@ export -f ranks_train
 losses() {
   local first=$1 fourth=$2 status=0 separator="{" pair
   shift 2
-  # number INDEX NAME: the loss of a step in step_NAME.json.
-  number() { sed -n 's/.*"losses":\[\([^]]*\)\].*/\1/p' "$logs/step_$2.json" 2>/dev/null | cut -d, -f"$1"; }
+  # number INDEX NAME: the loss of a step in step_NAME.json, if it is a number.
+  number() { sed -n 's/.*"losses":\[\([^]]*\)\].*/\1/p' "$logs/step_$2.json" 2>/dev/null | cut -d, -f"$1" | grep -xE -- '-?[0-9][-+0-9.e]*' || true; }
   for pair; do
     local numbers=("$(number 1 "${pair}_decoded")" "$(number 1 "${pair}_native")"
       "$(number 4 "${pair}_decoded")" "$(number 4 "${pair}_native")")
