@@ -29,7 +29,7 @@ BENCH = 'echo "{\\"program\\": \\"$name\\", \\"cases\\": [\n]}"\n'
 # Another build is half as fast.
 STEP = """speed=2000
 if [[ $0 == also/* ]]; then speed=1000; fi
-echo "{\\"tokens_per_s\\":$speed,\\"losses\\":[10.5,10,9.5,9.25],\\"loss\\":9.25}"
+echo "{\\"tokens_per_s\\":$speed,\\"losses\\":${FAKE_LOSSES:-[10.5,10,9.5,9.25]},\\"loss\\":9.25}"
 """
 # A run that is stopped after 30 steps goes on with the other 30.
 TRAIN = """if [[ $1 == tune ]]; then
@@ -151,6 +151,10 @@ check(code == 0 and calls == ["nvidia-smi", "bench_head"] and "bench_head" in re
 code, text, calls = run("--minutes", "0.2", "--only", "step_dense_fp8_.*|losses", "--out", str(work / "none"))
 check(code == 3 and set(statuses("none").values()) == {"left"} and "losses" in results("none")["left"] and calls == ["nvidia-smi"],
       "losses wait for their steps", text)
+
+# A loss that is no number is missing.
+code, text, calls = run("--only", "step_dense_fp8_.*|losses", "--out", str(work / "nan"), FAKE_LOSSES="[10.5,10,9.5,null]")
+check(code == 1 and statuses("nan")["losses"] == "1" and results("nan")["losses_decoded_native"] == {}, "a loss that is no number", text)
 
 # What the end of the time stops is left, not failed, and its output is kept.
 code, text, calls = run("--minutes", "0.05", "--only", "device|ranks", "--out", str(work / "cut"), FAKE_HANG="test_device")
