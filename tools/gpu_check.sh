@@ -251,7 +251,7 @@ switches() {
 # wide_micros MODEL: micro-batches of a step in which a micro-batch has more sequences than the preset's.
 wide_micros() { if [[ $1 == super-4096 ]]; then echo 1; else echo 4; fi; }
 
-for row in "dense 8 32" "moe-64 11 50" "moe-256 15 90"; do
+for row in "dense 8 32" "moe-64 11 50" "moe-256 22 90"; do
   read -r model seconds room <<<"$row"  # seconds of a command; GiB of the GPU
   without=${no_assay:-$(without_memory "$room")}
   for beside in also/*/bin/bench_step; do

@@ -71,9 +71,9 @@ parity() {
 export -f parity
 
 # uses: what is done with a run besides its steps, on the GPU: a contract in seconds, biases with a rate of their own and in
-# proportion to the load, evaluations whose probes are copied, a branch, the experiments of `dissect`, text.
+# proportion to the load, a branch, the experiments of `dissect`, whose evaluations copy probes, and an evaluation.
 uses() {
-  local runs rule
+  local runs
   runs=$(mktemp -d -p "$scratch")
   local data=(--set data.cache="$runs/cache" --set data.synth.train_tokens=400000 --set data.synth.val_tokens=20000)
   local short=(--set run.steps=80 --set schedule.warmup=10 --set schedule.warmdown=20 --set eval.every=40 --set eval.tokens=8192
@@ -83,11 +83,10 @@ uses() {
     printf '== %s\n' "$*"
     "$@" || { printf 'failed: %s\n' "$*"; return 1; }
   }
-  for rule in bias_rate=auto "bias_rate=0.001 --set model.moe.router.bias_rule=proportional"; do
-    # shellcheck disable=SC2086  # two options
-    each "${train[@]}" --run "$runs/${rule%%=*}${#rule}" --set model.moe.router.$rule --set run.checkpoint_every=40 || return 1
-  done
-  local run=$runs/bias_rate14
+  local run=$runs/auto
+  each "${train[@]}" --run "$run" --set model.moe.router.bias_rate=auto --set run.checkpoint_every=40 || return 1
+  each "${train[@]}" --run "$runs/proportional" --set model.moe.router.bias_rate=0.001 \
+    --set model.moe.router.bias_rule=proportional || return 1
   each "${train[@]}" --run "$runs/seconds" --set contract.kind=seconds --set contract.coefficient=8 \
     --set schedule.warmup=1 --set schedule.warmdown=1 || return 1
   each "$build/assay" branch "$run" --at-step 40 --warmdown-steps 10 --device cuda -q || return 1
@@ -147,8 +146,8 @@ losses() {
   for pair; do
     local numbers=("$(number 1 "${pair}_decoded")" "$(number 1 "${pair}_native")"
       "$(number 4 "${pair}_decoded")" "$(number 4 "${pair}_native")")
-    local all="${numbers[*]}" printed=0
-    [[ -n ${all// /} ]] || continue  # neither step was run
+    local printed=0
+    [[ -s $logs/step_${pair}_decoded.json || -s $logs/step_${pair}_native.json ]] || continue  # neither has run
     awk -v first="$first" -v fourth="$fourth" -v a="${numbers[0]}" -v b="${numbers[1]}" -v c="${numbers[2]}" -v d="${numbers[3]}" -v pair="$pair" \
       -v separator="$separator" '
       function apart(x, y) { return x > y ? x - y : y - x }
