@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""assay report: the parts of a page that only some runs have, in Chromium: a matrix and its studies, a public run's losses,
+formats, what `assay dissect` found, ranks. --keep FOLDER keeps the pages there."""
+import csv
+import io
+import json
+import math
+import pathlib
+import shutil
+import sqlite3
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from chromium import Browser
+from harness import Workplace, assay, rows
+from report_pages import (check_phone, DENSE, end, expect, loss_plot, near, opened, quiet, refused, report, table,
+                          traces, train, WITHOUT_PLOTLY)
+
+MATRIX = """
+name: 0004-small
+models: {dense: dense.yaml, moe: config.yaml}
+contracts: [{kind: activeDN, reference: dense, landings: [1], name: active}, {kind: totalDN, reference: dense, landings: [1], name: total}]
+precisions: [fp32]
+seeds: [1, 2]
+claims: [{name: odd claim, measure: val_loss, of: moe, below: dense}, {measure: val_loss, of: moe, above: 0}]
+set: {run.steps: 8, schedule.warmup: 0, schedule.warmdown: 0, eval.every: 4}
+"""
+
+
+def check_studies(browser, summary):
+    """The charts that the studies drew, for a matrix whose name says which study it tests."""
+    rows = {(c["name"], r["model"]): r for c in summary["contracts"] for r in c["rows"]}
+    lines = {(r["contract"], r["model"]): r["mean"] for r in table(browser, "matrix-contracts")}
+    expect(float(lines["active", "dense"]) == 0 and near(lines["total", "moe"], rows["total", "moe"]["difference_to_first"]["mean"], 1e-12), lines)
+    points = {r["contract"]: r for r in table(browser, "matrix-tokens")}
+    share = float(points["active"]["tokens_per_expert"]) / rows["active", "moe"]["tokens"]
+    expect(0 < share < 1 and near(points["active"]["mean"], rows["active", "moe"]["val_loss_nats"]["mean"], 1e-12), points)
+    expect(near(points["total"]["tokens_per_expert"], share * rows["total", "moe"]["tokens"], 1e-6), "the same share K / E")
+    steps = {r["lane"]: float(r["stop_step"]) for r in table(browser, "matrix-published")}
+    expect(near(steps["0004: active-like, moe-64"], 5760 / 8320, 1e-9), steps)
+    expect(near(steps["moe, total"], rows["total", "moe"]["steps"]["mean"] / rows["total", "dense"]["steps"]["mean"], 1e-9), steps)
+    browser.choose("#matrix-published-measure", "val_loss")
+    lanes = {r["lane"]: r for r in table(browser, "matrix-published")}
+    expect(near(lanes["0004: active-like, moe-64"]["val_loss"], 3.2769 - 3.2725, 1e-9), lanes)
+    ours = rows["active", "moe"]["difference_to_first"]
+    expect(near(lanes["moe, active"]["val_loss"], ours["mean"], 1e-9) and near(lanes["moe, active"]["low95"], ours["interval95"][0], 1e-9), lanes)
+    expect(not any(lane.startswith("0004: totalDN") for lane in lanes), f"a group without the study's dense model: {lanes}")
+
+
+def check_anchor(browser, w, keep):
+    """The losses of a public run, dotted over steps; other axes and differences go without."""
+    log = w.path / "public.log"
+    log.write_text("".join(f"s:{step} tel:{loss:.6f}\n" for step, loss in ((0, 5.5), (10, 5), (20, 4.25), (60, 4.125))) + "s:1 trl:5.500000\n")
+    page = w.path / "anchor.html"
+    report(w, page.name, w.run("dense"), w.run("healthy"), "--anchor", log)
+    opened(browser, page)
+    shown = lambda: [t["y"] for t in loss_plot(browser, "plot.data.map((t) => ({name: t.name, y: t.y}))") if t["name"] == "a public run, log of modded-nanogpt"]
+    expect(shown() == [[5.5, 5, 4.25, 4.125]], f"the anchor's curve: {shown()}")
+    stored = {int(r["step"]): float(r["value"]) for r in table(browser, "loss") if r["run"] == "public.log"}
+    expect(stored == {0: 5.5, 10: 5, 20: 4.25, 60: 4.125}, stored)
+    browser.choose("#x-axis", "tokens")
+    expect(shown() == [] and "public.log has validations by step alone" in browser.one("#chart-loss .note").text, "the anchor over tokens")
+    browser.choose("#x-axis", "step")
+    browser.choose("#loss-reference", "r0")
+    expect(shown() == [], "a difference beside the anchor's loss")
+    quiet(browser, page.name)
+    if keep:
+        shutil.copy(page, keep)
+    refused("No such file", w.run("dense"), "--anchor", w.path / "absent.log")
+
+
+def check_study_of(browser, w, study, offered, lane, value):
+    """A study may publish measures that no matrix has; the page offers the others."""
+    (w.path / f"{study}.yaml").write_text(MATRIX.replace("0004-small", f"{study}-small").replace("seeds: [1, 2]", "seeds: [1]"))
+    folder = w.path / f"matrix-{study}"
+    done = assay("matrix", w.path / f"{study}.yaml", "--run-dir", folder)
+    expect(done.returncode == 0, done.stderr)
+    report(w, f"matrix-{study}.html", folder)
+    opened(browser, w.path / f"matrix-{study}.html")
+    measures = browser.options("#matrix-published-measure")
+    expect(measures == offered, f"measures of {study}: {measures}")
+    for measure in measures:
+        browser.choose("#matrix-published-measure", measure)
+        lanes = {r["lane"]: float(r[measure]) for r in table(browser, "matrix-published")}
+        expect("moe, active" in lanes and all(map(math.isfinite, lanes.values())), f"{study}, {measure}: {lanes}")
+    browser.choose("#matrix-published-measure", measures[0])
+    lanes = {r["lane"]: float(r[measures[0]]) for r in table(browser, "matrix-published")}
+    expect(near(lanes[lane], value, 1e-9), f"{study}: {lanes}")
+    quiet(browser, f"matrix-{study}.html")
+
+
+def check_matrix(browser, w):
+    (w.path / "dense.yaml").write_text("include: config.yaml\nmodel: {moe: null}\n")
+    (w.path / "m.yaml").write_text(MATRIX)
+    folder = w.path / "matrix"
+    done = assay("matrix", w.path / "m.yaml", "--run-dir", folder, "--json")
+    expect(done.returncode == 0, done.stderr)
+    summary = json.loads(done.stdout)
+    refused("is the folder of a matrix, given beside others", folder, w.run("dense"))
+    report(w, "matrix.html", folder)
+    opened(browser, w.path / "matrix.html")
+    for contract in summary["contracts"]:
+        cells = browser.one(f"#table-contract-{contract['name']}").text
+        for row in contract["rows"]:
+            expect(row["model"] in cells and f"{row['val_loss_nats']['mean']:.4f}" in cells, f"{row} is not in {cells}")
+    claims = browser.one("#table-claims").text
+    expect(all(claim["name"] in claims and claim["verdict"] in claims for claim in summary["claims"]), claims)
+    points = {(r["contract"], r["model"]): r for r in table(browser, "matrix-points")}
+    row = summary["contracts"][0]["rows"][1]
+    expect(near(points["active", "moe"]["mean"], row["val_loss_nats"]["mean"], 1e-12) and near(points["active", "moe"]["low95"], row["val_loss_nats"]["interval95"][0], 1e-12), points)
+    check_studies(browser, summary)
+    browser.click("#table-contract-active tbody tr:last-child .link")
+    pressed = [b.text for b in browser.one("#legend").find_elements("css selector", "[aria-pressed=true]")]
+    expect(len(pressed) == 1 and pressed[0].startswith("moe-active"), f"the curves of one row: {pressed}")
+    shutil.copytree(folder, w.path / "damaged-matrix")
+    (w.path / "damaged-matrix" / "matrix.json").write_text("{")
+    refused("is damaged: it is not the record of a matrix", w.path / "damaged-matrix")
+    check_phone(browser, w.path / "matrix.html")
+
+
+def check_dissect(browser, w, keep):
+    """What assay dissect found out, from its files: a bar for each layer and part, and P_used."""
+    folder = w.run("healthy") / "dissect"
+    folder.mkdir()
+    changes = [{"layer": layer, "without": f"decile {n}", "removal": removal, "experts": 2, "load_share": 0.5 / n,
+                "damage": {"nats": 0.25 / n + layer, "standard_error": 0.01, "targets": 64}}
+               for layer in (0, 1) for n in (1, 2, 3) for removal in ("zero", "next")]
+    changes += [{"layer": 0, "without": "shared expert", "damage": {"nats": -0.125, "standard_error": None, "targets": 64}}, {"layer": "no row"}]
+    (folder / "damage.json").write_text(json.dumps({"step": 40, "tokens": 4096, "loss_nats": 3.5, "experts": 6, "top_k": 2, "changes": changes}))
+    (folder / "used.json").write_text(json.dumps({"p_used": 1234, "p_total": 5678, "p_active": 910}))
+    page = w.path / "dissect.html"
+    report(w, page.name, w.run("healthy"))
+    opened(browser, page)
+    drawn = traces(browser)
+    expect((drawn.get("damage-groups"), drawn.get("damage-parts")) == (2, 1), drawn)
+    found = table(browser, "damage-groups")
+    expect(len(found) == 6 and all(r["removal"] == "zero" for r in found), found)
+    wanted = [1 + 0.25 / n for n in (1, 2, 3)]
+    expect(all(near(float(r["damage_nats"]), w, 1e-6) for r, w in zip([r for r in found if r["layer"] == "1"], wanted)), found)
+    browser.choose("#damage-groups-removal", "next")
+    expect(all(r["removal"] == "next" for r in table(browser, "damage-groups")), "the other removal")
+    expect([(r["without"], float(r["damage_nats"])) for r in table(browser, "damage-parts")] == [("shared expert", -0.125)], "parts")
+    expect("reaches 1,234 of 5,678 parameters" in browser.js("return document.querySelector('#section-dissect').textContent"), "P_used")
+    if keep:
+        browser.picture(keep / "dissect.png", browser.js("return document.querySelector('#section-dissect').getBoundingClientRect().top + scrollY - 20"))
+    check_phone(browser, page)
+    quiet(browser, page.name)
+    (folder / "damage.json").write_text("{")
+    (folder / "used.json").unlink()
+    report(w, page.name, w.run("healthy"))
+    opened(browser, page)
+    expect(browser.js("return document.querySelector('#section-dissect').hidden"), "damaged files show nothing")
+    shutil.rmtree(folder)
+
+
+def check_precision(browser, w, keep):
+    """A quantised run next to an unquantised one: the shown errors equal the telemetry's, on a
+    phone too."""
+    train(w, "nvfp4", {"precision.recipe": "nvfp4", "precision.bf16_last_layers": 0, "telemetry.probe_every": 5})
+    page = w.path / "precision.html"
+    report(w, page.name, w.run("healthy"), w.run("nvfp4"))
+    opened(browser, page)
+    drawn = traces(browser)
+    # fprop and dgrad share one copy of the weight.
+    expect((drawn.get("precision"), drawn.get("scales")) == (5, 10), drawn)
+    roles = browser.js("return [...document.querySelectorAll('#precision-role option')].map((o) => o.value)")
+    expect(roles == ["attention", "experts", "shared_experts", "all"], roles)
+    for role in roles[:-1]:
+        browser.choose("#precision-role", role)
+        for measure in ("error", "flushed", "saturated", "flips"):
+            browser.choose("#precision-name", measure)
+            for row in table(browser, "precision"):
+                _, operand, _, name = row["series"].split()
+                (stored,), = rows(w.run("nvfp4"), f"SELECT avg({measure}) FROM precision WHERE step = {row['step']} AND role = '{role}' AND operand = '{operand}'")
+                expect(name == measure and (near(row["value"], stored, 1e-4) if stored is not None else row["value"] == ""), f"{row}, not {stored}")
+    browser.choose("#precision-role", "all")
+    browser.choose("#scales-role", "experts")
+    expect(traces(browser)["precision"] == 3, "flips of the weights of three roles")
+    largest = [float(r["value"]) for r in table(browser, "scales") if r["series"].endswith("nvfp4_2d scale_max")]
+    expect(len(largest) == 12 and all(v == 448 for v in largest), f"the block with a tensor's amax must have the largest scale: {largest}")
+    browser.choose("#precision-name", "error")
+    for theme in ("light", "dark"):
+        browser.prefer(theme)
+        if keep:
+            browser.picture(keep / f"precision-{theme}.png", browser.js("return document.querySelector('#chart-precision').getBoundingClientRect().top + scrollY - 90"))
+    check_phone(browser, page)
+    quiet(browser, page.name)
+    if keep:
+        shutil.copy(page, keep)
+
+
+def check_ranks(browser, w, keep):
+    """A run with twenty ranks, of which one is slow, beside one that had none: the page names it, and the CSV has all."""
+    shutil.copytree(w.run("dense"), w.run("ranks"))
+    db = sqlite3.connect(w.run("ranks") / "telemetry.db")
+    for step in range(1, 21):
+        db.executemany("INSERT INTO rank_step VALUES (?, ?, 250, ?, 1048576, ?)",
+                       [(step, rank, 20 if rank == 13 else 100 + rank + step % 3, 1 << 30) for rank in range(20)])
+    db.commit()
+    db.close()
+    page = w.path / "ranks.html"
+    report(w, page.name, w.run("healthy"), w.run("ranks"))
+    opened(browser, page)
+    panels = browser.js("return [...document.querySelectorAll('#section-ranks .panel')].map((p) => p.innerText)")
+    expect(len(panels) == 1 and "Rank 13 holds the others up: it waits least, and they wait for it 36% of a step." in panels[0] and
+           "Medians over 20 logged steps (1 to 20)" in panels[0] and "Of 20 ranks the 8 that wait least and the 8 that wait most" in panels[0], panels)
+    cells = browser.js("return [...document.querySelectorAll('#section-ranks tbody tr')].map((r) => [r.className, ...[...r.cells].map((c) => c.textContent)])")
+    expect(len(cells) == 16 and [row for row in cells if row[0]] == [["sum", "rank 13", "250", "20", "8.0%", "1.00 MiB", "1.00 GiB"]], cells)
+    told = list(csv.DictReader(io.StringIO(browser.download("#section-ranks .csv", "ranks-1.csv"))))
+    expect([int(r["rank"]) for r in told] == list(range(20)) and
+           all(float(r["wait_ms"]) == (20 if r["rank"] == "13" else 101 + int(r["rank"])) for r in told), told)
+    if keep:
+        browser.picture(keep / "ranks.png", browser.js("return document.querySelector('#section-ranks').getBoundingClientRect().top + scrollY - 90"))
+        shutil.copy(page, keep)
+    check_phone(browser, page)
+    quiet(browser, page.name)
+
+
+def main():
+    keep = pathlib.Path(sys.argv[2]) if sys.argv[1:2] == ["--keep"] else None
+    with Workplace(moe=True) as w, Browser(w.path) as browser:
+        train(w, "dense", DENSE)
+        train(w, "healthy", {})
+        if "need a network" in report(w, "page.html", w.run("dense")).stdout:
+            print(WITHOUT_PLOTLY)
+            return
+        check_matrix(browser, w)
+        check_study_of(browser, w, "0003", ["stop_step", "val_loss", "step_ms", "train_minutes", "k_tokens_per_s"], "0003: bf16, moe-64", 5760 / 8320)
+        check_study_of(browser, w, "tiny", ["best_val_loss"], "tiny: MoE", 1.5788 - 1.6545)
+        check_anchor(browser, w, keep)
+        check_precision(browser, w, keep)
+        check_dissect(browser, w, keep)
+        check_ranks(browser, w, keep)
+    end("report_parts")
+
+
+main()
