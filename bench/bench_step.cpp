@@ -434,7 +434,7 @@ int main(int argc, char** argv) {
               "file of `assay tune`: the algorithms of the GPU's dense products (default: "
               "cuBLASLt's first proposals)");
   options.add("--recipe", "TEXT", o.recipe, "overrides precision.recipe (default: auto)");
-  options.add("--products", "{decoded,native}", o.products, "overrides precision.products");
+  options.add("--products", "{auto,decoded,native}", o.products, "overrides precision.products");
   options.add("--steps", o.steps, "timed steps (default: 20)");
   options.add("--warmup", o.warmup, "untimed steps first (default: 3)", 0);
   options.add("--threads", o.threads, "CPU threads (default: 0, all cores)", 0);

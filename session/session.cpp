@@ -10,8 +10,8 @@
 
 namespace assay {
 
-void resolve_machine_fields(Config& config, Backend backend, const Ranks* ranks) {
-  config.precision.recipe = resolved_recipe(config.precision.recipe, backend);
+void resolve_machine_fields(Config& config, Backend backend, int capability, const Ranks* ranks) {
+  resolve_precision(config, backend, capability);
   if (config.run.threads == 0) {
     config.run.threads = cores_of_rank(ranks);
   }
@@ -89,7 +89,7 @@ Session::Session(Config given, const SessionOptions& options)
   if (ranks && config.parallel.expert_ranks > 1) share_experts();
   CHECK(planned_ranks == 1 || (use == SessionOptions::Use::kPlan && !ranks),
         "a session of %d planned ranks that computes", planned_ranks);
-  resolve_machine_fields(config, backend, ranks);
+  resolve_machine_fields(config, backend, place().capability, ranks);
 }
 
 // The groups of this rank's experts. Collective.

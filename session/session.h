@@ -29,9 +29,11 @@ struct SessionOptions {
   int planned_ranks = 1, planned_rank = 0;
 };
 
-// What a run of the configuration resumes with on any machine: `auto` and 0 of precision.recipe and
-// run.threads resolved for this one. UserError where the backend does not compute the recipe.
-void resolve_machine_fields(Config& config, Backend backend, const Ranks* ranks = nullptr);
+// What a run of the configuration resumes with on any machine: `auto` and 0 of precision.recipe,
+// precision.products and run.threads resolved for this one. capability: of the GPU. UserError where
+// the backend does not compute the recipe.
+void resolve_machine_fields(Config& config, Backend backend, int capability,
+                            const Ranks* ranks = nullptr);
 
 struct Session {
   // Calls validate_ranges and resolve_machine_fields. UserError also where the device cannot be

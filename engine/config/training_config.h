@@ -121,10 +121,10 @@ void visit(V& v, ScheduleConfig& c) {
   v("floor", c.floor, "final learning rate of the cosine", by_schedule(not_negative()));
 }
 
-enum class ProductsMode { kSimulated, kNative };
+enum class ProductsMode { kAuto, kSimulated, kNative };
 template <>
 struct Choice<ProductsMode> {
-  static constexpr const char* kNames[] = {"decoded", "native"};
+  static constexpr const char* kNames[] = {"auto", "decoded", "native"};
 };
 
 // Every value of precision.recipe; models/linear/precision.cpp says what they mean.
@@ -136,7 +136,7 @@ struct PrecisionConfig {
   int64_t bf16_first_layers = 0;
   int64_t bf16_last_layers = -1;
   double bf16_tail = 0.0;
-  ProductsMode products = ProductsMode::kSimulated;
+  ProductsMode products = ProductsMode::kAuto;
   bool operator==(const PrecisionConfig&) const = default;
 };
 
@@ -157,7 +157,8 @@ void visit(V& v, PrecisionConfig& c) {
     free_on_resume(between(0, 1)));
   v("products", c.products,
     "decoded = simulated in bf16, the same on every machine; native = in the operands' own formats "
-    "on a GPU that has them, else simulated",
+    "on a GPU that has them, else simulated; auto = native where it was measured to be faster "
+    "(compute capability 9.0)",
     free_on_resume(any()));
 }
 

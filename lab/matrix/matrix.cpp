@@ -111,7 +111,7 @@ void apply_contract(Config& config, const MatrixContract& contract,
   config.contract.horizon = 0;
 }
 
-void resolve(Cell& cell, const MatrixFile& file) {
+void resolve(Cell& cell, const MatrixFile& file, const ModelPlace& place) {
   Config& config = cell.config;
   config.run.seed = cell.seed;
   config.run.threads = threads_of_a_run(file);
@@ -120,7 +120,7 @@ void resolve(Cell& cell, const MatrixFile& file) {
   cell.known_steps = horizon_is_known(config);
   if (cell.known_steps) resolve_steps(config);
   cell.audit = audit(config);
-  config.precision.recipe = resolved_recipe(config.precision.recipe);
+  resolve_precision(config, place.backend, place.capability);
 }
 
 // Where a branch with this contract leaves the trunk.
@@ -257,7 +257,7 @@ Matrix lay_out(const MatrixFile& file, const ModelPlace& place) {
           for_cell(what, [&] {
             cell.unavailable = why_unavailable(base, precision);
             if (contract.branch_of.empty()) {
-              resolve(cell, matrix.file);
+              resolve(cell, matrix.file, place);
               if (cell.known_steps) add_branch_landings(cell.config, matrix.file, contract);
             } else {
               make_branch_of(cell, matrix.cell(cell_name(cell, contract.branch_of)), contract);

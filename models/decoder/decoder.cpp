@@ -494,22 +494,6 @@ void Decoder<T>::route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert
 template class Decoder<float>;
 template class Decoder<bf16>;
 
-const char* recipe_name(Recipe recipe) {
-  return recipe == Recipe::kBf16 ? "bf16" : "fp32";
-}
-
-Recipe resolve_recipe(const std::string& name, Backend backend) {
-  const bool fast_bf16 = backend == Backend::kGpu || __builtin_cpu_supports("avx512bf16") != 0;
-  if (name == "fp32" || (name == "auto" && !fast_bf16)) return Recipe::kFp32;
-  if (name == "bf16" || name == "auto" || is_quantised_recipe(name)) return Recipe::kBf16;
-  throw UserError("precision.recipe '" + name + "' is unknown",
-                  "use auto, fp32, bf16 or one of " + quantised_recipe_names());
-}
-
-std::string resolved_recipe(const std::string& name, Backend backend) {
-  return is_quantised_recipe(name) ? name : recipe_name(resolve_recipe(name, backend));
-}
-
 std::unique_ptr<Model> make_decoder(const ModelConfig& config, Recipe recipe,
                                     const DecoderOptions& options) {
   if (recipe == Recipe::kFp32 && options.state == StateFormat::kBf16) {

@@ -1,5 +1,7 @@
 #include "models/linear/native_products.h"
 
+#include <array>
+
 #include "base/check.h"
 #include "models/linear/quantised_products.h"
 #include "ops/amax.h"
@@ -30,19 +32,24 @@ bool has_kernel(const ProductSite& site, const OperandFormat& a, const OperandFo
   return product_problem(a, b, sum, site.experts, site.native_capability).empty();
 }
 
+struct NamedProduct {
+  const char* name;
+  const OperandFormat &a, &b;
+  Sum sum = Sum::kOverFeatures;
+  bool quantised() const { return a.quantised() || b.quantised(); }
+};
+
+std::array<NamedProduct, 3> products_of(const ProductFormats& f) {
+  return {{{"fprop", f.fprop_input, f.fprop_weight},
+           {"dgrad", f.dgrad_gradient, f.dgrad_weight},
+           {"wgrad", f.wgrad_gradient, f.wgrad_input, Sum::kOverTokens}}};
+}
+
 // The text of native_rows() for one role.
 std::string native_row(const ProductFormats& f, const ExpertWidths& experts, int capability) {
-  struct Product {
-    const char* name;
-    const OperandFormat &a, &b;
-    Sum sum = Sum::kOverFeatures;
-  };
-  const Product products[] = {{"fprop", f.fprop_input, f.fprop_weight},
-                              {"dgrad", f.dgrad_gradient, f.dgrad_weight},
-                              {"wgrad", f.wgrad_gradient, f.wgrad_input, Sum::kOverTokens}};
   std::string native, why;
-  for (const Product& p : products) {
-    if (!p.a.quantised() && !p.b.quantised()) continue;
+  for (const NamedProduct& p : products_of(f)) {
+    if (!p.quantised()) continue;
     const std::string problem = product_problem(p.a, p.b, p.sum, experts, capability);
     if (problem.empty()) {
       native += (native.empty() ? "" : ", ") + std::string(p.name);
@@ -283,6 +290,20 @@ std::vector<std::string> native_rows(const PrecisionTable& table, const ModelCon
     rows.push_back(strprintf("%-14s %s", product_role_name(role), done.c_str()));
   }
   return rows;
+}
+
+bool has_native_product(const PrecisionTable& table, const ModelConfig& model, int capability) {
+  for (int r = 0; r < kProductRoles; ++r) {
+    const ProductRole role = ProductRole(r);
+    if (!has_role(model, role)) continue;
+    const ProductFormats formats = laid_out(table.of(role));
+    for (const NamedProduct& p : products_of(formats)) {
+      if (!p.quantised()) continue;
+      const ExpertWidths experts = expert_widths(role, model);
+      if (product_problem(p.a, p.b, p.sum, experts, capability).empty()) return true;
+    }
+  }
+  return false;
 }
 
 std::vector<std::string> native_recipes(int capability) {

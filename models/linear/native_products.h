@@ -112,6 +112,10 @@ class NativeProducts {
 std::vector<std::string> native_rows(const PrecisionTable& table, const ModelConfig& model,
                                      int capability);
 
+// True if a GPU of that compute capability multiplies operands of any product of the model in their
+// own formats. Widths and lengths may still prevent it: native_problem().
+bool has_native_product(const PrecisionTable& table, const ModelConfig& model, int capability);
+
 // What such a GPU multiplies in its own format, of each recipe that has any: "mxfp8 (dense
 // layers)".
 std::vector<std::string> native_recipes(int capability);

@@ -185,6 +185,18 @@ TEST_CASE("set changes every model, with paths from the matrix; --set comes last
   }
 }
 
+TEST_CASE("precision auto is what it becomes on the device that trains") {
+  const Family family;
+  std::string text = kMatrix;
+  text.replace(text.find("[fp32]"), 6, "[auto]");
+  const Matrix m = lay_out(family.file(text), {.backend = Backend::kGpu});
+  for (const Cell& cell : m.cells) {
+    REQUIRE(cell.precision == "auto");
+    REQUIRE(cell.config.precision.recipe == "bf16");
+    REQUIRE(cell.config.precision.products == ProductsMode::kSimulated);
+  }
+}
+
 TEST_CASE("the configuration of a cell is self-contained") {
   const Family family;
   const Matrix m = family.matrix(kMatrix);

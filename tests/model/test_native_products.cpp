@@ -196,6 +196,46 @@ TEST_CASE("with a width that is not a multiple of 16 all products are simulated"
   REQUIRE(calls_of("scaled_linear", c, 90) > 0);
 }
 
+TEST_CASE("products: auto is native where that was measured to be faster") {
+  struct Row {
+    const char* recipe;
+    Backend backend;
+    int capability;
+    ProductsMode becomes;
+  };
+  for (const Kind kind : {Kind::kDense, Kind::kMoe}) {
+    for (const Row& row : std::initializer_list<Row>{
+           {"fp8_block", Backend::kGpu, 90, ProductsMode::kNative},
+           {"fp8_tensor", Backend::kGpu, 90, ProductsMode::kNative},
+           {"fp8_tensor", Backend::kGpu, 89, ProductsMode::kSimulated},
+           {"fp8_tensor", Backend::kCpu, 90, ProductsMode::kSimulated},
+           {"mxfp8", Backend::kGpu, 90, ProductsMode::kSimulated},
+           {"mxfp8", Backend::kGpu, 100, ProductsMode::kSimulated},
+           {"bf16", Backend::kGpu, 90, ProductsMode::kSimulated}}) {
+      CAPTURE(row.recipe, row.capability);
+      Config c = native_config(kind, row.recipe, "auto");
+      c.run.sequence = kSequence;
+      resolve_precision(c, row.backend, row.capability);
+      REQUIRE(c.precision.products == row.becomes);
+    }
+  }
+  const auto resolved = [](Config c) {
+    resolve_precision(c, Backend::kGpu, 90);
+    return c.precision.products;
+  };
+  Config c = native_config(Kind::kDense, "fp8_tensor", "auto");
+  c.run.sequence = kSequence - 8;
+  REQUIRE(resolved(c) == ProductsMode::kSimulated);
+  c.run.sequence = kSequence;
+  c.precision.products = ProductsMode::kSimulated;
+  REQUIRE(resolved(c) == ProductsMode::kSimulated);
+  // Only the roles that the model has count: a dense model's experts are native nowhere.
+  c = native_config(Kind::kDense, "bf16", "auto");
+  c.precision.override_ = {"experts.fprop=fp8_1x128"};
+  c.run.sequence = kSequence;
+  REQUIRE(resolved(c) == ProductsMode::kSimulated);
+}
+
 TEST_CASE("operands of 4 bits need multiples of 32, which are 16 bytes") {
   Config c = native_config(Kind::kDense, "nvfp4", "native");
   const auto problem = [&](int64_t sequence) {

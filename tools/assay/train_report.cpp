@@ -62,6 +62,11 @@ void announce_precision(Log& log, const Config& config, const SessionDevice& dev
   } else if (native) {
     log.warn("precision.products: native: a CPU has native products for none of these formats");
   }
+  if (!native && device.gpu && problem.empty() &&
+      has_native_product(table, config.model, device.gpu->facts().capability)) {
+    log.info(
+        "  this GPU can multiply some of these formats itself: --set precision.products=native");
+  }
   log.info(
       "  operands are rounded to these formats and multiplied in bf16: this shows the formats' "
       "rounding, not their speed; a step takes 1.02 to 1.86 times as long as in bf16 "

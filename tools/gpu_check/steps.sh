@@ -49,7 +49,7 @@ parity() {
     local name=$1 device=$2
     shift 2
     "$build/assay" train models/presets/cpu/moe.yaml --run "$runs/$name" --device "$device" --set precision.recipe="$recipe" \
-      --set run.steps=60 --set run.batch_tokens=1024 --set run.micro_batch=1 --set optimizer.lr=1e-3 --set schedule.warmup=20 \
+      --set precision.products=decoded --set run.steps=60 --set run.batch_tokens=1024 --set run.micro_batch=1 --set optimizer.lr=1e-3 --set schedule.warmup=20 \
       --set schedule.warmdown=20 --set eval.every=60 --set eval.tokens=4096 --set data.cache="$runs/cache" \
       --set data.synth.train_tokens=200000 --set data.synth.val_tokens=20000 ${options[@]+"${options[@]}"} "$@" >>"$runs/$name.log" 2>&1 || { tail -5 "$runs/$name.log"; return 1; }
     steps_of "$runs/$name.log" >"$runs/$name.steps"

@@ -29,7 +29,7 @@ int import_hf(const ImportArguments& a) {
   meta.command = a.command;
   meta.build = build_info();
   const Imported imported = import_model(
-      a.plan, [](Config& config) { resolve_machine_fields(config, Backend::kCpu); }, meta);
+      a.plan, [](Config& config) { resolve_machine_fields(config, Backend::kCpu, 0); }, meta);
   const std::string architecture = family_name(imported.family).architecture;
   if (a.json) {
     ordered_json j;
