@@ -204,14 +204,14 @@ TEST_CASE("products: auto is native where that was measured to be faster") {
     ProductsMode becomes;
   };
   for (const Kind kind : {Kind::kDense, Kind::kMoe}) {
-    for (const Row& row : std::initializer_list<Row>{
-           {"fp8_block", Backend::kGpu, 90, ProductsMode::kNative},
-           {"fp8_tensor", Backend::kGpu, 90, ProductsMode::kNative},
-           {"fp8_tensor", Backend::kGpu, 89, ProductsMode::kSimulated},
-           {"fp8_tensor", Backend::kCpu, 90, ProductsMode::kSimulated},
-           {"mxfp8", Backend::kGpu, 90, ProductsMode::kSimulated},
-           {"mxfp8", Backend::kGpu, 100, ProductsMode::kSimulated},
-           {"bf16", Backend::kGpu, 90, ProductsMode::kSimulated}}) {
+    for (const Row& row :
+         std::initializer_list<Row>{{"fp8_block", Backend::kGpu, 90, ProductsMode::kNative},
+                                    {"fp8_tensor", Backend::kGpu, 90, ProductsMode::kNative},
+                                    {"fp8_tensor", Backend::kGpu, 89, ProductsMode::kSimulated},
+                                    {"fp8_tensor", Backend::kCpu, 90, ProductsMode::kSimulated},
+                                    {"mxfp8", Backend::kGpu, 90, ProductsMode::kSimulated},
+                                    {"mxfp8", Backend::kGpu, 100, ProductsMode::kSimulated},
+                                    {"bf16", Backend::kGpu, 90, ProductsMode::kSimulated}}) {
       CAPTURE(row.recipe, row.capability);
       Config c = native_config(kind, row.recipe, "auto");
       c.run.sequence = kSequence;
