@@ -346,10 +346,13 @@ void print_profile(const Timings& t) {
 void print_text(const Result& r) {
   const Timings& t = r.timings;
   const double p50 = median(t.seconds);
+  const PrecisionConfig& precision = r.session.config.precision;
   std::printf(
-      "step %s %s %s threads=%d P_total=%ld P_active=%ld | p50 %.1f ms (min %.1f) | %.0f tokens/s "
+      "step %s %s%s %s threads=%d P_total=%ld P_active=%ld | p50 %.1f ms (min %.1f) | %.0f "
+      "tokens/s "
       "| %.0f GFLOP/s | %.1f%% of %.0f GFLOP/s matmul limit | loss %.4f\n",
-      r.model().c_str(), r.session.config.precision.recipe.c_str(), r.session.device.name().c_str(),
+      r.model().c_str(), precision.recipe.c_str(),
+      precision.products == ProductsMode::kNative ? " native" : "", r.session.device.name().c_str(),
       r.training.on().threads, long(r.counts.total), long(r.counts.active), 1e3 * p50,
       1e3 * t.seconds.front(), r.tokens_per_s, r.gflops, 100 * r.gflops / r.limit, r.limit,
       r.training.loss());

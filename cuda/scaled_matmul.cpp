@@ -59,6 +59,14 @@ Needs needs(const CodeKind& a, const CodeKind& b) {
 
 }  // namespace
 
+bool built_with_scaled_matmul() {
+#ifdef ASSAY_NO_SCALED_MATMUL
+  return false;
+#else
+  return true;
+#endif
+}
+
 void check_scaled_matmul(const ScaledMatmul& p) {
   const bool blocks = long_blocks(p.a.kind.scales);
   const int whole = p.a.kind.format == CodeFormat::kE2M1 ? 32 : 16;  // 16 bytes

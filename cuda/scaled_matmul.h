@@ -58,6 +58,8 @@ struct ScaledMatmul {
 };
 
 void scaled_matmul(Exec on, const ScaledMatmul& p);
+// Whether the toolkit that this program was built with has them (cuBLASLt 12.9); true without one.
+bool built_with_scaled_matmul();
 
 // Aborts on a shape that the library does not take. Every body of scaled_matmul() calls it first.
 void check_scaled_matmul(const ScaledMatmul& p);

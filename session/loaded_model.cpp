@@ -25,7 +25,7 @@ CheckpointSource open_checkpoint(const std::string& run_or_checkpoint) {
   });
   source.state = load_state(source.folder);
   source.config =
-      parse_config_text(source.state.config_yaml, source.folder + "/state.json", source.folder);
+      parse_run_config_text(source.state.config_yaml, source.folder + "/state.json", source.folder);
   return source;
 }
 

@@ -120,7 +120,7 @@ Pruned write_pruned(HeldOut& text, std::span<const LayerLoads> loads, const std:
                              kept);
   TrainingState state = source.state;
   Config config =
-      parse_config_text(state.config_yaml, source.folder + "/state.json", source.folder);
+      parse_run_config_text(state.config_yaml, source.folder + "/state.json", source.folder);
   config.model.moe->experts = pruned.experts;
   pruned.parameters = audit(config).total;
   state.config_yaml = to_yaml(config);

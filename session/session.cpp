@@ -74,6 +74,7 @@ Session::Session(Config given, const SessionOptions& options)
       device(options.use == SessionOptions::Use::kPlan ? SessionDevice() : device_of(options)),
       use(options.use),
       ranks(options.ranks),
+      automatic_products(config.precision.products == ProductsMode::kAuto),
       planned_ranks(options.planned_ranks),
       planned_rank(options.planned_rank),
       backend(options.use == SessionOptions::Use::kPlan ? backend_of(options.device)
@@ -129,7 +130,12 @@ ModelPlace Session::place(int32_t mask_id) const {
     place.ranks = int(config.parallel.expert_ranks);
   }
   if (tuning) place.product_workspace = tuning->file.workspace_bytes;
-  if (device.gpu) place.capability = device.gpu->facts().capability;
+  if (device.gpu) {
+    place.capability = device.gpu->facts().capability;
+  } else if (backend == Backend::kGpu) {
+    const int capability = gpu::device_facts().capability;
+    if (capability > 0) place.capability = capability;  // a plan for the GPU of this machine
+  }
   return place;
 }
 

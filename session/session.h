@@ -44,6 +44,8 @@ struct Session {
   SessionDevice device;  // none with Use::kPlan
   SessionOptions::Use use;
   Ranks* ranks;
+  // Whether precision.products was `auto`: a run that goes on keeps what it was there.
+  bool automatic_products;
   // Of ranks with GPUs, for the memory of these. The latter two with parallel.expert_ranks.
   std::unique_ptr<NcclGroup> gpu_group, gpu_experts, gpu_replicas;
   int planned_ranks, planned_rank;
@@ -72,7 +74,7 @@ struct Session {
 
   // Where ops run: the device, or config.run.threads threads. The workspace is planned memory.
   Exec exec() const;
-  // The GPU's capability where one is open; mask_id is the data's (RunData::mask_id). With kPlan
+  // The GPU's capability where there is one; mask_id is the data's (RunData::mask_id). With kPlan
   // and no ranks the first of parallel.expert_ranks ranks.
   ModelPlace place(int32_t mask_id = -1) const;
 

@@ -45,7 +45,7 @@ std::optional<Config> before(const TrainingRunOptions& options) {
 // of a batch, and the algorithms of a GPU's products.
 Session resolved(Session session, const TrainingRunOptions& options) {
   Config& config = session.config;
-  resolve_parts(config, options, session.place().ranks);
+  resolve_by_run(session, options, session.place().ranks);
   resolve_reference(config);
   if (horizon_is_known(config)) resolve_steps(config);
   take_products(session, options);
@@ -118,10 +118,13 @@ std::string shared_experts_text(const Config& config, const Layout& layout) {
 
 }  // namespace
 
-void resolve_parts(Config& config, const TrainingRunOptions& options, int ranks) {
-  if (config.parallel.parts == 0) {
-    if (const std::optional<Config> begun = before(options)) {
-      config.parallel.parts = begun->parallel.batch_parts();
+void resolve_by_run(Session& session, const TrainingRunOptions& options, int ranks) {
+  Config& config = session.config;
+  if (const std::optional<Config> begun = before(options)) {
+    if (config.parallel.parts == 0) config.parallel.parts = begun->parallel.batch_parts();
+    const ProductsMode products = begun->precision.products;
+    if (session.automatic_products && products != ProductsMode::kAuto) {
+      config.precision.products = products;
     }
   }
   require_ranks(config, ranks);

@@ -38,9 +38,10 @@ struct TrainingRunOptions {
   std::string tune = {};  // tune file for a GPU's dense products; "": none, or the run's
 };
 
-// Sets parallel.parts where it is 0: those that the run in the folder began with, or one for each
-// rank. UserError where so many ranks cannot share them.
-void resolve_parts(Config& config, const TrainingRunOptions& options, int ranks);
+// Takes from the run in the folder, if it goes on, what the configuration leaves open:
+// parallel.parts where it is 0 (one for each rank in a new run), and precision.products where it
+// was `auto`. UserError where so many ranks cannot share the parts.
+void resolve_by_run(Session& session, const TrainingRunOptions& options, int ranks);
 
 // The algorithms of a GPU's dense products: those of options.tune, or of the run that goes on.
 // Before memory is planned. UserError as use_products_for_training().

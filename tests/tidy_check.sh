@@ -16,8 +16,10 @@ files=()
 for path in "$@"; do
   # A folder that the build compiles together is read together: its headers once, not for each file.
   together=$(find "$build/$path" -path '*.dir/Unity/*' -name '*.cxx' 2>/dev/null | sort)
-  if [[ -n $together ]]; then mapfile -t -O ${#files[@]} files <<<"$together"; continue; fi
-  mapfile -t -O ${#files[@]} files < <(git ls-files -- "$path" | grep '\.cpp$')
+  if [[ -n $together ]]; then mapfile -t -O ${#files[@]} files <<<"$together"; fi
+  while read -r file; do
+    [[ -n $together ]] && grep -qF "/$file\"" $together || files+=("$file")
+  done < <(git ls-files -- "$path" | grep '\.cpp$')
 done
 [[ ${#files[@]} -gt 0 ]] || { echo "tidy: no files"; exit 1; }
 

@@ -204,7 +204,7 @@ without=$no_assay
 # The second bound is about three times what the CPU's own losses move by if the learning rate is changed by a millionth.
 parities "fp32=fp32 0.001 0.005" "bf16=bf16 0.01 0.05" "muon=bf16 0.01 0.3 --set optimizer.kind=muon" \
   "bf16_state=bf16 0.01 0.15 --set optimizer.state=bf16" "parts=bf16 0.01 0.15 --set parallel.parts=2" \
-  "fp8_block=fp8_block 0.01 0.15" "mxfp8_nmoe=mxfp8_nmoe 0.01 0.2" "mxfp4_nmoe=mxfp4_nmoe 0.01 0.25" "nvfp4=nvfp4 0.01 0.4"
+  "fp8_block=fp8_block 0.01 0.15" "native=fp8_block 0.01 0.15 --set precision.products=native" "mxfp8_nmoe=mxfp8_nmoe 0.01 0.2" "mxfp4_nmoe=mxfp4_nmoe 0.01 0.25" "nvfp4=nvfp4 0.01 0.4"
 step uses 60 200 bash -c uses
 last_lines+=" uses"
 pairs=()

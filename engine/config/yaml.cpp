@@ -327,17 +327,21 @@ YamlSource command_line(const std::string& set) {
   return {.name = "--set " + set, .folder = fs::current_path().string(), .is_line = true};
 }
 
-// The config.yaml of a run names every field that the version knew which wrote it. What it does not
-// name was then as it is here.
-Config defaults_of(const std::string& path) {
+// The configuration of a run names every field that the version knew which wrote it. What it does
+// not name was then as it is here.
+Config defaults_of_run() {
   Config config;
+  config.data.shuffle = false;
+  config.eval.at_start = false;
+  config.precision.products = ProductsMode::kSimulated;
+  return config;
+}
+
+Config defaults_of(const std::string& path) {
   const bool of_run = fs::path(path).filename() == "config.yaml" &&
                       (fs::exists(fs::path(path).replace_filename("meta.json")) ||
                        fs::exists(fs::path(path).replace_filename("checkpoints")));
-  if (!of_run) return config;
-  config.data.shuffle = false;
-  config.eval.at_start = false;
-  return config;
+  return of_run ? defaults_of_run() : Config();
 }
 
 Config finish(Config config, const std::string& folder) {
@@ -349,6 +353,15 @@ Config finish(Config config, const std::string& folder) {
   }
   validate(config);
   return config;
+}
+
+Config parse_text(Config config, const std::string& text, const std::string& name,
+                  const std::string& folder, const std::vector<std::string>& sets) {
+  std::vector<std::string> open;
+  const std::string absolute = fs::absolute(folder).string();
+  apply_text(config, text, {.name = name, .folder = absolute}, open);
+  for (const std::string& set : sets) apply_set(config, set, command_line(set));
+  return finish(std::move(config), absolute);
 }
 
 }  // namespace
@@ -375,12 +388,12 @@ Config load_changed_config(const std::string& name, const std::vector<ConfigChan
 
 Config parse_config_text(const std::string& text, const std::string& name,
                          const std::string& folder, const std::vector<std::string>& sets) {
-  Config config;
-  std::vector<std::string> open;
-  const std::string absolute = fs::absolute(folder).string();
-  apply_text(config, text, {.name = name, .folder = absolute}, open);
-  for (const std::string& set : sets) apply_set(config, set, command_line(set));
-  return finish(std::move(config), absolute);
+  return parse_text(Config(), text, name, folder, sets);
+}
+
+Config parse_run_config_text(const std::string& text, const std::string& name,
+                             const std::string& folder) {
+  return parse_text(defaults_of_run(), text, name, folder, {});
 }
 
 }  // namespace assay

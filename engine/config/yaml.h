@@ -30,5 +30,9 @@ Config load_changed_config(const std::string& path, const std::vector<ConfigChan
 // relative to `folder`.
 Config parse_config_text(const std::string& text, const std::string& name,
                          const std::string& folder, const std::vector<std::string>& sets = {});
+// As parse_config_text, of a configuration that a run recorded: a field that it does not name has
+// the value that it had before there was such a field.
+Config parse_run_config_text(const std::string& text, const std::string& name,
+                             const std::string& folder);
 
 }  // namespace assay

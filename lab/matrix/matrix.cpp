@@ -120,7 +120,13 @@ void resolve(Cell& cell, const MatrixFile& file, const ModelPlace& place) {
   cell.known_steps = horizon_is_known(config);
   if (cell.known_steps) resolve_steps(config);
   cell.audit = audit(config);
-  resolve_precision(config, place.backend, place.capability);
+  config.precision.recipe = resolved_recipe(config.precision.recipe, place.backend);
+  // `auto` stays where it depends on the machine that trains. Without quantised products it does
+  // not.
+  const bool quantised = precision_table(config.precision, config.model).any();
+  if (!quantised && config.precision.products == ProductsMode::kAuto) {
+    config.precision.products = ProductsMode::kSimulated;
+  }
 }
 
 // Where a branch with this contract leaves the trunk.
@@ -154,7 +160,8 @@ void make_branch_of(Cell& cell, const Cell& trunk, const MatrixContract& contrac
 }
 
 // Of the device: with a GPU without what stays in the host's memory.
-int64_t planned_bytes(const Config& config, const ModelPlace& place) {
+int64_t planned_bytes(Config config, const ModelPlace& place) {
+  resolve_precision(config, place.backend, place.capability);
   const TrainingMemory memory(config, resolve_recipe(config.precision.recipe), place);
   size_t bytes = memory.plan.total_bytes();
   if (place.backend == Backend::kGpu) {
@@ -295,6 +302,9 @@ Config what_matters(const Config& config) {
   c.telemetry.collapse_stop = std::nullopt;  // changes only where a run stops
   c.data.cache = "";
   c.parallel = {.parts = c.parallel.batch_parts()};  // 0 until the run begins, on one rank
+  if (c.precision.products == ProductsMode::kAuto) {
+    c.precision.products = ProductsMode::kSimulated;  // before a machine resolved it
+  }
   if (c.contract.kind == ContractKind::kSeconds) {
     c.run.steps = usual.run.steps;  // measured by the run
     c.contract.step_seconds = 0;
@@ -308,7 +318,11 @@ Config what_matters(const Config& config) {
   return c;
 }
 
-std::vector<std::string> matrix_differences(const Config& before, const Config& now) {
+std::vector<std::string> matrix_differences(Config before, const Config& now) {
+  // What the machine made of `auto` is no difference.
+  if (now.precision.products == ProductsMode::kAuto) {
+    before.precision.products = ProductsMode::kAuto;
+  }
   const auto old_values = values_of(by_file_name(what_matters(before)));
   const auto new_values = values_of(by_file_name(what_matters(now)));
   std::vector<std::string> differences;

@@ -19,7 +19,9 @@ struct Cell {
   std::string name;  // MODEL-CONTRACT-PRECISION-seedN
   std::string model, contract, precision;
   int64_t seed = 0;
-  Config config;            // resolved as `assay train` does it
+  // Resolved as `assay train` does it; precision.products may be `auto`, which the machine decides
+  // that trains the cell.
+  Config config;
   bool known_steps = true;  // false: the contract measures the machine first
   Audit audit;
   int64_t memory_bytes = 0;  // planned for a training step, of the device; 0 when unavailable
@@ -61,8 +63,8 @@ Matrix lay_out(const MatrixFile& file, const ModelPlace& place = {});
 Config what_matters(const Config& config);
 
 // "optimizer.lr: 0.001 -> 0.002" for each differing field of what_matters(). Paths are compared by
-// file name, so that a matrix may move.
-std::vector<std::string> matrix_differences(const Config& before, const Config& now);
+// file name, so that a matrix may move. Any precision.products of `before` is an `auto` of `now`.
+std::vector<std::string> matrix_differences(Config before, const Config& now);
 
 // SHA-256 of the fields that matrix_differences compares.
 std::string config_sha256(const Config& config);

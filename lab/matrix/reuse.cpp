@@ -218,7 +218,12 @@ Reusable find_reusable(const std::vector<const Cell*>& cells, const MatrixFolder
   Wanted wanted;
   for (const Cell* cell : cells) {
     const bool waits = cell->trained() && own.status(*cell).state == CellState::kWaiting;
-    if (waits) wanted.emplace(config_sha256(cell->config), cell);
+    if (!waits) continue;
+    wanted.emplace(config_sha256(cell->config), cell);
+    if (cell->config.precision.products != ProductsMode::kAuto) continue;
+    Config native = cell->config;
+    native.precision.products = ProductsMode::kNative;
+    wanted.emplace(config_sha256(native), cell);
   }
   Reusable reusable;
   std::set<const Cell*> found;

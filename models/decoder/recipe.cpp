@@ -1,6 +1,7 @@
 #include "models/decoder/recipe.h"
 
 #include "base/check.h"
+#include "cuda/scaled_matmul.h"
 #include "models/linear/native_products.h"
 #include "models/linear/precision.h"
 
@@ -27,7 +28,7 @@ namespace {
 constexpr int kMeasuredCapability = 90;
 
 bool has_faster_native_products(const Config& config, int capability) {
-  if (capability != kMeasuredCapability) return false;
+  if (capability != kMeasuredCapability || !gpu::built_with_scaled_matmul()) return false;
   const PrecisionTable table = precision_table(config.precision, config.model);
   return has_native_product(table, config.model, capability) &&
          native_problem(table, config.model, config.run.sequence).empty();

@@ -19,9 +19,9 @@ Recipe resolve_recipe(const std::string& name, Backend backend = Backend::kCpu);
 std::string resolved_recipe(const std::string& name, Backend backend = Backend::kCpu);
 
 // Resolves `auto` of precision.recipe and of precision.products. The latter is `native` on a GPU of
-// compute capability 9.0 (capability 90), where steps were measured to be 1.2 to 1.4 times as fast
-// as with simulated products (docs/bench/h200.md), if a product of the model is native there; else
-// `decoded`. Throws UserError for an unknown recipe or override.
+// compute capability 9.0 (capability 90) if a product of the model is native there, else `decoded`:
+// on an H200 steps were 1.2 to 1.4 times as fast as with simulated products (docs/bench/h200.md).
+// Throws UserError for an unknown recipe or override.
 void resolve_precision(Config& config, Backend backend, int capability);
 
 }  // namespace assay

@@ -210,6 +210,22 @@ TEST_CASE("a resolved configuration reads back equal") {
           to_yaml(defaults).size());
 }
 
+TEST_CASE("what the configuration of an older run does not name is as it was then") {
+  const std::string old = "run: {steps: 5}\n";
+  const TempFolder folder;
+  const std::string of_run = folder / "config.yaml";
+  write_file_atomic(of_run, old);
+  REQUIRE(load_config(of_run).precision.products == ProductsMode::kAuto);
+  write_file_atomic(folder / "meta.json", "{}");  // now it is a run's
+  for (const Config& c :
+       {load_config(of_run), parse_run_config_text(old, "state.json", folder.path())}) {
+    REQUIRE(c.run.steps == 5);
+    REQUIRE_FALSE(c.data.shuffle);
+    REQUIRE_FALSE(c.eval.at_start);
+    REQUIRE(c.precision.products == ProductsMode::kSimulated);
+  }
+}
+
 TEST_CASE("differences from the default configuration are listed") {
   REQUIRE(differences_from_default(Config{}).empty());
   Config c;

@@ -197,6 +197,25 @@ TEST_CASE("precision auto is what it becomes on the device that trains") {
   }
 }
 
+TEST_CASE("products: auto of a quantised cell is what the machine made of it that trained") {
+  const Family family;
+  std::string text = kMatrix;
+  text.replace(text.find("[fp32]"), 6, "[mxfp8]");
+  const Matrix m = lay_out(family.file(text));
+  const Config cell = m.cells.front().config;
+  REQUIRE(cell.precision.products == ProductsMode::kAuto);
+  Config trained = cell;
+  for (const ProductsMode products : {ProductsMode::kSimulated, ProductsMode::kNative}) {
+    trained.precision.products = products;
+    REQUIRE(matrix_differences(trained, cell).empty());
+  }
+  Config decoded = cell;
+  decoded.precision.products = ProductsMode::kSimulated;
+  REQUIRE(matrix_differences(trained, decoded).size() == 1);
+  REQUIRE(config_sha256(cell) == config_sha256(decoded));
+  REQUIRE(config_sha256(cell) != config_sha256(trained));
+}
+
 TEST_CASE("the configuration of a cell is self-contained") {
   const Family family;
   const Matrix m = family.matrix(kMatrix);

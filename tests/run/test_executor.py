@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """assay train with the CUDA kernels on the SIMT emulator (build/assay_on_executor): a complete run
 with --device cuda except for the GPU itself. Slow, so everything is tiny."""
+import json
 import os
 import sys
 
@@ -38,6 +39,33 @@ with Workplace() as w:
     difference = first_difference(w.run("phases"), w.run("one-by-one"))
     if difference:
         failures.append(f"two phases in graphs against one by one: {difference}")
+# precision.products: auto. A GPU of 9.0 has products of its own for this recipe, one of 8.0 has none.
+FP8 = ["--set", "precision.recipe=fp8_tensor"]
+with Workplace(moe=True) as w:
+    def products(name):
+        return [line.split(":")[1].strip() for line in (w.run(name) / "config.yaml").read_text().splitlines() if line.startswith("  products:")]
+
+    w.train("native", "--device", "cuda", *SMALL, *FP8)
+    train_with(w, "one-by-one", "ASSAY_SYNC_LAUNCHES", "1", *FP8)
+    w.train("again", "--device", "cuda", *SMALL, *FP8, "--stop-after", "2")
+    w.train("again", "--device", "cuda", *SMALL, *FP8)
+    for other in ("one-by-one", "again"):
+        difference = first_difference(w.run("native"), w.run(other))
+        if difference:
+            failures.append(f"native products against {other}: {difference}")
+    train_with(w, "decoded", "SIMT_GPU", "80", *FP8, "--stop-after", "2")
+    w.train("decoded", "--device", "cuda", *SMALL, *FP8)  # goes on as it began, though this GPU has such products
+    found = [products(name) for name in ("native", "one-by-one", "again", "decoded")]
+    if found != [["native"]] * 3 + [["decoded"]]:
+        failures.append(f"precision.products: auto became {found}")
+    plans = []
+    for capability, *more in (("80",), ("80", "--set", "precision.products=decoded"), ("90",)):
+        os.environ["SIMT_GPU"] = capability
+        done = w.train(f"plan-{len(plans)}", "--device", "cuda", *SMALL, *FP8, *more, "--plan", "--json")
+        plans.append(json.loads(done.stdout)["total_bytes"])
+    del os.environ["SIMT_GPU"]
+    if not plans[0] == plans[1] < plans[2]:
+        failures.append(f"planned memory of a GPU of 8.0, the same with decoded products, of 9.0: {plans}")
 os.environ["ASSAY_GPU_PATH"] = "mma"
 doctor = assay("doctor", "--quick").stdout
 del os.environ["ASSAY_GPU_PATH"]

@@ -223,6 +223,7 @@ def main():
         train(w, "healthy", {})
         if "need a network" in report(w, "page.html", w.run("dense")).stdout:
             print(WITHOUT_PLOTLY)
+            end("report_parts")
             return
         check_matrix(browser, w)
         check_study_of(browser, w, "0003", ["stop_step", "val_loss", "step_ms", "train_minutes", "k_tokens_per_s"], "0003: bf16, moe-64", 5760 / 8320)

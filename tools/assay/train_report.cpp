@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "cuda/scaled_matmul.h"
 #include "engine/config/check.h"
 #include "engine/config/collapse_auto.h"
 #include "engine/config/text.h"
@@ -62,7 +63,7 @@ void announce_precision(Log& log, const Config& config, const SessionDevice& dev
   } else if (native) {
     log.warn("precision.products: native: a CPU has native products for none of these formats");
   }
-  if (!native && device.gpu && problem.empty() &&
+  if (!native && device.gpu && problem.empty() && gpu::built_with_scaled_matmul() &&
       has_native_product(table, config.model, device.gpu->facts().capability)) {
     log.info(
         "  this GPU can multiply some of these formats itself: --set precision.products=native");
@@ -78,7 +79,7 @@ void announce_precision(Log& log, const Config& config, const SessionDevice& dev
 void announce_other_recipe(Log& log, const std::string& checkpoint, const TrainingState& before,
                            const Config& config) {
   const PrecisionConfig then =
-      parse_config_text(before.config_yaml, checkpoint + "/state.json", checkpoint).precision;
+      parse_run_config_text(before.config_yaml, checkpoint + "/state.json", checkpoint).precision;
   if (then == config.precision) return;
   log.warn(
       strprintf("precision: the checkpoint was trained in %s, the run continues in %s; the "

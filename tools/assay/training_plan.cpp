@@ -162,7 +162,7 @@ void print_training_plan(const Config& config, const std::string& device, int ra
   };
   if (const std::string missing = missing_data(config); !missing.empty()) {
     std::cerr << "note: planned without the buffers of the data: " << missing << '\n';
-    resolve_parts(session.config, options, ranks);
+    resolve_by_run(session, options, ranks);
     take_products(session, options);
     const TrainingMemory memory(session.config, session.recipe, session.place());
     plans.push_back(&memory.plan);

@@ -28,8 +28,12 @@ int import_hf(const ImportArguments& a) {
   RunMeta meta;
   meta.command = a.command;
   meta.build = build_info();
-  const Imported imported = import_model(
-      a.plan, [](Config& config) { resolve_machine_fields(config, Backend::kCpu, 0); }, meta);
+  const auto resolve = [](Config& config) {
+    const ProductsMode products = config.precision.products;
+    resolve_machine_fields(config, Backend::kCpu, 0);
+    config.precision.products = products;  // `auto`: of the machine that trains
+  };
+  const Imported imported = import_model(a.plan, resolve, meta);
   const std::string architecture = family_name(imported.family).architecture;
   if (a.json) {
     ordered_json j;
