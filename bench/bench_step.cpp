@@ -99,6 +99,16 @@ void require_no_shapes(const BenchOptions& options) {
   }
 }
 
+// Refuses the experts' options without experts.
+void require_experts(const BenchOptions& options, const std::string& model) {
+  if (model == "moe") return;
+  for (const std::string name : {"--experts", "--top-k", "--shared", "--expert-ffn", "--router"}) {
+    if (!options.given(name)) continue;
+    throw UserError(name + " is given, but --model is " + model + ", without experts",
+                    "add --model moe, or leave " + name + " out");
+  }
+}
+
 // A model, its optimizer, and the tokens of one step that are this rank's.
 class Training {
  public:
@@ -398,6 +408,7 @@ int run(const Options& o) {
   config.run.threads = o.threads;
   if (o.parts > 0) config.parallel.parts = o.parts;
   if (o.expert_ranks > 0) config.parallel.expert_ranks = o.expert_ranks;
+  validate(config);
   const std::unique_ptr<Ranks> ranks = Ranks::join();
   if (!ranks) {
     config.parallel.parts = std::max<int64_t>(1, config.parallel.parts);
@@ -462,7 +473,11 @@ int main(int argc, char** argv) {
               "softmax with aux and z losses (the default), or sigmoid with a bias");
   if (const auto status = options.parse(argc, argv)) return *status;
   try {
-    if (!o.config.empty()) assay::require_no_shapes(options);
+    if (!o.config.empty()) {
+      assay::require_no_shapes(options);
+    } else {
+      assay::require_experts(options, o.model);
+    }
     return assay::finish_standard_output(assay::run(o));
   } catch (const std::exception& error) {
     return assay::print_bench_error(error);

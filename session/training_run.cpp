@@ -68,11 +68,9 @@ std::optional<std::string> newest_checkpoint(const Checkpoints& checkpoints) {
   const std::optional<std::string> newest = checkpoints.newest();
   const std::vector<std::string> all = checkpoints.all();
   if (newest || all.empty()) return newest;
-  throw UserError(
-      strprintf("none of the %zu checkpoints of the run is valid; %s: %s", all.size(),
-                all.back().c_str(), checkpoint_problem(all.back()).c_str()),
-      "train in another folder (--run), or start over (--fresh, Start::kFresh), which deletes "
-      "them");
+  throw UserError(strprintf("none of the %zu checkpoints of the run is valid; %s: %s", all.size(),
+                            all.back().c_str(), checkpoint_problem(all.back()).c_str()),
+                  "train in another folder (--run), or start over (--fresh), which deletes them");
 }
 
 // UserError when the run once saved checkpoints and has none now: somebody moved them, and starting
@@ -82,7 +80,7 @@ void require_never_saved(const RunDir& dir) {
   if (saved == 0) return;
   throw UserError(
       strprintf("%s saved %ld checkpoints, but has none now", dir.path().c_str(), long(saved)),
-      "put the checkpoints back, or start over (--fresh, Start::kFresh), which deletes the run");
+      "put the checkpoints back, or start over (--fresh), which deletes the run");
 }
 
 // Whole sequences from the start of the validation set, about telemetry.probe_tokens tokens.

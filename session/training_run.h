@@ -73,6 +73,8 @@ class TrainingRun {
   const Config& config() const { return session_.config; }  // run.steps is resolved
   const Session& session() const { return session_; }
   const Audit& audit() const { return audit_; }
+  // At most about eval.tokens: the data may have fewer.
+  int64_t validation_tokens() const { return evaluators_.validation.tokens(); }
   const MemoryPlan& plan() const { return memory_.plan; }
   // The memory of another rank of the same launch, planned and never allocated; with
   // SessionOptions::Use::kPlan only.

@@ -49,8 +49,8 @@ std::string schedule_difference(const Config& before, const Config& now, int64_t
   const Schedule old_schedule = make_schedule(before), new_schedule = make_schedule(now);
   for (int64_t step = 0; step < steps_done; ++step) {
     if (old_schedule.share(step) != new_schedule.share(step)) {
-      return strprintf(" (the learning rate of step %ld of the %ld done would differ)",
-                       static_cast<long>(step), static_cast<long>(steps_done));
+      return strprintf(" (step %ld of the %ld done would have had another learning rate)",
+                       static_cast<long>(step + 1), static_cast<long>(steps_done));
     }
   }
   return "";

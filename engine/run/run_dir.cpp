@@ -68,9 +68,31 @@ constexpr const char* kGiveARun =
 
 constexpr size_t kMostNamed = 5;  // in a hint
 
-bool is_run(const fs::path& folder) {
+bool has_config(const fs::path& folder) {
   std::error_code ignored;
   return fs::exists(folder / kConfig, ignored);
+}
+
+// Whether the folder has what a run writes beside its configuration, when it begins.
+bool has_begun(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "meta.json", ignored) || fs::exists(folder / "checkpoints", ignored) ||
+         fs::exists(folder / "telemetry.db", ignored);
+}
+
+bool is_run(const fs::path& folder) {
+  return has_config(folder) && has_begun(folder);
+}
+
+// Whether the folder's config.yaml is what a run would write again: a process killed at its start
+// leaves no more than that. Anything else there is the user's.
+bool is_written_by_run(const fs::path& folder) {
+  const std::string file = (folder / kConfig).string();
+  try {
+    return to_yaml(load_config(file)) == read_file(file);
+  } catch (const UserError&) {
+    return false;
+  }
 }
 
 // For a hint: none if the folder cannot be read.
@@ -126,7 +148,9 @@ std::filesystem::path require_run(const std::string& run) {
   if (!fs::is_directory(run, ignored))
     throw UserError(run + " is a file, not a run", hint_for(run));
   if (!is_run(run)) {
-    throw UserError(run + " is not a run: it has no config.yaml", hint_for(run));
+    throw UserError(run + (has_config(run) ? " is not a run: nothing was trained there"
+                                           : " is not a run: it has no config.yaml"),
+                    hint_for(run));
   }
   return run;
 }
@@ -146,9 +170,14 @@ void require_folder_name(const std::string& path) {
 void require_run_or_empty(const std::string& path) {
   require_folder_name(path);
   std::error_code ignored;
-  if (fs::exists(path, ignored) && !is_run(path) && holds_files(path)) {
+  if (!fs::exists(path, ignored)) return;
+  if (!has_config(path) && holds_files(path)) {
     throw UserError(path + " has files but no run in it",
                     "choose another --run, or an empty folder");
+  }
+  if (has_config(path) && !has_begun(path) && !is_written_by_run(path)) {
+    throw UserError(path + " has a config.yaml that no run wrote: training there would replace it",
+                    "choose another --run, e.g. --run " + (fs::path(path) / "run").string());
   }
 }
 
@@ -160,11 +189,11 @@ RunDir::RunDir(const std::string& path, Start start) : path_(path) {
                     "all ranks need one file system with the same path to it; give --run as an "
                     "absolute path");
   }
-  require_folder_name(path_);
+  require_run_or_empty(path_);  // before anything is made there
   make_folders(path_);
   lock_.emplace(path_, "choose another --run");
   require_run_or_empty(path_);
-  const bool goes_on = is_run(path_);
+  const bool goes_on = has_config(path_);
   if (goes_on && start == Start::kFresh) {
     remove_run();
   } else if (goes_on) {
@@ -228,7 +257,8 @@ void require_same_run(const RunDir& run, const Config& now, int64_t steps_done) 
   std::string all;
   for (const std::string& difference : differences) all += (all.empty() ? "" : "; ") + difference;
   throw UserError(run.path() + " was started with another configuration: " + all,
-                  "give the same values, train in another --run, or delete it with --fresh");
+                  "give the same values, train in another --run, or delete it with --fresh; `assay "
+                  "branch` goes on from a checkpoint with another end");
 }
 
 }  // namespace assay

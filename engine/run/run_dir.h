@@ -32,8 +32,8 @@ constexpr const char* kProductsFile = "products.json";
 // The texts that a run generated while it trained (eval.samples), one JSON object per line.
 constexpr const char* kSamplesFile = "samples.jsonl";
 
-// UserError if training cannot begin or go on in this folder: a file, or files but no run. Changes
-// nothing.
+// UserError if training cannot begin or go on in this folder: a file, files but no run, or a
+// config.yaml of the user's. Changes nothing.
 void require_run_or_empty(const std::string& path);
 
 class RunDir {
@@ -46,7 +46,7 @@ class RunDir {
 
   // Makes the folder if needed and takes the lock. Ignores leftovers of a process that was killed
   // before write_config. Throws UserError if the folder cannot be written, another process trains
-  // in it, or it has files but no run.
+  // in it, or require_run_or_empty() does.
   RunDir(const std::string& path, Start start);
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;

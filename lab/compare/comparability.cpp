@@ -95,9 +95,14 @@ std::vector<std::string> incomparable_differences(std::span<const RunRecord> run
 
 void refuse_incomparable(const std::vector<std::string>& differences, const std::string& hint) {
   if (differences.empty()) return;
-  std::string more;
-  if (differences.size() > 1) more = strprintf(" (and %zu more)", differences.size() - 1);
-  throw UserError("the runs are not comparable: " + differences.front() + more, hint);
+  constexpr size_t kShown = 3;
+  std::string shown;
+  for (size_t i = 0; i < std::min(kShown, differences.size()); ++i) {
+    shown += (i == 0 ? "" : "; ") + differences[i];
+  }
+  if (differences.size() > kShown)
+    shown += strprintf(" (and %zu more)", differences.size() - kShown);
+  throw UserError("the runs are not comparable: " + shown, hint);
 }
 
 }  // namespace assay

@@ -198,8 +198,8 @@ std::string ranking_text(const ContractTable& table) {
   text += ".\n";
   if (unclear) {
     text +=
-        "`~`: the 95% interval of the difference over shared seeds includes 0; these seeds show "
-        "no difference.\n";
+        "`~`, between neighbours: the 95% interval of the difference over shared seeds includes 0; "
+        "these seeds show no difference.\n";
   }
   if (one_seed) {
     text += "`?`: one shared seed, so there is no interval; the order may depend on the seed.\n";

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/check.h"
+#include "engine/config/yaml.h"
 #include "engine/run/run_dir.h"
 #include "lab/runs/text_table.h"
+#include "models/linear/precision.h"
 
 namespace assay {
 
@@ -77,15 +80,27 @@ std::vector<FormatLoss> format_losses(const std::vector<OperandValue>& values) {
   return losses;
 }
 
+namespace {
+
+[[noreturn]] void throw_without_measures(const std::string& run) {
+  const Config config = load_config((std::filesystem::path(run) / "config.yaml").string());
+  const bool quantises = is_quantised_recipe(config.precision.recipe);
+  throw UserError(
+      run + " has no measures of number formats",
+      quantises ? strprintf("it quantises, but took no sampled step: these are every %ld-th of the "
+                            "logged steps (telemetry.probe_every), and only where a block is not "
+                            "in bf16",
+                            long(config.telemetry.probe_every))
+                : "a recipe such as precision.recipe: mxfp8 records them at every "
+                  "telemetry.probe_every-th logged step");
+}
+
+}  // namespace
+
 PrecisionReport precision_report(const std::string& run, std::optional<int64_t> step) {
   const TelemetryReader reader(require_run(run) / "telemetry.db");
   PrecisionReport report{.run = run, .steps = reader.precision_steps()};
-  if (report.steps.empty()) {
-    throw UserError(
-        run + " has no measures of number formats",
-        "a recipe such as precision.recipe: mxfp8 records them at every telemetry.probe_every-th "
-        "logged step");
-  }
+  if (report.steps.empty()) throw_without_measures(run);
   const int64_t wanted = step.value_or(report.steps.back());
   report.step = *std::min_element(
       report.steps.begin(), report.steps.end(),

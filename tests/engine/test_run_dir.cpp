@@ -101,12 +101,32 @@ TEST_CASE("folders that are not runs are left alone") {
     expect_error([&] { RunDir run(folder / "thesis/chapter.txt", start); }, "is a file");
     expect_error([&] { RunDir run("", start); }, "empty");
     expect_error([&] { RunDir run("/proc/none", start); }, "/proc/none");
-    expect_error([&] { RunDir run("/proc/sys", start); },
-                 "cannot write in the run directory /proc/sys");
+    expect_error([&] { RunDir run("/proc/sys", start); }, "has files but no run");
   }
   REQUIRE(read_file(folder / "thesis/chapter.txt") == "words");
+  REQUIRE_FALSE(fs::exists(folder / "thesis/.lock"));
   expect_error([&] { require_run(folder / "thesis"); }, "has no config.yaml");
   expect_error([&] { require_run(folder / "none"); }, "no run at");
+}
+
+TEST_CASE("a configuration of the user's is not replaced") {
+  const TempFolder folder;
+  const std::string mine = "# my notes\n" + to_yaml(config_of(3));
+  const std::string file = folder / "config.yaml";
+  write_file_atomic(file, mine);
+  for (const Start start : {Start::kContinue, Start::kFresh}) {
+    expect_error([&] { RunDir run(folder.path(), start); }, "a config.yaml that no run wrote");
+  }
+  REQUIRE(read_file(file) == mine);
+  REQUIRE_FALSE(fs::exists(folder / ".lock"));
+  expect_error([&] { require_run(folder.path()); }, "nothing was trained there");
+  // What a process left that was killed behind write_config.
+  write_file_atomic(file, to_yaml(config_of(3)));
+  REQUIRE(RunDir(folder.path(), Start::kContinue).previous());
+  // A run whose configuration was edited stays a run.
+  write_file_atomic(file, mine);
+  write_file_atomic(folder / "meta.json", "{}");
+  REQUIRE(RunDir(folder.path(), Start::kContinue).previous());
 }
 
 TEST_CASE("the remains of a killed start do not block a new one, other files do") {

@@ -32,7 +32,7 @@ model:
       score: softmax         # or sigmoid
       aux: switch            # load-balancing loss, or none
       aux_alpha: 0.01        # its weight
-      bias_rate: 0.001       # step of the selection bias, which balances without a loss; 0 = none, or auto
+      bias_rate: 0           # step of a selection bias, which balances without a loss: 0.001, or auto
       z_alpha: 0.001         # weight of the penalty on large router logits
 
 data:
@@ -73,7 +73,7 @@ eval:
     prompts: [Once upon a time]
     tokens: 48               # per prompt
 
-# precision: {recipe: bf16}  # auto: bf16 where the machine is fast in it, else fp32; fp8, nvfp4, ...
+# precision: {recipe: bf16}  # auto: bf16 where the machine is fast in it, else fp32; mxfp8, nvfp4, ...
 )yaml";
 }
 

@@ -36,10 +36,30 @@ std::string landings_text(const Config& config) {
   return text.empty() ? "" : "landings of " + grouped(horizon(config)) + " steps:" + text;
 }
 
+// Why the recipe quantises no product of this model; "" if it quantises one.
+std::string unquantised(const PrecisionTable& table, const ModelConfig& model) {
+  bool has_a_role = false;
+  for (int r = 0; r < kProductRoles; ++r) {
+    const ProductRole role = ProductRole(r);
+    if (!has_role(model, role) || !table.of(role).any()) continue;
+    has_a_role = true;
+    for (int64_t l = 0; l < model.layers; ++l) {
+      if (formats_of(table, role, l, model.layers).any()) return "";
+    }
+  }
+  return has_a_role ? "all of its blocks are in bf16, by precision.bf16_first_layers and "
+                      "bf16_last_layers"
+                    : "it has none of the products that the recipe quantises";
+}
+
 // Logs the format of each product and whether the product is native or simulated.
 void announce_precision(Log& log, const Config& config, const SessionDevice& device) {
   const PrecisionTable table = precision_table(config.precision, config.model);
   if (!table.any()) return;
+  if (const std::string why = unquantised(table, config.model); !why.empty()) {
+    log.warn("precision: no product of this model is quantised: " + why);
+    return;
+  }
   for (const std::string& row : precision_rows(table, config.model)) log.info("  " + row);
   if (const int64_t kept = table.bf16_first_layers + table.bf16_last_layers; kept > 0) {
     log.info(strprintf("  bf16 in %ld of %ld blocks: the first %ld, the last %ld",
@@ -77,9 +97,12 @@ void announce_precision(Log& log, const Config& config, const SessionDevice& dev
 // Warns when the recipe has changed. Checkpoints hold fp32 masters in every recipe, so any recipe
 // can resume from them.
 void announce_other_recipe(Log& log, const std::string& checkpoint, const TrainingState& before,
-                           const Config& config) {
-  const PrecisionConfig then =
+                           const Config& config, const SessionDevice& device) {
+  PrecisionConfig then =
       parse_run_config_text(before.config_yaml, checkpoint + "/state.json", checkpoint).precision;
+  // Import leaves `auto` open, and a CPU simulates all products.
+  const bool same_products = then.products == ProductsMode::kAuto || !device.gpu;
+  if (same_products) then.products = config.precision.products;
   if (then == config.precision) return;
   log.warn(
       strprintf("precision: the checkpoint was trained in %s, the run continues in %s; the "
@@ -103,6 +126,16 @@ void fill_from_telemetry(const RunDir& dir, RunResult& result) {
   if (const auto loss = reader.last_eval("val", "loss_nats")) result.val_loss_nats = loss->value;
   if (const auto bpb = reader.last_eval("val", "bits_per_byte")) {
     result.val_bits_per_byte = bpb->value;
+  }
+}
+
+// " (step 50)" if the last validation was at an earlier step than the run's last.
+std::string validated_at(const RunDir& dir, int64_t steps_done) {
+  try {
+    const auto last = TelemetryReader(dir.file("telemetry.db")).last_eval("val", "loss_nats");
+    return !last || last->step == steps_done ? "" : strprintf(" (step %ld)", long(last->step));
+  } catch (const UserError&) {
+    return "";  // the file is gone or damaged; recorded() says so
   }
 }
 
@@ -150,22 +183,21 @@ void report_collapse(Log& log, const RunResult& result, const RunRecord& record)
 }
 
 // Logs what is NaN or infinite, and what helps.
-void report_not_finite(Log& log, const RunDir& dir, const RunResult& result) {
+void report_not_finite(Log& log, const RunDir& dir, const Config& config, const RunResult& result) {
   const std::vector<std::string> kept = Checkpoints(dir.path(), 1, {}).all();
   const std::string left =
       kept.empty() ? "there is no checkpoint yet: the same command begins again at step 1"
                    : "the checkpoint " + kept.back() + " is kept";
+  std::string help = strprintf("lower optimizer.lr, which is %g", config.optimizer.lr);
+  if (config.optimizer.clip == 0) help += ", or set optimizer.clip";
   if (result.why.empty()) {
     log.info("error: loss or gradient is NaN or infinite at step " +
              std::to_string(result.steps_done));
-    log.info("hint: lower optimizer.lr or set optimizer.clip; " + left);
+    log.info("hint: " + help + "; " + left);
     return;
   }
   log.info(strprintf("error: step %ld: %s", long(result.steps_done), result.why.c_str()));
-  log.info(
-      "hint: the overflow happened in an earlier operation: lower optimizer.lr or set "
-      "optimizer.clip; " +
-      left);
+  log.info("hint: the overflow happened in an earlier operation: " + help + "; " + left);
 }
 
 // "finished step 720/720", "stopped at step 7/200: routers collapsed"
@@ -238,10 +270,22 @@ void announce_setup(TrainingRun& run) {
       grouped(tokens).c_str(), double(tokens) / double(counts.total),
       double(tokens) / double(counts.active)));
   if (const std::string text = landings_text(config); !text.empty()) log.info(text);
-  for (const std::string& line : differences_from_default(config)) log.info("  " + line);
+  // What `auto` becomes in most runs is no news.
+  const bool usual_products =
+      run.session().automatic_products && config.precision.products == ProductsMode::kSimulated;
+  for (const std::string& line : differences_from_default(config)) {
+    if (usual_products && line.starts_with("precision.products = ")) continue;
+    log.info("  " + line);
+  }
   if (const std::string text = collapse_auto_text(config); !text.empty()) log.info(text);
   announce_precision(log, config, run.session().device);
   for (const std::string& text : training_warnings(config)) log.warn(text);
+  if (run.validation_tokens() < config.eval.tokens) {
+    log.warn(
+        strprintf("validation is on %s tokens: the validation data has no more whole "
+                  "sequences (eval.tokens = %s)",
+                  grouped(run.validation_tokens()).c_str(), grouped(config.eval.tokens).c_str()));
+  }
   if (const int64_t done = run.start().steps_done; done > 0) {
     log.info("resumes after step " + std::to_string(done));
   } else {
@@ -255,7 +299,8 @@ void announce_run(TrainingRun& run) {
   announce_setup(run);
   log_lines(run.log(), run.mixture_table());
   if (const auto& checkpoint = run.checkpoint()) {
-    announce_other_recipe(run.log(), *checkpoint, run.state_before(), run.config());
+    announce_other_recipe(run.log(), *checkpoint, run.state_before(), run.config(),
+                          run.session().device);
     announce_not_finite(run.log(), *checkpoint, run.start().not_finite);
   }
 }
@@ -266,7 +311,10 @@ void report_run(TrainingRun& run, RunResult result, TrainingRunOptions::Start st
   if (result.val_loss_nats == 0) fill_from_telemetry(dir, result);
   log.set_quiet(Log::Quiet::kNo);
   std::string line = end_text(result.end, result.steps_done, run.config().run.steps);
-  if (result.val_loss_nats > 0) line += strprintf(": val loss %.4f nats", result.val_loss_nats);
+  if (result.val_loss_nats > 0) {
+    line += strprintf(": val loss %.4f nats", result.val_loss_nats);
+    line += validated_at(dir, result.steps_done);
+  }
   if (result.val_bits_per_byte > 0) line += strprintf(", %.4f bits/byte", result.val_bits_per_byte);
   if (result.tokens_per_s > 0) {
     line += ", " + grouped(std::llround(result.tokens_per_s)) + " tokens/s";
@@ -282,7 +330,7 @@ void report_run(TrainingRun& run, RunResult result, TrainingRunOptions::Start st
     for (const std::string& summary : summary_lines(*record)) log.info(summary);
     report_slow_rank(log, dir, run.start().steps_done);
   }
-  if (result.end == RunEnd::kNonFinite) report_not_finite(log, dir, result);
+  if (result.end == RunEnd::kNonFinite) report_not_finite(log, dir, run.config(), result);
   if (result.end == RunEnd::kCollapseStop && record) report_collapse(log, result, *record);
   if (json) print_json(result_json(dir, result, record));
 }
