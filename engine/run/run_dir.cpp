@@ -68,7 +68,7 @@ constexpr const char* kGiveARun =
 
 constexpr size_t kMostNamed = 5;  // in a hint
 
-bool has_config(const fs::path& folder) {
+bool is_run(const fs::path& folder) {
   std::error_code ignored;
   return fs::exists(folder / kConfig, ignored);
 }
@@ -78,10 +78,6 @@ bool has_begun(const fs::path& folder) {
   std::error_code ignored;
   return fs::exists(folder / "meta.json", ignored) || fs::exists(folder / "checkpoints", ignored) ||
          fs::exists(folder / "telemetry.db", ignored);
-}
-
-bool is_run(const fs::path& folder) {
-  return has_config(folder) && has_begun(folder);
 }
 
 // Whether the folder's config.yaml is what a run would write again: a process killed at its start
@@ -148,9 +144,7 @@ std::filesystem::path require_run(const std::string& run) {
   if (!fs::is_directory(run, ignored))
     throw UserError(run + " is a file, not a run", hint_for(run));
   if (!is_run(run)) {
-    throw UserError(run + (has_config(run) ? " is not a run: nothing was trained there"
-                                           : " is not a run: it has no config.yaml"),
-                    hint_for(run));
+    throw UserError(run + " is not a run: it has no config.yaml", hint_for(run));
   }
   return run;
 }
@@ -171,11 +165,11 @@ void require_run_or_empty(const std::string& path) {
   require_folder_name(path);
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return;
-  if (!has_config(path) && holds_files(path)) {
+  if (!is_run(path) && holds_files(path)) {
     throw UserError(path + " has files but no run in it",
                     "choose another --run, or an empty folder");
   }
-  if (has_config(path) && !has_begun(path) && !is_written_by_run(path)) {
+  if (is_run(path) && !has_begun(path) && !is_written_by_run(path)) {
     throw UserError(path + " has a config.yaml that no run wrote: training there would replace it",
                     "choose another --run, e.g. --run " + (fs::path(path) / "run").string());
   }
@@ -193,7 +187,7 @@ RunDir::RunDir(const std::string& path, Start start) : path_(path) {
   make_folders(path_);
   lock_.emplace(path_, "choose another --run");
   require_run_or_empty(path_);
-  const bool goes_on = has_config(path_);
+  const bool goes_on = is_run(path_);
   if (goes_on && start == Start::kFresh) {
     remove_run();
   } else if (goes_on) {

@@ -103,6 +103,24 @@ TEST_CASE("one micro-batch of four sequences and four of one give the same gradi
   }
 }
 
+TEST_CASE("the gradients of a step do not depend on the step before") {
+  for (const bool moe : {false, true}) {
+    for (const Recipe recipe : {Recipe::kFp32, Recipe::kBf16}) {
+      ModelFixture f(medium_config(moe), recipe, 4, 40);
+      const auto gradients = [&] {
+        f.gradients(2);
+        std::vector<float> all;
+        for (const auto& p : f.model->parameters()) {
+          all.insert(all.end(), p.grad.data, p.grad.data + p.grad.size());
+        }
+        return all;
+      };
+      const std::vector<float> first = gradients();
+      REQUIRE(gradients() == first);
+    }
+  }
+}
+
 TEST_CASE("bf16 gradients point where fp32 gradients point") {
   for (const bool moe : {false, true}) {
     ModelFixture wide(medium_config(moe), Recipe::kFp32, 4, 40),
