@@ -11,6 +11,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from harness import Workplace, check, checkpoints, first_difference, rows, stop_at
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and programs inherit that
+
 
 def steps_of(place, name):
     return [int(folder.name[5:]) for folder in checkpoints(place.run(name))]
