@@ -85,7 +85,12 @@ bool has_begun(const fs::path& folder) {
 bool is_written_by_run(const fs::path& folder) {
   const std::string file = (folder / kConfig).string();
   try {
-    return to_yaml(load_config(file)) == read_file(file);
+    const auto without_cache = [](const std::string& text) {  // whose path reading completes
+      const size_t begin = std::min(text.find("\n  cache: "), text.size());
+      const size_t end = std::min(text.find('\n', begin + 1), text.size());
+      return text.substr(0, begin) + text.substr(end);
+    };
+    return without_cache(to_yaml(load_config(file))) == without_cache(read_file(file));
   } catch (const UserError&) {
     return false;
   }

@@ -121,6 +121,8 @@ TEST_CASE("a configuration of the user's is not replaced") {
   }
   REQUIRE(read_file(file) == mine);
   REQUIRE_FALSE(fs::exists(folder / ".lock"));
+  write_file_atomic(file, "data:\n  cache: mine");  // without an end of line
+  expect_error([&] { RunDir run(folder.path(), Start::kContinue); }, "that no run wrote");
   // What a process left that was killed behind write_config.
   write_file_atomic(file, resolved);
   REQUIRE(RunDir(folder.path(), Start::kContinue).previous());
