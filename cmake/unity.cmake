@@ -6,9 +6,9 @@ option(ASSAY_UNITY "compile the files of a folder together" ON)
 # assay_unity(target [SANITIZED] [ALONE file...]): its files in groups of at most 12 of one folder. Two
 # files of a folder can then not give the same name to different things, not even in an anonymous
 # namespace. Files with options of their own stay alone (CMake sees to that). What computes numbers of a
-# step, a corpus, a score or the telemetry is compiled file by file, since what g++ sees together decides where it fuses
-# a product with a sum, and so the last bit: ALONE are such files, SANITIZED says that all are. Builds with
-# sanitizers group these too.
+# step, a corpus, a score or the telemetry is compiled file by file, since what g++ sees together
+# decides where it fuses a product with a sum, and so the last bit: ALONE are such files, SANITIZED says
+# that all are. Builds with sanitizers group these too.
 function(assay_unity target)
   cmake_parse_arguments(ARG "SANITIZED" "" "ALONE" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)
