@@ -11,6 +11,7 @@
 //            outputs equal to the bit.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -24,6 +25,7 @@
 #include "base/cost.h"
 #include "base/random.h"
 #include "cuda/exec.h"
+#include "tests/ops/value_bytes.h"
 
 namespace assay {
 
@@ -127,11 +129,10 @@ class Workbench {
     static_assert(std::is_trivially_copyable_v<A>);
     if (copy_ < 0) return a;
     calls_located_ += 1;
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_clear_padding)
-    __builtin_clear_padding(&a);
-#endif
-#endif
+    static const std::bitset<sizeof(A)> kHolds = value_bytes<A>();
+    for (size_t at = 0; at < sizeof(A); ++at) {
+      if (!kHolds[at]) reinterpret_cast<std::byte*>(&a)[at] = std::byte{0};
+    }
     for (size_t at = 0; at + sizeof(void*) <= sizeof(A); at += alignof(void*)) {
       auto* const word = reinterpret_cast<std::byte*>(&a) + at;
       std::byte* p;
