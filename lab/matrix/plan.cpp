@@ -35,6 +35,14 @@ std::string mib(int64_t bytes) {
   return strprintf("%.0f", double(bytes) / 0x1p20);
 }
 
+// "the auxiliary loss helps: max_load of aux-only - baseline < 0, under activeDN"
+std::string claim_line(const MatrixClaim& claim) {
+  std::string line = claim.name == claim.text() ? claim.name : claim.name + ": " + claim.text();
+  if (!claim.contract.empty()) line += ", under " + claim.contract;
+  if (!claim.precision.empty()) line += ", in " + claim.precision;
+  return line;
+}
+
 std::string steps_text(const Cell& cell) {
   return cell.known_steps ? strprintf("%ld", long(cell.steps())) : "measured";
 }
@@ -97,6 +105,7 @@ std::string plan_text(const MatrixPlan& plan) {
   for (const MatrixContract& contract : file.contracts) {
     text += "  contract " + contract.name + ": " + contract_text(contract) + "\n";
   }
+  for (const MatrixClaim& claim : file.claims) text += "  claim " + claim_line(claim) + "\n";
   size_t width = 4;
   for (const Cell& cell : plan.matrix->cells) width = std::max(width, cell.name.size());
   text += strprintf("\n  #  %-*s  %8s  %9s  %10s  %7s  %s\n", int(width), "cell", "steps", "tokens",
@@ -193,6 +202,10 @@ std::string plan_json(const MatrixPlan& plan) {
     c["reuse"] = run.reuse.empty() ? ordered_json() : ordered_json(run.reuse);
     c["refused"] = run.refused.empty() ? ordered_json() : ordered_json(run.refused);
     j["runs"].push_back(c);
+  }
+  j["claims"] = ordered_json::array();
+  for (const MatrixClaim& claim : plan.matrix->file.claims) {
+    j["claims"].push_back(claim_to_json(claim));
   }
   j["unavailable"] = ordered_json::array();
   for (const Cell* cell : plan.unavailable) {

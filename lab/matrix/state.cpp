@@ -64,7 +64,7 @@ ordered_json cell_json(const Cell& cell) {
   return j;
 }
 
-std::string text_of(const ordered_json& object, const char* key) {
+std::string text_in(const ordered_json& object, const char* key) {
   return object.is_object() && object.contains(key) && object[key].is_string()
              ? object[key].get<std::string>()
              : "";
@@ -209,7 +209,7 @@ MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
     throw UserError(folder.path() + " has files but no matrix in it",
                     "choose another --run-dir, or an empty folder");
   }
-  const std::string name = text_of(manifest, "matrix");
+  const std::string name = text_in(manifest, "matrix");
   if (!name.empty() && name != matrix.file.name) {
     throw UserError(folder.path() + " holds the matrix " + name + ", not " + matrix.file.name,
                     "choose another --run-dir, or another name");
@@ -218,7 +218,7 @@ MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
   std::map<std::string, std::string> before;  // cell -> config_sha256
   if (edits.started) {
     for (const ordered_json& cell : manifest["cells"]) {
-      before[text_of(cell, "cell")] = text_of(cell, "config_sha256");
+      before[text_in(cell, "cell")] = text_in(cell, "config_sha256");
     }
   }
   for (const Cell& cell : matrix.cells) {

@@ -13,7 +13,9 @@ namespace assay {
 
 struct RunMeasure {
   const char* name;
-  const char* says;                               // description
+  const char* says;  // description
+  // What a run's configuration must have, or no run of it has the measure.
+  enum class Needs { kNothing, kExperts, kTarget, kCore } needs;
   std::optional<double> (*of)(const RunRecord&);  // nullopt if the run does not have it
   // The value at a share of run.steps: of the evaluation nearest to it, if that is within
   // kShareDistance of the steps. Null: the measure has no value during a run.

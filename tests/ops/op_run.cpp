@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <set>
 
 namespace assay {
 namespace {
@@ -132,6 +133,21 @@ int usage(const OpBackend& backend, int status) {
   return status;
 }
 
+// Says why nothing ran: the op does not exist, or it has no such case here.
+void say_no_case(const OpBackend& backend, const std::string& op) {
+  std::set<std::string> names;
+  for (const OpCase& c : all_op_cases()) names.insert(c.op);
+  if (op.empty() || names.contains(op)) {
+    std::fprintf(stderr, "error: %s: no case matches\nhint: --list prints the cases\n",
+                 backend.program);
+    return;
+  }
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  std::fprintf(stderr, "error: %s: there is no op %s\nhint: the ops are %s\n", backend.program,
+               op.c_str(), all.c_str());
+}
+
 }  // namespace
 
 int op_check_main(int argc, char** argv, OpBackend backend) {
@@ -191,7 +207,7 @@ int op_check_main(int argc, char** argv, OpBackend backend) {
     if (left_out > 0) std::printf(", %d skipped", left_out);
     std::printf("\n");
   }
-  if (chosen == 0) std::fprintf(stderr, "%s: no case matches\n", backend.program);
+  if (chosen == 0) say_no_case(backend, op);
   // With several shards, one may have only skipped cases.
   return failed > 0 || chosen == 0 || (shard.of == 1 && done == left_out);
 }

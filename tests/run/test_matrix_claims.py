@@ -51,6 +51,28 @@ def losses(table, contract, model):
     return [run["val_loss_nats"] for row in rows if row["model"] == model for run in row["runs"]]
 
 
+def check_never_judged(place):
+    """A claim that no run can decide is refused before anything is trained, with what would give its measure."""
+    for claim, why, hint in (
+            ("measure: max_load, of: dense, below: 1", "dense-activeDN-fp32-seed1 has no experts", "are measures of every run"),
+            ("measure: max_load, of: moe, below: dense", "dense-activeDN-fp32-seed1 has no experts", "are measures of every run"),
+            ("measure: core, of: moe, below: dense", "dense-activeDN-fp32-seed1 does not score CORE (eval.core)", "docs/evaluations.md"),
+            ("measure: target_steps, of: moe, below: dense", "dense-activeDN-fp32-seed1 has no run.target_loss", "set it in"),
+            ("measure: val_loss, of: moe, below: dense, at: 0.35", "has no evaluation near 35% of its 40 steps (eval.every = 4)",
+             "make eval.every smaller, or add a landing"),
+            ("measure: val_loss, of: moe, below: dense, across: [0.35, 1], contract: totalDN",
+             "dense-totalDN-fp32-seed1 has no evaluation near 35% of its 40 steps", "make eval.every smaller")):
+        for more in ((), ("--dry-run",)):
+            error, told = place.matrix(f"  - {{name: never, {claim}}}\n", *more, expect=1).stderr.splitlines()
+            check(f"m.yaml:11: the claim \"never\" can never be judged: " in error and why in error and hint in told, (error, told))
+    check(not (place.path / "runs").exists(), "nothing is written")
+    shown = place.matrix(CONTRACTS + SHARES + LATE, "--dry-run").stdout
+    check("  claim found later: max_load of moe > 0\n" in shown and
+          "  claim grows: val_loss of moe - dense, 100% minus 50%, < 0, under activeDN\n" in shown, shown)
+    plan = json.loads(place.matrix(SHARES, "--dry-run", "--json").stdout)
+    check([claim["name"] for claim in plan["claims"]] == ["grows"], plan["claims"])
+
+
 def check_judged(place):
     table = json.loads(place.matrix(CONTRACTS + SHARES, "--json").stdout)
     contract, grows = table["claims"]
@@ -187,6 +209,7 @@ def check_scoreboard(place):
 
 def main():
     with Place() as place:
+        check_never_judged(place)
         seal = check_judged(place)
         check_receipt(place, seal)
         check_sealed(place)

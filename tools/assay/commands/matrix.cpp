@@ -17,6 +17,7 @@
 #include "engine/run/folder_lock.h"
 #include "engine/run/progress.h"
 #include "lab/matrix/claims.h"
+#include "lab/matrix/judgeable.h"
 #include "lab/matrix/matrix_receipt.h"
 #include "lab/matrix/plan.h"
 #include "lab/matrix/report.h"
@@ -356,6 +357,7 @@ int run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFold
   prefer_existing_runs(matrix, folder);
   const std::vector<const Cell*> selected = selected_cells(matrix, a.only);
   const MatrixEdits edits = find_edits(folder, matrix);
+  if (!edits.started) require_judgeable_claims(matrix);
   const Reusable reusable = find_reusable(selected, folder, a.reuse);
   MatrixPlan plan = plan_matrix(matrix, folder, selected, reusable);
   for (const std::string& run : reusable.unfinished) say("not reused: " + run);

@@ -18,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kLoadsTable = "expert_loads";
+
 struct TelemetryArguments {
   std::string run, table, csv, tensorboard;
   bool tables = false, jsonl = false, json = false, loads = false, overwrite = false;
@@ -30,7 +32,7 @@ std::vector<TelemetryTable> chosen_tables(const TelemetryTables& tables,
   if (!a.table.empty()) return {tables.table(a.table)};
   std::vector<TelemetryTable> chosen;
   for (const TelemetryTable& table : tables.all()) {
-    if (table.name != "expert_loads" || a.loads) chosen.push_back(table);
+    if (table.name != kLoadsTable || a.loads) chosen.push_back(table);
   }
   return chosen;
 }
@@ -161,6 +163,13 @@ int write_folders(const TelemetryTables& tables, const TelemetryArguments& a) {
     for (const TelemetryTable& table : chosen) {
       const std::string file = write_csv(tables, table, csv->place());
       said += strprintf("%s: %ld rows\n", csv->named(file).c_str(), long(table.rows));
+    }
+    if (a.table.empty() && !a.loads) {
+      const TelemetryTable& loads = tables.table(kLoadsTable);
+      if (loads.rows > 0) {
+        said += strprintf("left out: %s, %ld rows (--expert-loads adds it)\n", kLoadsTable,
+                          long(loads.rows));
+      }
     }
   }
   if (events) {

@@ -1,0 +1,95 @@
+#include "lab/matrix/judgeable.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/check.h"
+#include "lab/runs/run_measures.h"
+#include "models/audit/horizon.h"
+
+namespace assay {
+namespace {
+
+struct Never {
+  std::string why;   // "trains no experts"; "" if the run can have the measure
+  std::string hint;  // what gives it
+};
+
+bool has_evaluation_near(const Config& config, double share) {
+  const double steps = double(config.run.steps), wanted = share * steps;
+  const double every = double(config.eval.every);
+  std::vector<double> near = {std::min(steps, std::round(wanted / every) * every), steps};
+  for (const Landing& l : landings(config)) near.push_back(double(l.step));
+  return std::any_of(near.begin(), near.end(), [&](double step) {
+    return (step > 0 || config.eval.at_start) && std::abs(step - wanted) <= kShareDistance * steps;
+  });
+}
+
+bool scores_core(const Config& config) {
+  return config.eval.core && config.eval.core->tasks.empty() && config.eval.core->max_rows == 0;
+}
+
+Never never(const RunMeasure& measure, const Cell& cell, const std::vector<double>& shares) {
+  const Config& config = cell.config;
+  const std::string name = measure.name;
+  if (measure.needs == RunMeasure::Needs::kExperts && !config.model.moe) {
+    return {"has no experts", "val_loss, bits_per_byte and step_seconds are measures of every run"};
+  }
+  if (measure.needs == RunMeasure::Needs::kTarget && config.run.target_loss <= 0) {
+    return {"has no run.target_loss", "set it in the model's configuration or under overrides:"};
+  }
+  if (measure.needs == RunMeasure::Needs::kCore && !scores_core(config)) {
+    return {config.eval.core ? "scores a part of CORE only (eval.core.tasks, eval.core.max_rows)"
+                             : "does not score CORE (eval.core)",
+            "docs/evaluations.md says how a run is scored"};
+  }
+  for (const double share : shares) {
+    if (!cell.known_steps || has_evaluation_near(config, share)) continue;
+    return {strprintf("has no evaluation near %.4g%% of its %ld steps (eval.every = %ld)",
+                      100 * share, long(config.run.steps), long(config.eval.every)),
+            strprintf("one within %.4g%% of the steps counts: make eval.every smaller, or add a "
+                      "landing (contract.landings)",
+                      100 * kShareDistance)};
+  }
+  return {};
+}
+
+// Whether the claim is about this cell.
+bool is_about(const MatrixClaim& claim, const Cell& cell) {
+  if (cell.model != claim.of && cell.model != claim.other) return false;
+  if (!claim.contract.empty() && claim.contract != cell.contract) return false;
+  if (!claim.precision.empty() && claim.precision != cell.precision) return false;
+  if (!claim.across) return true;
+  const ClaimAcross& across = *claim.across;
+  using Over = ClaimAcross::Over;
+  const auto between = [&](const std::string& name) {
+    return name == across.from || name == across.to;
+  };
+  if (across.over == Over::kContracts) return between(cell.contract);
+  return across.over == Over::kShares || between(cell.precision);
+}
+
+}  // namespace
+
+void require_judgeable_claims(const Matrix& matrix) {
+  for (const MatrixClaim& claim : matrix.file.claims) {
+    std::vector<double> shares;
+    if (claim.at) shares = {*claim.at};
+    if (claim.across && claim.across->over == ClaimAcross::Over::kShares) {
+      shares = {claim.across->from_share, claim.across->to_share};
+    }
+    const RunMeasure* measure = find_run_measure(claim.measure);
+    CHECK(measure != nullptr, "no measure %s", claim.measure.c_str());
+    for (const Cell& cell : matrix.cells) {
+      if (!is_about(claim, cell)) continue;
+      const auto [why, hint] = never(*measure, cell, shares);
+      if (why.empty()) continue;
+      throw UserError(claim.where + ": the claim \"" + claim.name +
+                          "\" can never be judged: " + cell.name + " " + why,
+                      hint);
+    }
+  }
+}
+
+}  // namespace assay

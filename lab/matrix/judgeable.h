@@ -1,0 +1,13 @@
+// Claims that no run of their matrix can decide, found before anything is trained.
+#pragma once
+
+#include "lab/matrix/matrix.h"
+
+namespace assay {
+
+// UserError with the claim's file and line if the runs of one of its models, under a contract and
+// precision where it is judged, can never have its measure: loads of a model without experts, CORE
+// or a target that the configuration does not ask for, a share of the steps without an evaluation.
+void require_judgeable_claims(const Matrix& matrix);
+
+}  // namespace assay
