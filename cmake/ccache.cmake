@@ -17,6 +17,8 @@ if(ASSAY_CCACHE AND ASSAY_CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     endif()
     list(APPEND ccache_settings CCACHE_DIR=${ccache_folder}/native-${native_target})
   endif()
+  # What ccache asks for with precompiled headers.
+  list(APPEND ccache_settings CCACHE_SLOPPINESS=pch_defines,time_macros)
   foreach(language C CXX)
     set(CMAKE_${language}_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env ${ccache_settings} ${ASSAY_CCACHE_PROGRAM})
   endforeach()

@@ -27,7 +27,7 @@ std::vector<std::string> toolkit_library_folders() {
     const char* const toolkit = std::getenv(variable);
     if (toolkit != nullptr && *toolkit != '\0') folders.push_back(std::string(toolkit) + "/lib64");
   }
-  folders.push_back("/usr/local/cuda/lib64");
+  folders.emplace_back("/usr/local/cuda/lib64");
   return folders;
 }
 

@@ -15,7 +15,8 @@ if [[ $# == 0 ]]; then set -- base session; fi
 files=()
 for path in "$@"; do
   # A folder that the build compiles together is read together: its headers once, not for each file.
-  together=$(find "$build/$path" -path '*.dir/Unity/*' -name '*.cxx' 2>/dev/null | sort)
+  together=""
+  if [[ -d $build/$path ]]; then together=$(find "$build/$path" -path '*.dir/Unity/*' -name '*.cxx' | sort); fi
   if [[ -n $together ]]; then mapfile -t -O ${#files[@]} files <<<"$together"; fi
   while read -r file; do
     [[ -n $together ]] && grep -qF "/$file\"" $together || files+=("$file")
@@ -23,10 +24,10 @@ for path in "$@"; do
 done
 [[ ${#files[@]} -gt 0 ]] || { echo "tidy: no files"; exit 1; }
 
-# The flags of the build, without those that clang does not know.
+# The flags of the build, without those that clang does not know, and without the headers that g++ has precompiled.
 flags=$(mktemp -d)
 trap 'rm -rf "$flags"' EXIT
-sed -E 's/ -m(move|store)-max=[0-9]+//g' "$build/compile_commands.json" >"$flags/compile_commands.json"
+sed -E 's/ -m(move|store)-max=[0-9]+//g; s/ -Winvalid-pch -include [^ ]*//g' "$build/compile_commands.json" >"$flags/compile_commands.json"
 
 log=$flags/log
 if ! "$tidy" --quiet -p "$flags" "${files[@]}" >"$log" 2>&1; then
