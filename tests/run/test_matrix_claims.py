@@ -120,6 +120,8 @@ def check_sealed(place):
     for words in ("found later (late)", "when 6 runs had finished: added \"found later\"; removed \"grows\""):
         check(words in text, f"{words!r}: {text}")
     check("late" not in place.matrix(CONTRACTS + LATE, "--summary").stderr, "an accepted edit is no edit any more")
+    hint = assay("compare", place.path / "runs").stderr.splitlines()[-1]
+    check(hint.endswith("; `assay matrix FILE --summary` prints the tables of the matrix"), hint)
     page = place.path / "page.html"
     done = assay("report", place.path / "runs", "-o", page)
     check(done.returncode == 0 and "found later" in page.read_text(), done.stderr)

@@ -5,6 +5,7 @@ import csv
 import json
 import math
 import pathlib
+import re
 import sqlite3
 import struct
 import subprocess
@@ -209,7 +210,8 @@ def main():
         refused("--jsonl is given with a folder", run, "--jsonl", "--csv", work / "new")
         refused("--table is given with --tensorboard", run, "--table", "steps", "--tensorboard", work / "new")
         refused("no run at", work / "nowhere")
-        ok(run, "--csv", work / "csv", "--overwrite")
+        said = ok(run, "--csv", work / "csv", "--overwrite")
+        check(re.search(r"^left out: expert_loads, \d+ rows \(--expert-loads adds it\)$", said, re.M), said)
         ok(run, "--tensorboard", work / "tb", "--overwrite")
         check((work / "csv" / "mine.txt").read_text() == "kept" and not (work / "new").exists(), "other files stay")
         check(len(list((work / "tb").iterdir())) == 1, "one event file")

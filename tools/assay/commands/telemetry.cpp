@@ -164,12 +164,10 @@ int write_folders(const TelemetryTables& tables, const TelemetryArguments& a) {
       const std::string file = write_csv(tables, table, csv->place());
       said += strprintf("%s: %ld rows\n", csv->named(file).c_str(), long(table.rows));
     }
-    if (a.table.empty() && !a.loads) {
-      const TelemetryTable& loads = tables.table(kLoadsTable);
-      if (loads.rows > 0) {
-        said += strprintf("left out: %s, %ld rows (--expert-loads adds it)\n", kLoadsTable,
-                          long(loads.rows));
-      }
+    for (const TelemetryTable& table : tables.all()) {
+      if (table.name != kLoadsTable || a.loads || !a.table.empty() || table.rows == 0) continue;
+      said += strprintf("left out: %s, %ld rows (--expert-loads adds it)\n", kLoadsTable,
+                        long(table.rows));
     }
   }
   if (events) {
