@@ -42,11 +42,11 @@ done
 jobs=$(nproc)
 # Tests run in parallel: OpenMP threads that spin while they wait would take each other's cores.
 export OMP_WAIT_POLICY=passive
-# Their runs sync files all the time, so their folders are in memory where there is room.
+# Their runs sync files all the time, so what they write is in memory where there is room.
+tests_folder=${TMPDIR:-/tmp}
 if [[ -z ${TMPDIR:-} && $(df --output=avail -B1G /dev/shm 2>/dev/null | tail -1) -ge 8 ]]; then
-  TMPDIR=$(mktemp -d /dev/shm/assay-tests-XXXXXX)
-  export TMPDIR
-  trap 'rm -rf "$TMPDIR"' EXIT
+  tests_folder=$(mktemp -d /dev/shm/assay-tests-XXXXXX)
+  trap 'rm -rf "$tests_folder"' EXIT
 fi
 say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
 
@@ -68,7 +68,7 @@ failed=()
 sanitized() {
   say "tests under $1"
   local log="$2/ctest.log"
-  if ctest --preset "$1" -j "$jobs" >"$log" 2>&1; then
+  if TMPDIR=$tests_folder ctest --preset "$1" -j "$jobs" >"$log" 2>&1; then
     echo "$1: all $(grep -cE 'Test +#[0-9]+:.* Passed ' "$log") tests passed"
   else
     cat "$log"
@@ -106,7 +106,7 @@ if [[ $sanitizers == yes ]]; then
 fi
 
 say "tests"
-ctest --test-dir build -j "$jobs" -LE gpu --output-on-failure --no-tests=error 2>&1 | tee build/ctest.log |
+TMPDIR=$tests_folder ctest --test-dir build -j "$jobs" -LE gpu --output-on-failure --no-tests=error 2>&1 | tee build/ctest.log |
   sed -u '/% tests passed/,$d' || failed+=("release")
 
 planted="left out by --quick"

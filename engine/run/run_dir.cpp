@@ -117,7 +117,7 @@ std::string hint_for(const std::string& name) {
     const std::string first = (named / inside.front()).string();
     const std::string second = inside.size() > 1 ? " " + (named / inside[1]).string() : "";
     std::error_code ignored;
-    const bool matrix = fs::exists(named / "matrix.json", ignored);
+    const bool matrix = fs::exists(named / "matrix.json", ignored);  // lab/matrix/state.h
     return strprintf("it holds %zu runs: name one, or several if the command takes several: %s%s",
                      inside.size(), first.c_str(), second.c_str()) +
            (matrix ? "; `assay matrix FILE --summary` prints the tables of the matrix" : "");

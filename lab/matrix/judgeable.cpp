@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "lab/runs/run_measures.h"
@@ -37,7 +38,8 @@ Never never(const RunMeasure& measure, const Cell& cell, const std::vector<doubl
     return {"has no experts", "val_loss, bits_per_byte and step_seconds are measures of every run"};
   }
   if (measure.needs == RunMeasure::Needs::kTarget && config.run.target_loss <= 0) {
-    return {"has no run.target_loss", "set it in the model's configuration or under overrides:"};
+    return {"has no run.target_loss",
+            "set it in the model's configuration, or for all models under set:"};
   }
   if (measure.needs == RunMeasure::Needs::kCore && !scores_core(config)) {
     return {config.eval.core ? "scores a part of CORE only (eval.core.tasks, eval.core.max_rows)"
