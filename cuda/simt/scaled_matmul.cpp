@@ -56,11 +56,14 @@ float tensor_factor(const CodeOperand& o) {
   return o.kind.scales == CodeScales::kTensor ? static_cast<const float*>(o.scales)[0] : 1;
 }
 
-std::vector<float> decoded(const CodeOperand& o, int64_t lines, int64_t k) {
+// (lines, k), or its transpose.
+enum class Order { kLines, kAlongK };
+std::vector<float> decoded(const CodeOperand& o, int64_t lines, int64_t k, Order order) {
   std::vector<float> values(static_cast<size_t>(lines * k));
   for (int64_t line = 0; line < lines; ++line) {
     for (int64_t at = 0; at < k; ++at) {
-      values[static_cast<size_t>(line * k + at)] =
+      const int64_t to = order == Order::kLines ? line * k + at : at * lines + line;
+      values[static_cast<size_t>(to)] =
           code_value(o, line * k + at) * scale_value(o, lines, k, line, at);
     }
   }
@@ -73,16 +76,22 @@ float number(const void* p, Element type, int64_t i) {
 }
 
 void multiply(const ScaledMatmul& p) {
-  const std::vector<float> a = decoded(p.a, p.m, p.k), b = decoded(p.b, p.n, p.k);
+  const std::vector<float> a = decoded(p.a, p.m, p.k, Order::kLines);
+  const std::vector<float> b = decoded(p.b, p.n, p.k, Order::kAlongK);
+  std::vector<float> sum(static_cast<size_t>(p.n));
   const float factor = (p.factors ? p.factors[0] : 1) * (tensor_factor(p.a) * tensor_factor(p.b));
   const float factor_of_c = p.factors ? p.factors[1] : 1;
   for (int64_t i = 0; i < p.m; ++i) {
+    for (float& s : sum) s = 0;
+    for (int64_t k = 0; k < p.k; ++k) {
+      const float x = a[static_cast<size_t>(i * p.k + k)];
+      const float* row = b.data() + k * p.n;
+      for (int64_t j = 0; j < p.n; ++j) sum[static_cast<size_t>(j)] += x * row[j];
+    }
     for (int64_t j = 0; j < p.n; ++j) {
-      const float *x = a.data() + i * p.k, *y = b.data() + j * p.k;
-      float sum = 0;
-      for (int64_t k = 0; k < p.k; ++k) sum += x[k] * y[k];
       const int64_t at = i * p.n + j;
-      const float value = factor * sum + (p.c ? factor_of_c * number(p.c, p.result, at) : 0.0f);
+      const float value = factor * sum[static_cast<size_t>(j)] +
+                          (p.c ? factor_of_c * number(p.c, p.result, at) : 0.0f);
       if (p.result == Element::kFloat) {
         static_cast<float*>(p.d)[at] = value;
       } else {

@@ -99,24 +99,19 @@ bool wgmma_gather_codes(float* out, const WgmmaTile& tile, int rows, const float
   return true;
 }
 
-// Tiles of 4 x 32 of d stay in registers over k.
+// Tiles of 4 x 16 of d stay in registers over k. With AVX2 a row is two registers: tiles of 4 x 32, all sixteen, were
+// spilled and took five times as long.
 ASSAY_FOR_EACH_CPU
 void wgmma_multiply(float* d, const float* a, const float* b, int n) {
-  for (int column = 0; column < n; column += 32) {
+  for (int column = 0; column < n; column += 16) {
     for (int row = 0; row < kM; row += 4) {
-      Float16 sum[4][2];
-      for (int i = 0; i < 4; ++i)
-        for (int j = 0; j < 2; ++j) sum[i][j] = at16(d + (row + i) * n + column + 16 * j);
+      Float16 sum[4];
+      for (int i = 0; i < 4; ++i) sum[i] = at16(d + (row + i) * n + column);
       for (int k = 0; k < kK; ++k) {
-        const Float16 left = at16(b + k * n + column);
-        const Float16 right = at16(b + k * n + column + 16);
-        for (int i = 0; i < 4; ++i) {
-          sum[i][0] += a[k * kM + row + i] * left;
-          sum[i][1] += a[k * kM + row + i] * right;
-        }
+        const Float16 right = at16(b + k * n + column);
+        for (int i = 0; i < 4; ++i) sum[i] += a[k * kM + row + i] * right;
       }
-      for (int i = 0; i < 4; ++i)
-        for (int j = 0; j < 2; ++j) at16(d + (row + i) * n + column + 16 * j) = sum[i][j];
+      for (int i = 0; i < 4; ++i) at16(d + (row + i) * n + column) = sum[i];
     }
   }
 }
