@@ -178,13 +178,16 @@ void add_cases(std::vector<OpCase>& cases) {
                        [s] { return forward_instance<T>(s); }});
       cases.back().race_checked_at_any_cost = wraps && gathered;
     }
-    cases.push_back({"grouped_linear_wgrad", "grouped_linear_wgrad" + suffix,
-                     [s] { return wgrad_instance<T>(s); }});
+    if (!hot || gathered) {
+      cases.push_back({"grouped_linear_wgrad", "grouped_linear_wgrad" + suffix,
+                       [s] { return wgrad_instance<T>(s); }});
+    }
     if (hot ? !gathered : s.assignments() < 1000) {
       cases.push_back({"grouped_linear_wgrad", "grouped_linear_wgrad stored" + suffix,
                        [s] { return wgrad_instance<T>(s, GradientSum::kStore); }});
     }
-    if (hot || (gathered && s.name != "gate and up")) return;  // dgrad never gathers
+    // Dgrad never gathers, and has the list of forward.
+    if (hot || s.experts() > 1024 || (gathered && s.name != "gate and up")) return;
     cases.push_back({"grouped_linear_dgrad", "grouped_linear_dgrad" + suffix,
                      [s] { return dgrad_instance<T>(s); }});
     cases.back().race_checked_at_any_cost = wraps;

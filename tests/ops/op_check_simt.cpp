@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
   };
   OpBackend backend = {.program = program.c_str(),
                        .variants = {order("fwd"), order("rev", Aim::kSameBits),
-                                    order("rnd:1", Aim::kSameBits), order("rnd:2", Aim::kSameBits)},
+                                    order("rnd:1", Aim::kSameBits)},
                        .capability = capability,
                        .seconds = seconds,
                        .most_seconds = kMostSeconds};

@@ -18,7 +18,7 @@ VARIANTS = {
     "plain": (),
     "nvfp4": ("--set", "precision.recipe=nvfp4", "--set", "precision.bf16_tail=0.1", "--set", "model.hidden=128",
               "--set", "model.ffn=128"),
-    "contract": ("--set", "contract.kind=activeDN", "--set", "contract.coefficient=0.6", "--set", "contract.landings=[0.2,0.5,1]",
+    "contract": ("--set", "contract.kind=activeDN", "--set", "contract.coefficient=0.3", "--set", "contract.landings=[0.2,0.5,1]",
                  "--set", "schedule.warmdown=10"),
 }
 

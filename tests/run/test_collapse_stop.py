@@ -151,7 +151,7 @@ def check_matrix(place):
 
 
 def main():
-    with Workplace(moe=True) as place:
+    with Workplace(moe=True, sequence=64) as place:
         check_stops(place)
         check_stays(place)
         check_goes_on(place)

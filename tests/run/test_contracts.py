@@ -8,7 +8,7 @@ import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, check, checkpoints, first_difference, rows, stop_at
+from harness import BATCH_TOKENS, Workplace, check, checkpoints, first_difference, rows, stop_at
 
 
 def sets(**fields):
@@ -86,7 +86,7 @@ def check_summary(place):
     said = json.loads(done.stdout)
     check(said["end"] == "target_loss" and said["step"] == 6, said)
     check(said["capability"] is None and said["pathological_win"] is False, said)
-    check(said["target"]["step"] == 6 and said["target"]["tokens"] == 6 * 1024 and said["target"]["seconds"] > 0, said)
+    check(said["target"]["step"] == 6 and said["target"]["tokens"] == 6 * BATCH_TOKENS and said["target"]["seconds"] > 0, said)
     check(said["target"]["flops"] > 1e9 and said["train_s"] == said["target"]["seconds"], said)
     check(0 < said["health"]["worst_max_load_norm"] <= 1, said)
     for part in ("K*max_load", "target 20 reached"):

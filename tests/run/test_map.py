@@ -10,7 +10,7 @@ import sqlite3
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, rows
+from harness import BATCH_TOKENS, EVAL_TOKENS, Workplace, assay, check, rows
 
 MATRIX = """
 name: m
@@ -46,7 +46,7 @@ def check_endpoints(answer, matrix):
     check([(e["seed"], e["steps"]) for e in dense["endpoints"]] == [(s, n) for s in (1, 2) for n in (10, 20, 40)], dense)
     check(len(moe["endpoints"]) == 6, "two branches and a trunk for each seed")
     for e in moe["endpoints"]:
-        tokens = e["steps"] * 1024
+        tokens = e["steps"] * BATCH_TOKENS
         cost = e["cost"]
         check(e["value"] == last_loss(e["run"]), "the value is the loss at the last step")
         check(cost["tokens"] == tokens and near(cost["flops"], tokens * moe["flops_per_token"]), cost)
@@ -61,13 +61,13 @@ def check_difference(answer):
     """At the tokens of the dense model's middle endpoint: interpolated by hand."""
     dense, moe = answer["models"]
     pair = axis(answer, "tokens")["pairs"][0]
-    row = next(b for b in pair["budgets"] if b["cost"] == 20 * 1024)
+    row = next(b for b in pair["budgets"] if b["cost"] == 20 * BATCH_TOKENS)
     points = {seed: [(e["cost"]["tokens"], e["value"]) for e in moe["endpoints"] if e["seed"] == seed] for seed in (1, 2)}
     differences = []
     for seed in (1, 2):
         of_dense = next(e["value"] for e in dense["endpoints"] if e["seed"] == seed and e["steps"] == 20)
-        (x0, y0), (x1, y1) = next((p, q) for p, q in zip(points[seed], points[seed][1:]) if p[0] <= 20 * 1024 <= q[0])
-        share = math.log(20 * 1024 / x0) / math.log(x1 / x0)
+        (x0, y0), (x1, y1) = next((p, q) for p, q in zip(points[seed], points[seed][1:]) if p[0] <= 20 * BATCH_TOKENS <= q[0])
+        share = math.log(20 * BATCH_TOKENS / x0) / math.log(x1 / x0)
         differences.append(y0 + share * (y1 - y0) - of_dense)
     mean = sum(differences) / 2
     half = 12.706204736 * abs(differences[0] - differences[1]) / 2  # t(0.975, 1) sd / sqrt(2)
@@ -214,7 +214,7 @@ def check_errors(matrix, place):
     other = place.run("other")
     shutil.copytree(matrix, other)
     for config in other.glob("moe-*/config.yaml"):
-        config.write_text(config.read_text().replace("tokens: 4096", "tokens: 2048"))
+        config.write_text(config.read_text().replace(f"tokens: {EVAL_TOKENS}", "tokens: 1024"))
     stopped = place.run("stopped")
     place.train("stopped", "--set", "run.target_loss=100", "--set", "run.steps=40")
     empty = place.path / "empty"
@@ -225,7 +225,7 @@ def check_errors(matrix, place):
              ((matrix, "--models", "dense,mixture"), "there is no model mixture"),
              ((matrix, "--axis", "joule"), "--axis joule is unknown"),
              ((matrix, "--measure", "core"), "none of the runs is an endpoint"),
-             ((other,), "the runs are not comparable: eval.tokens: 4096 in")]
+             ((other,), f"the runs are not comparable: eval.tokens: {EVAL_TOKENS} in")]
     for arguments, words in cases:
         done = assay("map", *arguments)
         check(done.returncode == 1 and words in done.stderr, f"{arguments}: {done.stdout}{done.stderr}")

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import ASSAY, CACHE, CONFIG, MOE, ROOT, assay, check, first_difference
+from harness import ASSAY, MOE, ROOT, assay, check, configuration, first_difference
 
 MATRIX = """
 name: small
@@ -36,8 +36,8 @@ RUNS = [f"{cell}-fp32-seed{seed}" for seed in (1, 2) for cell in ("dense-activeD
 class Place:
     def __init__(self):
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="assay-matrix-"))
-        (self.path / "dense.yaml").write_text(CONFIG.format(model="", cache=CACHE))
-        (self.path / "moe.yaml").write_text(CONFIG.format(model=MOE, cache=CACHE))
+        (self.path / "dense.yaml").write_text(configuration())
+        (self.path / "moe.yaml").write_text(configuration(MOE))
         self.write("m.yaml")
 
     def __enter__(self):

@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import CACHE, CONFIG, MOE, assay, check
+from harness import MOE, assay, check, configuration
 
 MATRIX = """
 name: claims
@@ -30,8 +30,8 @@ LATE = '  - {name: found later, measure: max_load, of: moe, above: 0}\n'
 class Place:
     def __init__(self):
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="assay-claims-"))
-        (self.path / "dense.yaml").write_text(CONFIG.format(model="", cache=CACHE))
-        (self.path / "moe.yaml").write_text(CONFIG.format(model=MOE, cache=CACHE))
+        (self.path / "dense.yaml").write_text(configuration())
+        (self.path / "moe.yaml").write_text(configuration(MOE))
 
     def __enter__(self):
         return self

@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, first_difference, rows, write_corpus
+from harness import BATCH_TOKENS, Workplace, assay, check, first_difference, rows, write_corpus
 
 
 def last(place, name, scalar):
@@ -14,7 +14,7 @@ def last(place, name, scalar):
 
 with Workplace() as place:
     write_corpus(place, "web", "the cat sat on a mat and saw two old dogs near the river".split(), 2000)
-    write_corpus(place, "code", "if x then y else z = 1 while true print end".split(), 60)
+    write_corpus(place, "code", "if x then y else z = 1 while true print end".split(), 30)
     sources = ["--set", "data.synth=null", "--set", f"data.tokenizer={place.path}/tokenizer.json",
                "--set", f"data.train=['{place.path}/web/*_train_*.bin', '{place.path}/code/*_train_*.bin']",
                "--set", f"data.val=['{place.path}/web/*_val_*.bin', '{place.path}/code/*_val_*.bin']"]
@@ -23,13 +23,13 @@ with Workplace() as place:
     plan = place.train("whole", *mixed, "--plan").stdout
     row = next(line.split() for line in plan.splitlines() if line.startswith("code/*_train_*.bin"))
     check(row[1] == "25.000%" and 24 < float(row[2][:-1]) < 26, f"the plan has weight and share: {row}")
-    check(abs(int(row[4]) / (60 * 1024) - float(row[2][:-1]) / 100) < 1e-5, f"the plan has the tokens drawn: {row}")
+    check(abs(int(row[4]) / (60 * BATCH_TOKENS) - float(row[2][:-1]) / 100) < 1e-5, f"the plan has the tokens drawn: {row}")
     check(abs(float(row[5]) - int(row[4]) / int(row[3])) < 0.01, f"the plan has the epochs: {row}")
     check(float(row[5]) > 2, f"the small source starts over: {row}")
 
     whole = place.train("whole", *mixed)
     check("epoch 2 of code/*_train_*.bin begins" in whole.stderr, whole.stderr)
-    check("of 61440 tokens in 60 steps" in whole.stderr, "the table is in the log too")
+    check(f"of {60 * BATCH_TOKENS} tokens in 60 steps" in whole.stderr, "the table is in the log too")
     check(abs(last(place, "whole", "source_share/code/*_train_*.bin") - float(row[2][:-1]) / 100) < 1e-5, "the share in telemetry")
     check(abs(last(place, "whole", "source_epochs/code/*_train_*.bin") - float(row[5])) < 0.01, "the epochs in telemetry")
     check(abs(last(place, "whole", "source_share/web/*_train_*.bin") + last(place, "whole", "source_share/code/*_train_*.bin")

@@ -20,14 +20,14 @@ from harness import ASSAY, SAME, Workplace, assay, check, checkpoints, rows
 
 RANKS, SILENCE_S = 4, 2
 # Steps are short: enough of them that a rank is struck before the last one.
-STEPS = 120
+STEPS = 80
 SETTINGS = ("--set", "run.micro_batch=2", "--set", f"run.steps={STEPS}", "--set", f"parallel.parts={RANKS}",
             "--set", f"parallel.silence_s={SILENCE_S}", "--device", "cpu")
 # Where a run spends most of its time.
 PHASES = {
     "step": (),
-    "evaluation": ("--set", "run.steps=60", "--set", "eval.every=1", "--set", "eval.tokens=16384"),
-    "save": ("--set", "run.steps=60", "--set", "run.checkpoint_every=1"),
+    "evaluation": ("--set", "run.steps=40", "--set", "eval.every=1", "--set", "eval.tokens=16384"),
+    "save": ("--set", "run.steps=40", "--set", "run.checkpoint_every=1"),
 }
 BANNERS = ("MPI_ABORT", "Primary job", "mpirun noticed", "mpirun detected", "mpirun has exited", "mpirun ended", "ORTE", "----")
 

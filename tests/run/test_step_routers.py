@@ -8,7 +8,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, checkpoints, edit_tensors, rows
+from harness import BATCH_TOKENS, Workplace, assay, check, checkpoints, edit_tensors, rows
 
 ROUTER = "model.moe.router."
 PLAIN = ["--set", "precision.recipe=fp32", "--set", "run.log_every=1", "--set", "eval.every=100"]
@@ -55,7 +55,7 @@ def check_own_bias(place):
     loads = [json.loads(line) for line in done.stdout.splitlines()]
     for layer, expert in ((0, 1), (1, 3)):
         found = [row["tokens"] for row in loads if row["step"] == 3 and row["layer"] == layer]
-        check(found[expert] == max(found) == 1024, f"layer {layer}: every token chooses expert {expert}: {found}")
+        check(found[expert] == max(found) == BATCH_TOKENS, f"layer {layer}: every token chooses expert {expert}: {found}")
 
 
 def check_phase(place):

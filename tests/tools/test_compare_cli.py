@@ -10,7 +10,7 @@ import sqlite3
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
-from harness import ROOT, Workplace, assay
+from harness import BATCH_TOKENS, EVAL_TOKENS, ROOT, Workplace, assay
 
 DATA = pathlib.Path(os.environ.get("ASSAY_TEST_DATA", ROOT.parent / "shared" / "data"))
 ANCHOR = DATA / "anchor" / "f66d43d7-e449-4029-8adf-e8537bab49ea.log"
@@ -72,7 +72,7 @@ def train(dense, moe):
 def models_and_statistics(runs):
     every = list(runs.values())
     text = compare(*every).stdout
-    expect_in(text, "steps: 60 steps of 1,024 tokens", "not evaluated", "ranking under the contract steps",
+    expect_in(text, "steps: 60 steps of 512 tokens", "not evaluated", "ranking under the contract steps",
               "K*max_load", "no time to target")
     c = compare_json(*every)
     expect([m["name"] for m in c["models"]] == ["dense", "moe"], f"models: {c['models']}")
@@ -98,7 +98,7 @@ def targets(runs):
     c = compare_json(*runs.values(), "--target", loss + 1e-9)
     to_target = c["models"][0]["to_target"]
     expect(to_target["reached"] >= 1 and to_target["steps"]["mean"] > 0
-           and to_target["tokens"]["mean"] == 1024 * to_target["steps"]["mean"]
+           and to_target["tokens"]["mean"] == BATCH_TOKENS * to_target["steps"]["mean"]
            and to_target["flops"]["mean"] > 0, f"to target: {to_target}")
     never = compare("--target", "0.01", *runs.values()).stdout
     expect_in(never, "0 of 2")
@@ -120,7 +120,7 @@ def marks_and_refusals(runs):
     for edited, says in ((data, "not comparable: data"),
                          (copy_of(dense, "tokenizer", meta=[(r'(\.json": ")[0-9a-f]{8}', r"\g<1>00000000")]),
                           "not comparable: tokenizer"),
-                         (copy_of(dense, "tokens", yaml=[(r"tokens: 4096", "tokens: 2048")]), "eval.tokens: 2048")):
+                         (copy_of(dense, "tokens", yaml=[(f"tokens: {EVAL_TOKENS}", "tokens: 1024")]), "eval.tokens: 1024")):
         bad(says, "--force", edited, moe)
 
 

@@ -318,7 +318,7 @@ def check_refused(w):
 
 
 def main():
-    with Workplace(moe=True) as w:
+    with Workplace(moe=True, sequence=64) as w:
         w.train("moe")
         check_loss(w)
         check_not_recorded(w)

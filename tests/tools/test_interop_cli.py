@@ -19,7 +19,7 @@ def works(*arguments):
 def check_family(moe, architecture, sets):
     """Exported in fp32 and imported, a model keeps its bits and its loss, and can be trained
     further."""
-    with Workplace(moe=moe) as w:
+    with Workplace(moe=moe, sequence=64) as w:
         w.train("run", *sets, "--steps", "20")
         out, back = w.run("exported"), w.run("back")
         said = json.loads(works("export", w.run("run"), "-o", out, "--dtype", "fp32", "--json"))

@@ -14,7 +14,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from chromium import Browser
-from harness import ASSAY, Workplace, assay, rows
+from harness import ASSAY, BATCH_TOKENS, Workplace, assay, rows
 from report_pages import (change, check_phone, COLLAPSE, DENSE, end, expect, loss_plot, near, opened, quiet, refused,
                           report, slide, table, text_of, traces, train, WITHOUT_PLOTLY)
 
@@ -178,7 +178,7 @@ def check_csv(browser, w):
                    f"loss.csv, {name} {series}: {seen[:3]}, not {stored[:3]}")
     for row in loss[:5]:
         seconds = rows(w.run("dense"), f"SELECT value FROM scalar WHERE name = 'train_s' AND step = {row['step']}")[0][0]
-        expect(int(row["tokens"]) == 1024 * int(row["step"]) and near(row["train_s"], seconds, 1e-6), row)
+        expect(int(row["tokens"]) == BATCH_TOKENS * int(row["step"]) and near(row["train_s"], seconds, 1e-6), row)
     browser.choose("#loads-order", "id")
     loads = table(browser, "loads")
     for step, layer, assignments, share in rows(w.run("healthy"), "SELECT step, layer, assignments, max_load FROM router_layer"):
@@ -195,7 +195,7 @@ def check_csv(browser, w):
 
 def check_switches(browser):
     browser.choose("#x-axis", "tokens")
-    expect(browser.js("return document.querySelector('#chart-loss .plot').data[0].x.slice(0, 2)") == [1024, 2048], "x in tokens")
+    expect(browser.js("return document.querySelector('#chart-loss .plot').data[0].x.slice(0, 2)") == [BATCH_TOKENS, 2 * BATCH_TOKENS], "x in tokens")
     for axis in ("seconds", "flops", "step"):
         browser.choose("#x-axis", axis)
         expect(browser.js("return document.querySelector('#chart-loss .plot').data[0].x.every((x) => x > 0)"), f"x in {axis}")
