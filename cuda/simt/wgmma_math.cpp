@@ -99,8 +99,8 @@ bool wgmma_gather_codes(float* out, const WgmmaTile& tile, int rows, const float
   return true;
 }
 
-// Tiles of 4 x 16 of d stay in registers over k. With AVX2 a row is two registers: tiles of 4 x 32, all sixteen, were
-// spilled and took five times as long.
+// Tiles of 4 x 16 of d stay in registers over k. With AVX2 a row is two registers: tiles of 4 x 32
+// are all sixteen, which were spilled and took five times as long.
 ASSAY_FOR_EACH_CPU
 void wgmma_multiply(float* d, const float* a, const float* b, int n) {
   for (int column = 0; column < n; column += 16) {

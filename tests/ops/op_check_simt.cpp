@@ -60,12 +60,12 @@ int main(int argc, char** argv) {
                                   },
                               .aim = aim};
   };
-  OpBackend backend = {.program = program.c_str(),
-                       .variants = {order("fwd"), order("rev", Aim::kSameBits),
-                                    order("rnd:1", Aim::kSameBits)},
-                       .capability = capability,
-                       .seconds = seconds,
-                       .most_seconds = kMostSeconds};
+  OpBackend backend = {
+      .program = program.c_str(),
+      .variants = {order("fwd"), order("rev", Aim::kSameBits), order("rnd:1", Aim::kSameBits)},
+      .capability = capability,
+      .seconds = seconds,
+      .most_seconds = kMostSeconds};
   if (capability > 0) backend.variants.pop_back();  // other kernels, but the same wrappers
   if (simt::race_detector_present()) {
     // The detection of races does not depend on the order, but the code that runs may.

@@ -44,6 +44,10 @@ class Browser:
     def size(self, width, height=1000):
         self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
 
+    def blank(self):
+        """Leaves the page, whose charts would be drawn again for another size."""
+        self.driver.get("about:blank")
+
     def prefer(self, scheme):
         self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 

@@ -83,12 +83,14 @@ def text_of(browser):
 
 
 def check_phone(browser, page):
+    browser.blank()
     browser.size(390)
     opened(browser, page)
     wide = browser.js("return [...document.querySelectorAll('main *, header *')].filter((e) => e.getBoundingClientRect().right > 391 && "
                       "!e.closest('.table') && !e.closest('pre')).map((e) => e.tagName + e.id + e.className).slice(0, 5)")
     expect(browser.js("return document.documentElement.scrollWidth") == 390 and wide == [], f"wider than a phone: {wide}")
     expect(all(traces(browser).values()), "charts on a phone")
+    browser.blank()
     browser.size(1280)
 
 
