@@ -313,6 +313,16 @@ PrecisionTable precision_table(const PrecisionConfig& config, const ModelConfig&
   return table;
 }
 
+std::vector<std::string> idle_overrides(const PrecisionConfig& config, const ModelConfig& model) {
+  std::vector<std::string> idle;
+  for (const std::string& line : config.override_) {
+    const std::string named = line.substr(0, line.find('='));
+    const Pattern pattern = parse_pattern(named, "precision.override '" + line + "'");
+    if (pattern.role && !has_role(model, ProductRole(*pattern.role))) idle.push_back(line);
+  }
+  return idle;
+}
+
 ProductFormats formats_of(const PrecisionTable& table, ProductRole role, int64_t layer,
                           int64_t layers) {
   if (layer < table.bf16_first_layers || layer >= layers - table.bf16_last_layers) return {};

@@ -85,6 +85,10 @@ std::string precision_text(const PrecisionConfig& config);
 // nvfp4_2d".
 std::vector<std::string> precision_rows(const PrecisionTable& table, const ModelConfig& model);
 
+// The lines of precision.override that name a role of which the model has no products. Lines
+// without a role name all. Throws UserError as precision_table() does.
+std::vector<std::string> idle_overrides(const PrecisionConfig& config, const ModelConfig& model);
+
 const char* product_role_name(ProductRole role);
 // True if the model has products of the role.
 bool has_role(const ModelConfig& model, ProductRole role);

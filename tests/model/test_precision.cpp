@@ -91,6 +91,19 @@ TEST_CASE("an override changes the operands that match its pattern, and the last
           shown(table_of("mxfp4_nmoe").of(ProductRole::kExperts)));
 }
 
+TEST_CASE("an override of products that the model lacks is idle") {
+  PrecisionConfig c;
+  c.override_ = {"experts.wgrad=bf16", "weight=mxfp8", "dense_ffn=mxfp8",
+                 "wgrad.shared_experts=mxfp8"};
+  ModelConfig model = model_of_64();
+  REQUIRE(idle_overrides(c, model).empty());
+  using Lines = std::vector<std::string>;
+  model.moe->first_dense_layers = 0;
+  REQUIRE(idle_overrides(c, model) == Lines{"dense_ffn=mxfp8"});
+  model.moe.reset();
+  REQUIRE(idle_overrides(c, model) == Lines{"experts.wgrad=bf16", "wgrad.shared_experts=mxfp8"});
+}
+
 TEST_CASE("layers that stay in bf16") {
   PrecisionConfig c;
   c.recipe = "nvfp4";

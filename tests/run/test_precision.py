@@ -133,7 +133,9 @@ def main():
         check_other_recipe(place)
         check_not_finite(place)
         check_not_finite_evaluation(place)
-        place.train("plain", *recipe("bf16"))
+        done = place.train("plain", *recipe("bf16", "--set", "precision.override=[experts.fprop=bf16, dense_ffn.wgrad=bf16]"))
+        check("warning: precision.override 'dense_ffn.wgrad=bf16' has no effect: the model has no such products" in done.stderr and
+              done.stderr.count("has no effect") == 1, done.stderr)
         asked = assay("precision", place.run("plain"))
         check(asked.returncode == 1 and "has no measures of number formats" in asked.stderr, asked.stderr)
         done = place.train("native", *recipe("mxfp8", "--set", "precision.products=native"))

@@ -10,7 +10,7 @@ import time
 
 from harness import ASSAY, Workplace, assay, check, checkpoints, first_difference, newest_tensors
 
-SMALL = ["--set", "model.layers=1", "--set", "run.steps=4", "--set", "run.batch_tokens=128", "--set", "run.micro_batch=1",
+SMALL = ["--set", "model.layers=1", "--set", "run.steps=4", "--set", "run.batch_tokens=64", "--set", "run.micro_batch=1",
          "--set", "run.checkpoint_every=2", "--set", "eval.every=4", "--set", "eval.tokens=128",
          "--set", "telemetry.probe_tokens=64", "--set", "schedule.warmup=1", "--set", "schedule.warmdown=1",
          "--set", "precision.recipe=bf16"]

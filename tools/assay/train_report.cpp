@@ -55,6 +55,9 @@ std::string unquantised(const PrecisionTable& table, const ModelConfig& model) {
 // Logs the format of each product and whether the product is native or simulated.
 void announce_precision(Log& log, const Config& config, const SessionDevice& device) {
   const PrecisionTable table = precision_table(config.precision, config.model);
+  for (const std::string& line : idle_overrides(config.precision, config.model)) {
+    log.warn("precision.override '" + line + "' has no effect: the model has no such products");
+  }
   if (!table.any()) return;
   if (const std::string why = unquantised(table, config.model); !why.empty()) {
     log.warn("precision: no product of this model is quantised: " + why);
