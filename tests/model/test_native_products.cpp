@@ -20,7 +20,7 @@ namespace assay::test_native_products {
 
 namespace {
 
-constexpr int64_t kBatch = 2, kSequence = 32;
+constexpr int64_t kBatch = 3, kSequence = 32;
 
 enum class Kind { kDense, kMoe };
 

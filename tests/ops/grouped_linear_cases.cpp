@@ -177,8 +177,6 @@ void add_cases(std::vector<OpCase>& cases) {
       cases.push_back({"grouped_linear_forward", "grouped_linear_forward" + suffix,
                        [s] { return forward_instance<T>(s); }});
       cases.back().race_checked_at_any_cost = wraps && gathered;
-    }
-    if (!hot || gathered) {
       cases.push_back({"grouped_linear_wgrad", "grouped_linear_wgrad" + suffix,
                        [s] { return wgrad_instance<T>(s); }});
     }

@@ -1,7 +1,7 @@
 // op_check_simt [--gpu CAPABILITY [--image CAPABILITY]] [--op NAME] [--filter TEXT] [--list]: runs
 // every case with the source of the CUDA kernels on the SIMT emulator (cuda/simt): against the
-// scalar reference with threads in forward order, then to the same bits in reverse and random
-// orders. --gpu: as on a GPU of that compute capability (80: 8.0), with its kernels and its limits;
+// scalar reference with threads in forward order, then to the same bits in reverse and in random
+// order. --gpu: as on a GPU of that compute capability (80: 8.0), with its kernels and its limits;
 // --image: in an image that an older one runs too. Exits 1 if a case fails. op_check_race is the
 // same program with the race detector, on smaller cases.
 #include <cstdio>
