@@ -22,14 +22,14 @@ ASSAY = pathlib.Path(os.environ.get("ASSAY_BINARY", ROOT / "build" / "assay"))
 CACHE = pathlib.Path(os.environ.get("ASSAY_TEST_CACHE", ROOT / "build" / "test-cache"))
 
 # The fewest tokens that these tests need: most of a run's time is matrix products. Those that write long texts ask for
-# longer sequences.
+# longer sequences. One thread: models as small as these are no faster with two, which cost 40% more of the cores.
 SEQUENCE = 32
 BATCH_TOKENS, EVAL_TOKENS = 16 * SEQUENCE, 64 * SEQUENCE
 CONFIG = """
 model: {{hidden: 64, layers: 2, heads: 2, ffn: 128, vocab_size: 512{model}}}
 optimizer: {{lr: 3e-3}}
 schedule: {{warmup: 5, warmdown: 10}}
-run: {{steps: 60, batch_tokens: {batch_tokens}, sequence: {sequence}, micro_batch: 8, checkpoint_every: 10}}
+run: {{steps: 60, batch_tokens: {batch_tokens}, sequence: {sequence}, micro_batch: 8, checkpoint_every: 10, threads: {threads}}}
 eval: {{every: 20, tokens: {eval_tokens}}}
 telemetry: {{window: 8, probe_every: 10}}
 data:
@@ -40,17 +40,18 @@ MOE = (", moe: {experts: 4, top_k: 2, shared: 1, expert_ffn: 32,"
        " router: {score: sigmoid, bias_rate: 1e-3, aux: gates, aux_alpha: 0.01}}")
 
 
-def configuration(model="", sequence=SEQUENCE):
-    return CONFIG.format(model=model, cache=CACHE, sequence=sequence, batch_tokens=16 * sequence, eval_tokens=64 * sequence)
+def configuration(model="", sequence=SEQUENCE, threads=1):
+    return CONFIG.format(model=model, cache=CACHE, sequence=sequence, batch_tokens=16 * sequence, eval_tokens=64 * sequence,
+                         threads=threads)
 
 
 class Workplace:
     """A temporary folder with a config.yaml, removed at the end."""
 
-    def __init__(self, moe=False, sequence=SEQUENCE):
+    def __init__(self, moe=False, sequence=SEQUENCE, threads=1):
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="assay-run-"))
         self.config = self.path / "config.yaml"
-        self.config.write_text(configuration(MOE if moe else "", sequence))
+        self.config.write_text(configuration(MOE if moe else "", sequence, threads))
 
     def __enter__(self):
         return self

@@ -27,7 +27,7 @@ contracts:
 precisions: [fp32]
 seeds: [{seeds}]
 set: {{run.checkpoint_every: 10, run.steps: 40{set}}}
-threads: 2
+threads: 1
 """
 # In the order of training, seed by seed; the dense runs are in both tables.
 RUNS = [f"{cell}-fp32-seed{seed}" for seed in (1, 2) for cell in ("dense-activeDN", "moe-activeDN", "moe-totalDN")]

@@ -154,7 +154,7 @@ def check_finished(place):
 
 def main():
     for moe in (False, True):
-        with Workplace(moe) as place:
+        with Workplace(moe, threads=2) as place:
             place.train("whole")
             check(steps_of(place, "whole")[-1] == 60, "the last step has a checkpoint")
             check_interrupted(place)
