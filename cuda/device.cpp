@@ -199,6 +199,7 @@ DeviceFacts device_facts(int number) {
   char bus[16] = {};
   cuda_check(cudaDeviceGetPCIBusId(bus, int(sizeof bus), number), "reading the GPU's properties");
   facts.bus = bus;
+  for (const char byte : properties.uuid.bytes) facts.uuid += strprintf("%02x", uint8_t(byte));
   facts.products_problem = cublaslt_problem();
   return facts;
 }

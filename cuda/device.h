@@ -24,7 +24,9 @@ struct DeviceFacts {
   int multiprocessors = 0;
   int64_t memory_bytes = 0, free_bytes = 0, l2_bytes = 0;
   int64_t shared_bytes_limit = 0;
-  std::string bus = {};               // PCI address, by which NVML knows it
+  std::string bus = {};   // PCI address, by which NVML knows it
+  std::string uuid = {};  // in hexadecimal; of an instance, if the GPU is divided. The same for all
+                          // processes, whatever number they know the GPU by
   std::string products_problem = {};  // why cuBLASLt cannot be loaded; "" if it can
 };
 // number: of the GPU, among those that CUDA_VISIBLE_DEVICES leaves.

@@ -47,6 +47,13 @@ Group& Ranks::part(int colour) {
   return *parts_.back();
 }
 
+void let_nccl_share_gpus() {
+  constexpr int kAddOnly = 0;  // what the user has set stays
+  setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", kAddOnly);
+  setenv("NCCL_MAX_CTAS", "2", kAddOnly);  // the kernels of all ranks must fit on the GPU together
+  setenv("NCCL_NVLS_ENABLE", "0", kAddOnly);
+}
+
 std::unique_ptr<NcclGroup> Ranks::gpu_group(gpu::Context& context) {
   std::unique_ptr<NcclGroup> group = join_nccl(*group_, [this] {
     if (control_) control_->require_all_there();
@@ -55,14 +62,19 @@ std::unique_ptr<NcclGroup> Ranks::gpu_group(gpu::Context& context) {
   return group;
 }
 
-int Ranks::gpu_number(int devices, bool share) const {
-  if (node_ranks() > devices && devices > 0 && !share) {
+bool Ranks::share_gpus(const gpu::DeviceFacts& mine, bool share) {
+  const std::vector<std::string> all = gather_texts(group(), mine.uuid);
+  for (size_t r = 0; r < all.size(); ++r) {
+    const auto same = std::find(all.begin() + ptrdiff_t(r) + 1, all.end(), all[r]);
+    if (same == all.end()) continue;
+    if (share) return true;
     throw UserError(
-        strprintf("%d ranks on this machine, but %d GPU%s", node_ranks(), devices,
-                  devices == 1 ? "" : "s"),
+        strprintf("ranks %zu and %zu have the same GPU; %d ranks on this machine see %d GPU%s", r,
+                  size_t(same - all.begin()), node_ranks(), mine.devices,
+                  mine.devices == 1 ? "" : "s"),
         "start one rank a GPU, or give --device cpu; --share-gpu lets several use one, for tests");
   }
-  return devices > 0 ? node_rank() % devices : 0;
+  return false;
 }
 
 void Ranks::watch(const Watch& settings) {

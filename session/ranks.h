@@ -21,6 +21,7 @@
 #include "comm/nccl_group.h"
 #include "comm/rank_lost.h"
 #include "comm/world.h"
+#include "cuda/device.h"
 
 namespace assay {
 
@@ -41,9 +42,11 @@ class Ranks {
   // A group of all ranks for the memory of this rank's GPU, whose waits then notice lost ranks.
   // It must end before the GPU is closed. Collective; UserError if one of the ranks has no NCCL.
   std::unique_ptr<NcclGroup> gpu_group(gpu::Context& context);
-  // The GPU of this rank, among `devices` of its machine. UserError if another rank there has it,
-  // except with `share`.
-  int gpu_number(int devices, bool share) const;
+  // The GPU of this rank, among the `devices` that it sees: all of its machine, or one that its
+  // launcher chose.
+  int gpu_number(int devices) const { return devices > 0 ? node_rank() % devices : 0; }
+  // Whether two ranks have the same GPU. UserError if they have, except with `share`. Collective.
+  bool share_gpus(const gpu::DeviceFacts& mine, bool share);
 
   // From here on a rank that is lost ends all (comm/control.h). folder: of the run. Collective.
   // goes_on: how the same command goes on after a loss at about this step, for the hint.
@@ -95,6 +98,10 @@ auto machine_by_machine(Ranks* ranks, const Make& make) {
 
 // "node07, pid 4242": this process, for messages of other ranks.
 std::string process_name();
+
+// Before a group of ranks that share a GPU: NCCL (from 2.30) refuses one unless its environment
+// allows it.
+void let_nccl_share_gpus();
 
 // Cores that this process may use: those that it is bound to, or its share of the machine's.
 int64_t cores_of_rank(const Ranks* ranks);

@@ -22,8 +22,7 @@ namespace {
 SessionDevice device_of(const SessionOptions& options) {
   const bool on_cpu = backend_of(options.device) == Backend::kCpu;
   if (options.ranks == nullptr || on_cpu) return choose_device(options.device);
-  const int devices = gpu::device_facts().devices;
-  return choose_device(options.device, options.ranks->gpu_number(devices, options.share_gpu));
+  return choose_device(options.device, options.ranks->gpu_number(gpu::device_facts().devices));
 }
 
 // What ranks with a share of the experts each do not compute.
@@ -86,7 +85,10 @@ Session::Session(Config given, const SessionOptions& options)
     require_exchangeable_experts(config, backend);
   }
   if (ranks) require_same_groups(*ranks, backend, config.parallel.expert_ranks);
-  if (ranks && device.gpu) gpu_group = ranks->gpu_group(*device.context());
+  if (ranks && device.gpu) {
+    if (ranks->share_gpus(device.gpu->facts(), options.share_gpu)) let_nccl_share_gpus();
+    gpu_group = ranks->gpu_group(*device.context());
+  }
   if (ranks && config.parallel.expert_ranks > 1) share_experts();
   CHECK(planned_ranks == 1 || (use == SessionOptions::Use::kPlan && !ranks),
         "a session of %d planned ranks that computes", planned_ranks);

@@ -31,6 +31,7 @@ detail::Handle allocated(size_t bytes, Place place) {
 
 DeviceFacts device_facts(int) {
   const char* const chosen = std::getenv("SIMT_GPU");
+  const char* const uuid = std::getenv("SIMT_UUID");  // processes have one GPU, or one each
   const int capability = chosen ? std::atoi(chosen) : 90;
   const Context context = simt::make_context(capability);
   return {.driver = 13000,
@@ -42,7 +43,8 @@ DeviceFacts device_facts(int) {
           .memory_bytes = INT64_MAX,
           .free_bytes = INT64_MAX,
           .l2_bytes = 0,
-          .shared_bytes_limit = context.kind.shared_bytes};
+          .shared_bytes_limit = context.kind.shared_bytes,
+          .uuid = uuid ? uuid : "executor"};
 }
 
 Stream::Stream() : handle_(nothing()) {}

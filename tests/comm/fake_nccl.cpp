@@ -248,6 +248,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int ranks, ncclUniqueId id
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   MPI_Comm_rank(MPI_COMM_WORLD, &own);
   if (ranks != size || rank != own) return refuse(ncclInvalidUsage, "not the ranks of MPI");
+  const char* const shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  if (size > 1 && std::getenv("SIMT_UUID") == nullptr && (!shared || *shared != '1'))
+    return refuse(ncclInvalidUsage, "Duplicate GPU detected");
   if (config->blocking != 0) return refuse(ncclInvalidUsage, "a communicator that blocks");
   const Fault fault = fault_of(__func__);
   if (fault == Fault::kFails) return ncclSystemError;

@@ -211,6 +211,7 @@ int list() {
 }  // namespace assay
 
 int main(int argc, char** argv) {
+  setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);  // all ranks have the emulator's GPU
   try {
     const std::string mode = argc > 1 ? argv[1] : "";
     if (mode == "--list") return assay::list();

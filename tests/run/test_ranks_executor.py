@@ -110,7 +110,7 @@ def check_failed_exchange():
 def check_refused():
     with Workplace() as place:
         done = place.train("no", *SMALL, "--ranks", "2", expect=1)
-        check("error: 2 ranks on this machine, but 1 GPU\n" in done.stderr, done.stderr)
+        check("error: ranks 0 and 1 have the same GPU; 2 ranks on this machine see 1 GPU\n" in done.stderr, done.stderr)
         library = os.environ.pop("ASSAY_NCCL_LIBRARY")
         os.environ["ASSAY_NCCL_LIBRARY"] = "/nowhere/libnccl.so.2"
         done = place.train("no", *SMALL, *RANKS, expect=1)
@@ -121,7 +121,15 @@ def check_refused():
         check("error:" in done.stderr and "NCCL" in done.stderr and "hint:" in done.stderr, done.stderr)
 
 
+def check_own_gpus():
+    """A launcher that shows every rank one GPU, each another one: nobody shares."""
+    with Workplace() as place:
+        done = mpirun(*(["env", f"SIMT_UUID=gpu-{rank}", *place.command("own", *SMALL)] for rank in range(2)))
+        check(done.returncode == 0 and "finished step 4/4" in done.stderr, done.stderr)
+
+
 check_equal(False)
+check_own_gpus()
 check_equal(True, "--set", "data.mask_eos=true")
 check_shared()
 check_replicas()
