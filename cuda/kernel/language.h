@@ -11,8 +11,8 @@
 #if defined(__CUDACC__)
 
 #define GPU_DEVICE __device__ __forceinline__
-// GPU_SHARED(float, red, [32]);
-#define GPU_SHARED(T, name, extent) __shared__ T name extent
+// GPU_SHARED(float, red, [32]);   aligned to 16 bytes, for accesses as wide as those
+#define GPU_SHARED(T, name, extent) __shared__ __align__(16) T name extent
 // GPU_DYNAMIC_SHARED(bf16, tile);   once per kernel; aligned to 1024 bytes for 128-byte swizzles
 #define GPU_DYNAMIC_SHARED(T, name)                                     \
   extern __shared__ __align__(1024) unsigned char gpu_dynamic_shared[]; \
