@@ -69,7 +69,7 @@ class InOrder : public BatchOrder {
     blocks_.read(blocks_.cursor_of(step), rank_ * rank_tokens_, vocab_size_, row, raw);
   }
 
-  int64_t batches_per_epoch() const override { return blocks_.blocks(); }
+  double epochs(int64_t steps) const override { return double(steps) / double(blocks_.blocks()); }
   Cursor cursor_of(int64_t step) const override { return blocks_.cursor_of(step); }
   int64_t step_of(const Cursor& c) const override {
     const int64_t shards = static_cast<int64_t>(blocks_.shards().size());
@@ -83,10 +83,11 @@ class InOrder : public BatchOrder {
     return blocks_.block_of(c);
   }
   std::vector<std::string> begins_again(int64_t step) override {
-    if (step == 0 || step % batches_per_epoch() != 0) return {};
+    const int64_t batches = blocks_.blocks();
+    if (step == 0 || step % batches != 0) return {};
     return {strprintf("data: epoch %ld begins, the same %ld batches of %ld tokens again",
-                      static_cast<long>(step / batches_per_epoch() + 1),
-                      static_cast<long>(batches_per_epoch()), static_cast<long>(batch_tokens_))};
+                      static_cast<long>(step / batches + 1), static_cast<long>(batches),
+                      static_cast<long>(batch_tokens_))};
   }
   std::span<const SourceUse> use(int64_t) override { return {}; }
   std::vector<int64_t> source_sequences() const override { return {}; }
@@ -159,7 +160,10 @@ class Shuffled : public BatchOrder {
       row_.read(blocks_, order_.at(begin + i), i, row, raw);
   }
 
-  int64_t batches_per_epoch() const override { return blocks_.blocks() / step_sequences_; }
+  // A step may have sequences of two epochs.
+  double epochs(int64_t steps) const override {
+    return double(steps) * double(step_sequences_) / double(blocks_.blocks());
+  }
   Cursor cursor_of(int64_t step) const override {
     return {.batch = step, .epoch = step * step_sequences_ / blocks_.blocks()};
   }
@@ -253,7 +257,7 @@ class Mixed : public BatchOrder {
     }
   }
 
-  int64_t batches_per_epoch() const override { return 0; }
+  double epochs(int64_t) const override { return 0; }
   Cursor cursor_of(int64_t step) const override { return {.batch = step}; }
   int64_t step_of(const Cursor& c) const override {
     if (c.batch < 0 || c != cursor_of(c.batch))

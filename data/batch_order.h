@@ -47,8 +47,8 @@ class BatchOrder {
   // Called on the loader's thread; all other functions on the caller's.
   virtual void read(int64_t step, View<int32_t, 1> row, View<std::byte, 1> raw) = 0;
 
-  // Rounded down; 0 for a mixture, whose sources have their own epochs.
-  virtual int64_t batches_per_epoch() const = 0;
+  // Passes over the data in `steps` steps; 0 for a mixture, whose sources have their own epochs.
+  virtual double epochs(int64_t steps) const = 0;
   virtual Cursor cursor_of(int64_t step) const = 0;
   virtual int64_t step_of(const Cursor& cursor) const = 0;  // UserError when there is no such step
   // One line for each epoch after the first that begins in the step.

@@ -80,7 +80,7 @@ class Loader {
 
   Cursor cursor() const { return cursor_of(next_); }
   int64_t epoch() const { return current_epoch_; }
-  int64_t batches_per_epoch() const { return order_->batches_per_epoch(); }
+  double epochs(int64_t steps) const { return order_->epochs(steps); }
   void seek(Cursor cursor);  // UserError when the data has no such batch
   void seek(int64_t step) { seek(cursor_of(step)); }
   Cursor cursor_of(int64_t step) const { return order_->cursor_of(step); }

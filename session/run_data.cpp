@@ -179,9 +179,7 @@ void require_enough_data(Loader& loader, const Config& config) {
         "give it more data (bash tools/get_fineweb.sh --steps N for FineWeb), or accept the "
         "repetition: --set data.max_epochs=0");
   };
-  if (const int64_t batches = loader.batches_per_epoch(); batches > 0) {
-    check(double(config.run.steps) / double(batches), "the training data");
-  }
+  check(loader.epochs(config.run.steps), "the training data");
   const std::span<const SourceUse> use = loader.source_use(config.run.steps);
   for (size_t k = 0; k < use.size(); ++k) check(use[k].epochs, loader.mixture()[k].name);
 }

@@ -60,14 +60,18 @@ double horizon_tokens(const Config& config, int64_t steps) {
 
 }  // namespace
 
-std::optional<int64_t> steps_per_epoch(const Config& config) {
-  const int64_t batch = config.run.batch_tokens;
-  if (config.data.synth) return config.data.synth->train_tokens / batch;
+std::optional<double> steps_per_epoch(const Config& config) {
+  // What does not end within a shard is left out: sequences, or in order whole batches.
+  const int64_t piece = config.data.shuffle ? config.run.sequence : config.run.batch_tokens;
+  const auto steps_of = [&](int64_t tokens) {
+    return double((tokens - 1) / piece * piece) / double(config.run.batch_tokens);
+  };
+  if (config.data.synth) return steps_of(config.data.synth->train_tokens);
   if (config.data.mixture) return std::nullopt;  // each source has epochs of its own
   try {
-    int64_t steps = 0;
+    double steps = 0;
     for (const std::string& file : expand_files(config.data.train, "data.train")) {
-      steps += (Shard(file).tokens() - 1) / batch;
+      steps += steps_of(Shard(file).tokens());
     }
     if (steps > 0) return steps;
   } catch (const UserError&) {
@@ -80,7 +84,7 @@ std::vector<FamilyHorizon> family_horizons(const std::vector<NamedConfig>& model
   std::vector<FamilyHorizon> all;
   if (models.empty() || !horizon_is_known(models[0].config)) return all;
   const Reference reference = reference_of(models[0].name, models[0].config);
-  std::vector<std::optional<int64_t>> epoch;
+  std::vector<std::optional<double>> epoch;
   for (const NamedConfig& model : models) epoch.push_back(steps_per_epoch(model.config));
   for (const ContractKind kind : choices<ContractKind>()) {
     const std::optional<double> coefficient = coefficient_of(kind, reference, options);
@@ -91,7 +95,7 @@ std::vector<FamilyHorizon> family_horizons(const std::vector<NamedConfig>& model
           steps_under(kind, *coefficient, reference, models[i].config, options);
       h.steps.push_back(steps);
       h.epochs.push_back(steps && epoch[i] && *epoch[i] > 0
-                             ? std::optional(double(*steps) / double(*epoch[i]))
+                             ? std::optional(double(*steps) / *epoch[i])
                              : std::nullopt);
     }
     all.push_back(h);

@@ -28,8 +28,9 @@ std::vector<FamilyHorizon> family_horizons(const std::vector<NamedConfig>& model
                                            const AuditOptions& options);
 
 // Steps per pass over the training data, from the headers of the shards or from synth's
-// train_tokens. nullopt for a mixture and if the files cannot be read.
-std::optional<int64_t> steps_per_epoch(const Config& config);
+// train_tokens; not whole if shuffled, when a step may have sequences of two passes. nullopt for a
+// mixture and if the files cannot be read.
+std::optional<double> steps_per_epoch(const Config& config);
 
 // A confound of the comparison: a short name, and a sentence with the values.
 struct Confound {

@@ -35,7 +35,7 @@ TEST_CASE("batches are the blocks of the shards in order, and wrap") {
   LoaderConfig config = files.config();
   config.warn = [&](const std::string& line) { warnings.push_back(line); };
   Loader loader(config);
-  REQUIRE(loader.batches_per_epoch() == 5);
+  REQUIRE(loader.epochs(5) == 1);
   const int64_t first[] = {0, 48, 500, 548, 596};
   for (int step = 0; step < 12; ++step) {
     const LoaderStep got = read_step(loader);

@@ -432,7 +432,7 @@ TEST_CASE("TinyStories give the public shards, and a loader reads them") {
                  .sequence = 128,
                  .micro_batch = 8,
                  .vocab_size = 50304});
-  REQUIRE(loader.batches_per_epoch() == 807334 / 1024);
+  REQUIRE(loader.epochs(807334 / 1024) == 1);
   loader.next_step();
   REQUIRE(loader.micro(0).token[0] == 50256);
   REQUIRE(loader.micro(0).target[0] == 7454);

@@ -106,7 +106,7 @@ TEST_CASE("a shuffled loader visits each sequence once per epoch, across shards"
   LoaderConfig config = files.config();
   config.warn = [&](const std::string& line) { said.push_back(line); };
   Loader loader(config);
-  REQUIRE(loader.batches_per_epoch() == 3);
+  REQUIRE(loader.epochs(19) == 6);
   std::vector<int32_t> visited;
   for (int step = 0; step < 19; ++step) {  // 114 = 6 epochs of 19 sequences
     for (const int32_t first : sequences(read_step(loader))) visited.push_back(first);

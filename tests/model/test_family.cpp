@@ -116,14 +116,18 @@ TEST_CASE("epochs come from the headers of the shards") {
   write_shard(folder / "b.bin", counting(0, 1025, 50), 50);
   Config c;
   c.run.batch_tokens = 256;
+  c.run.sequence = 64;
   REQUIRE(!steps_per_epoch(c));
   c.data.train = {folder / "*.bin"};
+  c.data.shuffle = false;
   REQUIRE(steps_per_epoch(c) == 3 + 4);
+  c.data.shuffle = true;  // (999 / 64) + (1024 / 64) sequences, four a step
+  REQUIRE(steps_per_epoch(c) == 7.75);
   c.data.train = {folder / "gone.bin"};
   REQUIRE(!steps_per_epoch(c));
   c.data.train.clear();
   c.data.synth = SynthConfig{.train_tokens = 25600};
-  REQUIRE(steps_per_epoch(c) == 100);
+  REQUIRE(steps_per_epoch(c) == 99.75);
 
   std::vector<NamedConfig> models = speedrun();
   for (NamedConfig& m : models) m.config.data.synth = SynthConfig{.train_tokens = 10'000'000'000};
