@@ -29,6 +29,14 @@ std::vector<std::string> training_warnings(const Config& config) {
           "0.01})");
     }
     const RouterConfig& router = moe->router;
+    const bool gates_are_one = router.score != RouterScore::kSoftmax || router.normalize_gates;
+    if (moe_blocks(config.model) > 0 && moe->top_k == 1 && moe->experts > 1 && gates_are_one) {
+      warnings.push_back(
+          "model.moe.top_k is 1 and the gates are normalised, so every gate is 1: the routers "
+          "learn "
+          "from their auxiliary losses alone, not from the loss (router: {score: softmax, "
+          "normalize_gates: false} multiplies by the probability)");
+    }
     if (router.bias_steps && !router.bias_rate.automatic) {
       warnings.push_back(strprintf(
           "model.moe.router.bias_steps = %g is not used: bias_rate is %g (bias_rate: auto uses it)",

@@ -51,7 +51,7 @@ RouterStats router_stats(View<const int64_t, 1> counts, int64_t top_k) {
   s.e_eff = std::exp(s.entropy);
   s.participation = 1 / squares;
   s.gini = gini(counts, s.assignments);
-  s.cv_floor = 100 * std::sqrt((e - 1) / s.assignments);
+  s.cv_floor = 100 * std::sqrt((e - k) / s.assignments);
   if (s.cv_norm) s.cv_norm = s.cv / s.cv_ceiling;
   if (s.entropy_norm) s.entropy_norm = s.entropy / s.entropy_ceiling;
   s.max_load = double(largest) / s.assignments;

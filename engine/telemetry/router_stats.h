@@ -20,7 +20,7 @@ struct RouterStats {
   double participation = 0;  // 1 / sum load^2
   int64_t active = 0;        // experts with an assignment
   double gini = 0;
-  double cv_floor = 0;  // percent: expected cv of uniform random routing
+  double cv_floor = 0;  // percent: expected cv of uniform random routing to K distinct experts
 
   double cv_ceiling = 0;        // 100 sqrt((E - K) / K)
   double max_load_ceiling = 0;  // 1 / K

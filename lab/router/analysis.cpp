@@ -145,8 +145,8 @@ RouterAnalysis analyse_router(const RunRecord& run, const RouterHistory& history
                    .cv_ceiling = 100 * std::sqrt((experts - top_k) / top_k),
                    .max_load_ceiling = 1 / top_k,
                    .entropy_ceiling = std::log(experts)};
-  a.turnover_floor =
-      turnover_floor(a.experts, history.layers.front().last("assignments").value_or(0));
+  a.turnover_floor = turnover_floor(a.experts, history.top_k,
+                                    history.layers.front().last("assignments").value_or(0));
   for (const double load : kCcdfLoads) {
     if (load <= experts / top_k) a.ccdf_loads.push_back(load);
   }

@@ -90,9 +90,9 @@ double load_turnover(const std::vector<uint32_t>& before, const std::vector<uint
   return moved / 2;
 }
 
-double turnover_floor(int64_t experts, double assignments) {
+double turnover_floor(int64_t experts, int64_t top_k, double assignments) {
   if (assignments <= 0) return 0;
-  return std::sqrt(double(experts - 1) / (std::numbers::pi * assignments));
+  return std::sqrt(double(experts - top_k) / (std::numbers::pi * assignments));
 }
 
 RouterHistory read_router_history(const TelemetryReader& telemetry, int64_t top_k, int64_t window) {

@@ -38,9 +38,9 @@ struct RouterHistory {
 // Share of the assignments that went to other experts than before: half the sum over experts of
 // |load - load before|.
 double load_turnover(const std::vector<uint32_t>& before, const std::vector<uint32_t>& now);
-// Expected turnover between two independent uniform draws of A = `assignments` each:
-// sqrt((E - 1) / (pi A)).
-double turnover_floor(int64_t experts, double assignments);
+// Expected turnover between two independent uniform draws of A = `assignments` each, K distinct
+// experts a token: sqrt((E - K) / (pi A)).
+double turnover_floor(int64_t experts, int64_t top_k, double assignments);
 
 // window: telemetry.window. UserError if a load vector does not unpack.
 RouterHistory read_router_history(const TelemetryReader& telemetry, int64_t top_k, int64_t window);

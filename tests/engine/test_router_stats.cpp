@@ -40,7 +40,7 @@ TEST_CASE("uniform load: cv 0, entropy ln E") {
     REQUIRE(s.participation_norm == approx(1));
     REQUIRE(s.active_norm == approx(1));
     REQUIRE(s.assignments == 12 * e);
-    REQUIRE(s.cv_floor == approx(100 * std::sqrt((e - 1) / (12 * e))));
+    REQUIRE(s.cv_floor == approx(100 * std::sqrt((e - 2) / (12 * e))));
     // With top 2 of 2, half of the load is the maximum.
     REQUIRE(saturated(s.max_load_norm) == (experts == 2));
   }
@@ -81,7 +81,7 @@ TEST_CASE("a small load by hand") {
   REQUIRE(s.active == 3);
   REQUIRE(s.gini == approx(28.0 / 64));  // sum of all |x_i - x_j| over 2 n^2 mean
   REQUIRE(s.cv_norm == approx(s.cv / 100));
-  REQUIRE(s.cv_floor == approx(100 * std::sqrt(3.0 / 8)));
+  REQUIRE(s.cv_floor == approx(100 * std::sqrt(2.0 / 8)));
 }
 
 TEST_CASE("ratios to a ceiling of 0 are absent") {
@@ -153,7 +153,7 @@ TEST_CASE("loads with empty experts match the formulas as written") {
     // Both forms of participation agree.
     REQUIRE(s.participation == approx(n / (1 + 1e-4 * s.cv * s.cv)));
     REQUIRE(s.gini == approx(pairs / (2 * n)));
-    REQUIRE(s.cv_floor == approx(100 * std::sqrt((n - 1) / total)));
+    REQUIRE(s.cv_floor == approx(100 * std::sqrt((n - 2) / total)));
     Counts more = counts;
     for (int64_t& c : more) c *= 3;
     std::reverse(more.begin(), more.end());

@@ -182,13 +182,15 @@ TEST_CASE("turnover is the share of assignments that moved") {
 }
 
 TEST_CASE("the floor of turnover is what uniform sampling gives") {
-  REQUIRE(turnover_floor(1, 100) == 0);
-  REQUIRE(turnover_floor(4, 0) == 0);
+  REQUIRE(turnover_floor(1, 1, 100) == 0);
+  REQUIRE(turnover_floor(4, 1, 0) == 0);
+  REQUIRE(turnover_floor(4, 4, 100) == 0);
   // Two draws of A assignments over E experts: half the sum of |difference|, where each difference
   // is normal with variance 2 (1/E)(1 - 1/E) / A.
   const double expected = 0.5 * 64 * std::sqrt(2 * (1 / 64.0) * (63 / 64.0) / 4096) *
                           std::sqrt(2 / 3.14159265358979323846);
-  REQUIRE(turnover_floor(64, 4096) == Approx(expected));
+  REQUIRE(turnover_floor(64, 1, 4096) == Approx(expected));
+  REQUIRE(turnover_floor(16, 8, 8 * 4096) == Approx(0.00881).epsilon(0.001));
 }
 
 TEST_CASE("the load's excess is 0 where even and 1 at its ceiling") {
