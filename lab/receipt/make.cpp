@@ -216,7 +216,12 @@ std::vector<ReceiptJson> contributing_launches(const std::string& run, int64_t s
 }
 
 Receipt make_run_receipt(const std::string& run, const std::string& folder) {
-  return RunReceipt(run, folder.empty() ? "." : folder).make();
+  try {
+    return RunReceipt(run, folder.empty() ? "." : folder).make();
+  } catch (const NotAvailable& absent) {
+    throw UserError(run + " cannot have a receipt: " + absent.what(),
+                    "a receipt is of what a run has logged: train it first, or further");
+  }
 }
 
 Receipt make_bundle_receipt(const Bundle& bundle) {

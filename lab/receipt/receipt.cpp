@@ -131,6 +131,15 @@ bool begins_as_receipt(const std::string& text) {
   return text.starts_with(start) || start.starts_with(text);
 }
 
+// What a reader would take for a part of the receipt, though the seal does not cover it.
+void require_known_keys(const Json& json, const Json& known) {
+  const nlohmann::json diff = nlohmann::json::diff(nlohmann::json(known), nlohmann::json(json));
+  for (const nlohmann::json& change : diff) {
+    if (change.at("op") != "add") continue;
+    throw DamagedReceipt("no receipt has the key " + change.at("path").get<std::string>());
+  }
+}
+
 Json parse_json(const std::string& text, const std::string& name) {
   Json json = json_of<Json>(text);
   if (json.is_object() && json.contains(kMarker)) return json;
@@ -192,6 +201,11 @@ Receipt parse_receipt(const std::string& text, const std::string& name) {
     receipt.claims.push_back(parse_claim(claim, strprintf("claim %zu", receipt.claims.size() + 1)));
   }
   receipt.seal = text_member(json, "seal", "the receipt");
+  if (const std::string twice = first_repeated_key(text); !twice.empty())
+    throw DamagedReceipt("the key " + twice + " is there twice");
+  Json known = unsealed_json(receipt);
+  known["seal"] = receipt.seal;
+  require_known_keys(json, known);
   return receipt;
 }
 

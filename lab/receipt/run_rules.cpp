@@ -123,7 +123,7 @@ Json first_at_or_below_rule(RunEvidence& run, const Json& how) {
   if (in != "step" && in != "tokens" && in != "seconds" && in != "flops")
     refuse_rule(how, "no " + in);
   for (const EvalValue& v : run.eval("val", "loss_nats")) {
-    if (!(v.value <= loss)) continue;
+    if (v.step == 0 || !(v.value <= loss)) continue;  // step 0: before training
     if (in == "step") return v.step;
     const int64_t tokens = v.step * run.config().run.batch_tokens;
     if (in == "tokens") return tokens;

@@ -40,8 +40,8 @@ Layout layout_of(const Database& database, const std::string& table) {
 // Distinguishes measurements of a clock or the system from computed values.
 Source source_of(const std::string& scalar) {
   const bool measured = scalar.ends_with("_s") || scalar.ends_with("_ms") ||
-                        scalar == "mfu_share" || scalar == "peak_rss_bytes" ||
-                        scalar == "sent_bytes";
+                        scalar.ends_with("_joules") || scalar == "mfu_share" ||
+                        scalar == "peak_rss_bytes" || scalar == "sent_bytes";
   return measured ? Source::kMeasured : Source::kComputed;
 }
 

@@ -10,7 +10,7 @@
 //
 // The hash does not depend on how SQLite laid out its pages, on WAL files, on the version of zstd,
 // or on the folder's path. It does cover measured times, because they are claims as well.
-// `results_sha256` leaves those out (table span; scalars that end in _s or _ms, mfu_share,
+// `results_sha256` leaves those out (table span; scalars that end in _s, _ms or _joules, mfu_share,
 // peak_rss_bytes, sent_bytes): it is equal for runs that computed the same bits at any speed.
 #pragma once
 

@@ -246,6 +246,24 @@ TEST_CASE("every change is reported as drift by name") {
           [](const Sealed& s) { replace(s.receipt, "\"claims\":", "\"remarks\":"); },
           "receipt: the receipt has no claims"),
       change(
+          "a value before the sealed one",
+          [](const Sealed& s) {
+            replace(s.receipt, "\"value\": 4.25", "\"value\": 3.5, \"value\": 4.25");
+          },
+          "receipt: the key value is there twice"),
+      change(
+          "a line more than the seal covers",
+          [](const Sealed& s) {
+            replace(s.receipt, "\"sealed_step\":", "\"headline\": 2.5, \"sealed_step\":");
+          },
+          "receipt: no receipt has the key /headline"),
+      change(
+          "a remark in a claim",
+          [](const Sealed& s) {
+            replace(s.receipt, "\"value\": 4.25", "\"value\": 4.25, \"note\": \"best\"");
+          },
+          "receipt: no receipt has the key /claims/"),
+      change(
           "a value that is no number",
           [](const Sealed& s) { replace(s.receipt, "\"value\": 4.25", "\"value\": \"low\""); },
           "receipt: claim val_loss_final: its value is not a number"),
