@@ -66,6 +66,19 @@ bool stopped_at_target(const Comparison& c) {
   return false;
 }
 
+// "a ran on cpu, b on cuda: NVIDIA H200" if the runs had different devices; "" otherwise.
+std::string other_device(const Comparison& c) {
+  const RunRecord* first = nullptr;
+  for (const ModelRow& row : c.models) {
+    for (const RunRecord* run : row.group.runs) {
+      if (first == nullptr) first = run;
+      if (run->device == first->device) continue;
+      return first->name + " ran on " + first->device + ", " + run->name + " on " + run->device;
+    }
+  }
+  return "";
+}
+
 void rank_by_target(Comparison& c) {
   const double target = *c.target_loss;
   const auto by = [&](const char* what) { return strprintf("%s to %g nats", what, target); };
@@ -81,6 +94,10 @@ void rank_by_target(Comparison& c) {
       c, ranking(c, by("tokens"), "tokens", of([](const TimeToTarget& t) { return t.tokens; })));
   add_if_any(c,
              ranking(c, by("FLOPs"), "FLOPs", of([](const TimeToTarget& t) { return t.flops; })));
+  if (const std::string why = other_device(c); !why.empty()) {
+    c.notes.push_back("no ranking by seconds: " + why);
+    return;
+  }
   add_if_any(c,
              ranking(c, by("seconds"), "s", of([](const TimeToTarget& t) { return t.seconds; })));
 }

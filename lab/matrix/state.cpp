@@ -104,6 +104,11 @@ ClaimSeal next_seal(const MatrixFolder& folder, const Matrix& matrix, const orde
     return {.time = utc_now(), .sha256 = sha256, .runs_begun = runs.begun, .edits = {}};
   }
   ClaimSeal seal = seal_of_json(before["claims_seal"]);
+  if (seal.sha256 != claims_sha256(claims_in(before))) {
+    throw UserError(
+        folder.file("matrix.json") + ": its claims are not those that were sealed " + seal.time,
+        "the file was edited; restore it, or train the matrix in another folder");
+  }
   seal.sha256 = sha256;
   if (changes.any()) {
     seal.edits.push_back({.time = utc_now(),

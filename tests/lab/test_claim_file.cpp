@@ -6,6 +6,7 @@
 #include "lab/matrix/seal.h"
 #include "lab/matrix/state.h"
 #include "tests/catch.h"
+#include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"
 
 namespace assay::test_claim_file {
@@ -153,6 +154,15 @@ TEST_CASE("claims are sealed before the first run; later edits are recorded") {
   REQUIRE(after.sha256 == claims_sha256(edited.file.claims));
   REQUIRE(!record(edited).any());
   REQUIRE(recorded_seal(folder)->edits.size() == 1);
+
+  // matrix.json edited by hand: its claims are not the sealed ones.
+  const std::string manifest = folder.file("matrix.json");
+  std::string text = read_file(manifest);
+  const size_t at = text.find("\"name\": \"two\"");
+  REQUIRE(at != std::string::npos);
+  write_file_atomic(manifest, text.replace(at, 13, "\"name\": \"too\""));
+  const Matrix same = matrix_with(first + "  - {name: too, measure: val_loss, of: a, below: 4}\n");
+  expect_error([&] { record(same); }, "its claims are not those that were sealed");
 }
 
 }  // namespace assay::test_claim_file

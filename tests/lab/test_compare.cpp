@@ -123,6 +123,10 @@ TEST_CASE("time to a target, and who reached it") {
   REQUIRE(c.rankings.size() == 5);
   REQUIRE(c.rankings[1].by == "steps to 3.405 nats");
   REQUIRE(c.rankings[1].places.size() == 1);
+  runs[0].device = "cuda: NVIDIA H200", runs[1].device = runs[2].device = runs[3].device = "cpu";
+  const Comparison devices = compare(runs, {.target_loss = 3.405});
+  REQUIRE(devices.rankings.size() == 4);
+  REQUIRE(mentions(devices.notes, "no ranking by seconds: dense-s1 ran on cuda: NVIDIA H200, "));
   REQUIRE(c.rankings[1].not_reached == std::vector<std::string>{"dense"});
 }
 
