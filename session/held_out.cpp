@@ -43,6 +43,7 @@ HeldOut::HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& opt
                     "give shards: --shards FILE");
   }
   if (has_data) data_ = resolve_data(config);
+  if (options.files.empty()) require_data_of_checkpoint(source_, data_);
   ValidationSet::Config set{.files = options.files.empty() ? data_.val : options.files,
                             .tokens = options.tokens > 0 ? options.tokens : config.eval.tokens,
                             .sequence = config.run.sequence,

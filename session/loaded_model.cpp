@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 
 #include "base/check.h"
 #include "base/math.h"
 #include "base/read_failed.h"
 #include "cuda/transfer.h"
+#include "data/hash_files.h"
+#include "data/manifest.h"
 #include "data/tokenizer_files.h"
 #include "engine/config/yaml.h"
 #include "engine/run/host_copies.h"
 #include "engine/run/safetensors.h"
+#include "engine/run/saved_run.h"
 #include "engine/trainer.h"
 #include "session/run_data.h"
 #include "session/run_products.h"
@@ -29,9 +33,28 @@ CheckpointSource open_checkpoint(const std::string& run_or_checkpoint) {
   return source;
 }
 
+std::string run_of(const CheckpointSource& source) {
+  const auto run = (std::filesystem::path(source.folder) / "../..").lexically_normal();
+  return (run.has_filename() ? run : run.parent_path()).string();  // "runs/moe/" is runs/moe
+}
+
+void require_data_of_checkpoint(const CheckpointSource& source, const RunData& data) {
+  require_tokenizer_of_run(run_of(source), source.config, data);
+  const HashedFiles files = hash_files(data.val, UseCache::kYes);
+  require_manifest_hashes(files);
+  std::map<std::string, std::string> hashes;
+  for (const auto& [path, file] : files) hashes[path] = file.sha256;
+  try {
+    require_known_data(source.state, hashes);
+  } catch (const UserError& error) {
+    throw UserError(error.what(), error.hint() + ", or name other data: --set data.val=FILE");
+  }
+}
+
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path) {
   // Without data.synth the configuration names the file, also for a run without data.
   const DataConfig& data = source.config.data;
+  const std::string own = run_of(source) + "/tokenizer.json";
   const auto of_corpus = [&] {
     try {
       return resolve_data(source.config).tokenizer;
@@ -43,7 +66,9 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
                       "give the tokenizer: --tokenizer FILE");
     }
   };
-  const std::string file = !path.empty() ? path : data.synth ? of_corpus() : data.tokenizer;
+  std::string file = path;
+  if (file.empty() && std::filesystem::exists(own)) file = own;
+  if (file.empty()) file = data.synth ? of_corpus() : data.tokenizer;
   if (file.empty()) {
     throw UserError(
         source.folder + " has no tokenizer: its configuration has no data.tokenizer",
@@ -67,19 +92,13 @@ Config with_all_experts(Config config) {
   return config;
 }
 
-// The run of a checkpoint: RUN/checkpoints/step-00001000.
-std::string run_of(const std::string& checkpoint) {
-  const auto folder = std::filesystem::weakly_canonical(checkpoint);
-  return folder.parent_path().parent_path().string();
-}
-
 }  // namespace
 
 LoadedModel::LoadedModel(const CheckpointSource& from, const std::string& device_name,
                          EvaluationSize size, int32_t mask_id, Ranks* ranks)
     : source(from),
       session(with_all_experts(from.config), {.device = device_name, .ranks = ranks}) {
-  use_products_of_run(session, run_of(from.folder));
+  use_products_of_run(session, run_of(from));
   const int64_t texts = std::max<int64_t>(1, ceil_div(size.rows, size.positions));
   rows = texts * size.positions;
   DecoderOptions options = decoder_options(from.config, session.place(mask_id));

@@ -6,6 +6,7 @@
 
 #include "data/bpe.h"
 #include "engine/run/checkpoint.h"
+#include "session/run_data.h"
 #include "session/session.h"
 
 namespace assay {
@@ -19,8 +20,16 @@ struct CheckpointSource {
 // Opens a checkpoint folder, or the newest valid checkpoint of a run. UserError when there is none.
 CheckpointSource open_checkpoint(const std::string& run_or_checkpoint);
 
-// The tokenizer at `path`, or if that is "" the one the checkpoint was trained with. UserError when
-// there is none, when it has no <|endoftext|>, or when it has more tokens than the model.
+// The run of a checkpoint that is in its place, RUN/checkpoints/step-N.
+std::string run_of(const CheckpointSource& source);
+
+// UserError if the tokenizer or a validation shard of `data` is not the one that the checkpoint's
+// run has; what it has not recorded is not compared. Hashes the shards.
+void require_data_of_checkpoint(const CheckpointSource& source, const RunData& data);
+
+// The tokenizer at `path`, or if that is "" the one the checkpoint was trained with: RUN's own, of
+// an imported model, else that of its data. UserError when there is none, when it has no
+// <|endoftext|>, or when it has more tokens than the model.
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path);
 
 struct EvaluationSize {

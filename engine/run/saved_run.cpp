@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -134,6 +135,22 @@ void require_same_data(const TrainingState& state, const std::map<std::string, s
   }
 }
 
+void require_known_data(const TrainingState& state,
+                        const std::map<std::string, std::string>& some) {
+  if (!state.extra.contains(kDataHashes)) return;
+  std::set<std::string> known;
+  for (const auto& [name, hash] :
+       extra_of(state, kDataHashes, std::map<std::string, std::string>())) {
+    known.insert(hash);
+  }
+  for (const auto& [path, hash] : some) {
+    if (known.contains(hash)) continue;
+    throw UserError("the data of the run has changed: " + path + " is SHA-256 " +
+                        hash.substr(0, 16) + ", which the run has not read",
+                    "give the data it began with");
+  }
+}
+
 RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint) {
   if (!checkpoint) {
     parts.model.initialise(parts.on, static_cast<uint64_t>(parts.config.run.seed));
@@ -152,11 +169,13 @@ RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>&
   optimizer.upload();
   parts.model.refresh_weights(parts.on);
   parts.loader.seek(state.cursor);
+  const double absent =
+      state.step == 0 ? 0 : std::nan("");  // an imported model has trained for 0 s
   return {.steps_done = state.step,
           .last_probe = parted(extra_of(state, kLastProbe, std::string())),
-          .train_s = extra_of(state, kTrainSeconds, std::nan("")),
-          .energy = {.cpu_joules = extra_of(state, kCpuJoules, std::nan("")),
-                     .gpu_joules = extra_of(state, kGpuJoules, std::nan(""))},
+          .train_s = extra_of(state, kTrainSeconds, absent),
+          .energy = {.cpu_joules = extra_of(state, kCpuJoules, absent),
+                     .gpu_joules = extra_of(state, kGpuJoules, absent)},
           .not_finite = not_finite};
 }
 

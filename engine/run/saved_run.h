@@ -30,6 +30,10 @@ std::vector<Slice> model_slices_to_save(RunParts& parts);
 // Files are identified by name without folder, so that data may move. now: SHA-256 by path.
 void require_same_data(const TrainingState& state, const std::map<std::string, std::string>& now);
 
+// Throws UserError naming the first of `some` files, SHA-256 by path, that is none of those which
+// the run has read. A state without hashes allows all: of an import, or of an old version.
+void require_known_data(const TrainingState& state, const std::map<std::string, std::string>& some);
+
 // Loads the checkpoint into model and optimizer and seeks the loader; without one it initialises
 // the model from run.seed.
 RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint);

@@ -78,6 +78,27 @@ def check_planted_text():
     check(done.returncode == 2 and "drift: input data corpus_train_000001.bin" in done.stderr, "what own-hash read is gone")
 
 
+def check_evaluations():
+    """What a checkpoint is measured on is what its run was: eval refuses other validation text, unless it is named."""
+    shard = WORK / "c" / "corpus_val_000000.bin"
+    works(*TRAIN, "whole")
+    before = json.loads(works("eval", "whole", "--json").stdout)
+    record = WORK / "whole" / "evals" / "step-00000006.json"
+    kept = record.read_bytes()
+    good = shard.read_bytes()
+    shard.write_bytes(good[:1048] + bytes([good[1048] ^ 1]) + good[1049:])
+    refused(["eval", "whole"], ["corpus_val_000000.bin has SHA-256 ", "c/manifest.json says "], "restore it")
+    MANIFEST.rename(WORK / "kept.json")
+    refused(["eval", "whole"], ["the data of the run has changed: ", "corpus_val_000000.bin is SHA-256 ", "which the run has not read"],
+            "--set data.val=FILE")
+    check(record.read_bytes() == kept, "a refused evaluation leaves the record alone")
+    other = json.loads(works("eval", "whole", "--json", "--set", f"data.val=[{shard}]").stdout)
+    check(other["val_loss_nats"] != before["val_loss_nats"] and record.read_bytes() == kept, (other, before))
+    (WORK / "kept.json").rename(MANIFEST)
+    shard.write_bytes(good)
+    check(json.loads(works("eval", "whole", "--json").stdout)["val_loss_nats"] == before["val_loss_nats"], before)
+
+
 def check_cache():
     time.sleep(3.1)  # files that changed less than two whole seconds ago are not cached
     CACHE.unlink(missing_ok=True)
@@ -156,6 +177,7 @@ def check_tokenizer_folder():
 
 make_corpus()
 check_planted_text()
+check_evaluations()
 check_cache()
 check_change_while_reading()
 check_warnings()

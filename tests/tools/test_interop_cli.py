@@ -48,6 +48,24 @@ def check_family(moe, architecture, sets):
         check(refused.returncode == 1 and "began from imported weights" in refused.stderr, refused)
 
 
+def check_own_tokenizer():
+    """An imported model keeps its tokenizer: export and sample take it, and evaluation on another one's ids is refused."""
+    with Workplace(sequence=64) as w:
+        w.train("run", "--steps", "20")
+        out, back, again = w.run("exported"), w.run("back"), w.run("again")
+        works("export", w.run("run"), "-o", out)
+        works("import", out, "-o", back, "--config", w.config, "--set", "data.synth.vocab_size=300")
+        for command in (("eval", back), ("train", back / "config.yaml", "--run", back)):
+            refused = assay(*command)
+            check(refused.returncode == 1 and "another tokenizer (300 tokens" in refused.stderr and "(512 tokens" in refused.stderr,
+                  refused.stderr)
+        works("export", back, "-o", again)
+        check((again / "tokenizer.json").read_bytes() == (out / "tokenizer.json").read_bytes(), "another tokenizer is exported")
+        text = [json.loads(works("sample", run, "--prompt", "Once upon a", "--temperature", "0", "--tokens", "20", "--json"))["texts"]
+                for run in (w.run("run"), back)]
+        check(text[0] == text[1], text)
+
+
 def check_alone():
     """Without a configuration: the tokenizer is copied, and the shard size splits the file."""
     with Workplace(moe=True) as w:
@@ -86,5 +104,6 @@ SOFTMAX = ["--set", "model.moe.router.score=softmax", "--set", "model.moe.shared
 check_family(False, "LlamaForCausalLM", [])
 check_family(True, "MixtralForCausalLM", SOFTMAX)
 check_family(True, "Glm4MoeForCausalLM", [])
+check_own_tokenizer()
 check_alone()
 print("interop_cli: ok")

@@ -63,11 +63,21 @@ CheckpointSource open_with_sets(const EvalArguments& a) {
   return source;
 }
 
+// --set data.*: the user names other data than the run's.
+bool names_other_data(const EvalArguments& a) {
+  return std::any_of(a.sets.begin(), a.sets.end(),
+                     [](const std::string& set) { return set.rfind("data.", 0) == 0; });
+}
+
 // Uses the same tokens as the run's own evaluations.
-std::vector<EvalResult> validate(const CheckpointSource& source, const std::string& device,
+std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource& source,
                                  Ranks* ranks) {
   const Config& config = source.config;
-  const RunData data = machine_by_machine(ranks, [&] { return resolve_data(config); });
+  const RunData data = machine_by_machine(ranks, [&] {
+    RunData found = resolve_data(config);
+    if (!names_other_data(a)) require_data_of_checkpoint(source, found);
+    return found;
+  });
   const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
   const ValidationSet::Config set{.files = data.val,
                                   .tokens = config.eval.tokens,
@@ -77,17 +87,12 @@ std::vector<EvalResult> validate(const CheckpointSource& source, const std::stri
   Validation validation(set, config.eval.every, data.token_bytes, mask_id, "val",
                         ranks ? &ranks->group() : nullptr);
   LoadedModel loaded(
-      source, device,
+      source, a.device,
       {.positions = config.run.sequence, .rows = config.run.micro_batch * config.run.sequence},
       mask_id, ranks);
   validation.plan(loaded.plan);
   loaded.allocate();
   return validation.run(loaded.on, *loaded.model);
-}
-
-// RUN of a checkpoint RUN/checkpoints/step-N.
-std::string run_of(const CheckpointSource& source) {
-  return std::filesystem::path(source.folder).parent_path().parent_path().string();
 }
 
 CoreEvaluation core_of(const EvalArguments& a) {
@@ -243,7 +248,7 @@ int evaluate_here(const EvalArguments& a, Ranks* ranks) {
   std::optional<CoreReport> report;
   std::string text;
   if (wants(a, "loss") || wants(a, "bpb")) {
-    for (const EvalResult& r : validate(source, a.device, ranks)) {
+    for (const EvalResult& r : validate(a, source, ranks)) {
       const bool asked = wants(a, r.metric == "loss_nats" ? "loss" : "bpb");
       if (!asked) continue;
       result[r.task + "_" + r.metric] = r.value;
