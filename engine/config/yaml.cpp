@@ -288,9 +288,10 @@ void apply_text(Config& config, const std::string& text, const YamlSource& sourc
 
 void apply_file(Config& config, const std::string& path, std::vector<std::string>& open) {
   if (fs::exists(fs::path(path) / "config.yaml")) {
-    throw UserError(path + " is a run, not a configuration",
-                    "give " + path + "/config.yaml; `assay train " + path + "/config.yaml --run " +
-                        path + "` continues the run");
+    const std::string inside = (fs::path(path) / "config.yaml").string();
+    throw UserError(path + " is a folder, not a configuration",
+                    "give " + inside + "; if it is a run, `assay train " + inside + " --run " +
+                        path + "` continues it");
   }
   const std::string text = read_file(path);
   std::string file = fs::weakly_canonical(path).string();

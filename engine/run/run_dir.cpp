@@ -68,7 +68,7 @@ constexpr const char* kGiveARun =
 
 constexpr size_t kMostNamed = 5;  // in a hint
 
-bool is_run(const fs::path& folder) {
+bool has_config(const fs::path& folder) {
   std::error_code ignored;
   return fs::exists(folder / kConfig, ignored);
 }
@@ -95,6 +95,14 @@ bool is_written_by_run(const fs::path& folder) {
     return false;
   }
 }
+
+}  // namespace
+
+bool is_run(const fs::path& folder) {
+  return has_config(folder) && (has_begun(folder) || is_written_by_run(folder));
+}
+
+namespace {
 
 // For a hint: none if the folder cannot be read.
 std::vector<std::string> runs_in(const fs::path& folder) {
@@ -151,10 +159,11 @@ std::filesystem::path require_run(const std::string& run) {
   if (!fs::exists(run, ignored)) throw UserError("no run at " + run, hint_for(run));
   if (!fs::is_directory(run, ignored))
     throw UserError(run + " is a file, not a run", hint_for(run));
-  if (!is_run(run)) {
-    throw UserError(run + " is not a run: it has no config.yaml", hint_for(run));
-  }
-  return run;
+  if (is_run(run)) return run;
+  throw UserError(
+      run + " is not a run: " +
+          (has_config(run) ? "its config.yaml was not written by one" : "it has no config.yaml"),
+      hint_for(run));
 }
 
 namespace {
@@ -173,11 +182,11 @@ void require_run_or_empty(const std::string& path) {
   require_folder_name(path);
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return;
-  if (!is_run(path) && holds_files(path)) {
+  if (!has_config(path) && holds_files(path)) {
     throw UserError(path + " has files but no run in it",
                     "choose another --run, or an empty folder");
   }
-  if (is_run(path) && !has_begun(path) && !is_written_by_run(path)) {
+  if (has_config(path) && !is_run(path)) {
     throw UserError(path + " has a config.yaml that no run wrote: training there would replace it",
                     "choose another --run, e.g. --run " + (fs::path(path) / "run").string());
   }

@@ -27,11 +27,6 @@ struct FoundRun {
   Config config;
 };
 
-bool is_run(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::exists(folder / "config.yaml", ignored);
-}
-
 // The runs of a matrix folder, or the folder itself if it is a run; sorted by path. Empty if there
 // is no such folder.
 std::vector<FoundRun> runs_of(const std::string& folder) {

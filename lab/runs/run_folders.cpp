@@ -5,15 +5,17 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "engine/run/run_dir.h"
 
 namespace assay {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool is_run(const fs::path& path) {
+// Also a run that has lost its configuration: the command names what is missing.
+bool may_be_run(const fs::path& path) {
   std::error_code ignored;
-  return fs::exists(path / "telemetry.db", ignored) || fs::exists(path / "config.yaml", ignored);
+  return fs::exists(path / "telemetry.db", ignored) || is_run(path);
 }
 
 }  // namespace
@@ -22,12 +24,12 @@ std::vector<std::string> runs_in(const std::vector<std::string>& paths) {
   std::vector<std::string> runs;
   for (const std::string& path : paths) {
     std::vector<std::string> found;
-    if (is_run(path)) {
+    if (may_be_run(path)) {
       found.push_back(path);
     } else {
       for (const std::string& name : names_in(path)) {
         const fs::path run = fs::path(path) / name;
-        if (is_run(run)) found.push_back(run.string());
+        if (may_be_run(run)) found.push_back(run.string());
       }
     }
     if (found.empty()) {

@@ -165,6 +165,7 @@ with Workplace(moe=True) as w:
     empty = w.run("empty")
     empty.mkdir()
     (empty / "config.yaml").write_text("model: {}\n")
+    (empty / "meta.json").write_text("{}\n")
     check("has no checkpoint" in works("checkpoint", "list", empty), "a run without checkpoints")
     refused("no valid checkpoint", "checkpoint", "merge", empty)
 print("checkpoint_cli: ok")

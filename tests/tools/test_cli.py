@@ -14,6 +14,7 @@ work = pathlib.Path(tempfile.mkdtemp())
 (work / "empty").mkdir()
 (work / "run").mkdir()
 (work / "run" / "config.yaml").write_text("model: {}\n")
+(work / "run" / "meta.json").write_text("{}\n")
 
 # Arguments of `assay`, and what the error line and the hint line must contain.
 REFUSED = [
@@ -34,6 +35,9 @@ for command in ("router", "report", "sample", "watch"):
     ]
 (work / "runs" / "mine").mkdir(parents=True)
 (work / "runs" / "mine" / "config.yaml").write_text("model: {}\n")
+(work / "runs" / "mine" / "checkpoints").mkdir()
+(work / "own").mkdir()
+(work / "own" / "config.yaml").write_text("model: {}\n")  # a configuration of the user's, which no run wrote
 REFUSED += [
     (["router", "mine"], "no run at mine", "did you mean runs/mine?"),
     (["router", "runs/mien"], "no run at runs/mien", "did you mean runs/mine?"),
@@ -46,8 +50,11 @@ REFUSED += [
     (["eval", "run", "--batch", "0"], "--batch: 0 is not a number > 0", "assay eval --help"),
     (["train", "a.yaml", "--stop-after", "-2"], "--stop-after: -2 is not a number > 0", "assay train --help"),
     (["data", "synth", "--seed", "-1"], "--seed: -1 is not a number >= 0", "assay data synth --help"),
-    (["audit", "run"], "run is a run, not a configuration", "give run/config.yaml"),
-    (["train", "runs/mine"], "runs/mine is a run, not a configuration", "assay train runs/mine/config.yaml --run runs/mine"),
+    (["router", "own"], "own is not a run: its config.yaml was not written by one", "did you mean run?"),
+    (["train", "run/config.yaml"], "run/config.yaml is the configuration of a run", "--run run; to begin another"),
+    (["train", "run/../run/config.yaml", "--ranks", "2"], "is the configuration of a run", "--run run/../run; to begin another"),
+    (["audit", "run"], "run is a folder, not a configuration", "give run/config.yaml"),
+    (["train", "runs/mine"], "runs/mine is a folder, not a configuration", "assay train runs/mine/config.yaml --run runs/mine"),
 ]
 REFUSED += [
     (["watch"], "RUN", "assay watch --help"),

@@ -14,6 +14,7 @@
 #include "engine/config/check.h"
 #include "engine/config/text.h"
 #include "engine/run/interrupt.h"
+#include "engine/run/run_dir.h"
 #include "session/ranks.h"
 #include "session/training_run.h"
 #include "tools/assay/commands.h"
@@ -61,6 +62,18 @@ std::vector<std::string> shortened_schedule(const TrainArguments& a) {
   shorten("warmup", s.warmup, s.warmup_fraction.has_value());
   shorten("warmdown", s.warmdown, s.warmdown_fraction.has_value());
   return sets;
+}
+
+// `assay train RUN/config.yaml` means that run more often than a new one, runs/config.
+void require_named_run(const TrainArguments& a) {
+  const std::filesystem::path folder = std::filesystem::absolute(a.config).parent_path();
+  if (a.run || std::filesystem::path(a.config).filename() != "config.yaml" || !is_run(folder)) {
+    return;
+  }
+  const std::string given = std::filesystem::path(a.config).parent_path().string();
+  throw UserError(a.config + " is the configuration of a run, and --run is not given",
+                  "to continue that run: --run " + (given.empty() ? "." : given) +
+                      "; to begin another with its configuration: --run and a new folder");
 }
 
 struct Loaded {
@@ -179,6 +192,7 @@ int train(const TrainArguments& a) {
                         a.json ? PlanOutput::kJson : PlanOutput::kTable);
     return kExitDone;
   }
+  require_named_run(a);
   if (a.ranks.value_or(1) > 1) return launch(a);
   const std::unique_ptr<Ranks> ranks = Ranks::join();
   if (!ranks) return train_here(call_of(a, load(a)), nullptr);
