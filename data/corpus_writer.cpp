@@ -110,7 +110,8 @@ Manifest CorpusWriter::commit(const std::string& validation) {
     throw UserError(
         strprintf("no document is left to train on, %ld went to validation",
                   static_cast<long>(documents(Split::kVal))),
-        "give more documents, another --separator (paragraphs: '\\n\\n'), or --val-every 0");
+        "give more documents, another --separator (paragraphs: '\\n\\n', or '\\r\\n\\r\\n' where "
+        "lines end in CR LF), or validation text of its own: --val FILE");
   Manifest manifest{.tokenizer_file = kTokenizerName,
                     .tokenizer_sha256 = tokenizer_hash(tokenizer_),
                     .vocab_size = tokenizer_.vocab_size(),

@@ -284,15 +284,16 @@ void TrainingRun::open() {
 
 // The telemetry. peak_flop_per_s: of all ranks.
 void TrainingRun::open_records(double peak_flop_per_s) {
-  std::error_code ignored;
   const RecorderConfig records = recorder_config(peak_flop_per_s);
-  if (before_.step > 0 && !std::filesystem::exists(records.telemetry_path, ignored)) {
-    log_->warn(
-        strprintf("%s is not there: the run has no figures of its first %ld steps, and "
-                  "router measures over a window of steps begin again",
-                  records.telemetry_path.c_str(), long(before_.step)));
-  }
   recorder_.emplace(records, *log_);
+  // Also a file that is empty, or older than the checkpoint: of a backup, perhaps.
+  const int64_t recorded = TelemetryReader(records.telemetry_path).steps_done(before_.step);
+  if (recorded + config().run.log_every <= before_.step) {
+    log_->warn(
+        strprintf("%s has no figures of steps %ld to %ld, which the run has made: they are lost, "
+                  "and router measures over a window of steps begin again",
+                  records.telemetry_path.c_str(), long(recorded + 1), long(before_.step)));
+  }
   Telemetry& telemetry = recorder_->telemetry();
   telemetry.set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", 1e-9 * peak_flop_per_s));
   telemetry.set_meta("contract", name_of(config().contract.kind));

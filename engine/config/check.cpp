@@ -390,7 +390,8 @@ void require_ranks(const Config& c, int64_t ranks) {
   if (parts > 0 && !Layout::fits(parts, ranks)) {
     throw UserError(text(ranks) + " ranks cannot share the " + text(parts) +
                         " parts of a batch (parallel.parts): each takes the same power of two",
-                    "start one of " + fitting + " ranks; a new run may have other parts");
+                    (parts == 1 ? "start one rank" : "start one of " + fitting + " ranks") +
+                        "; a new run may have more parts: --set parallel.parts=" + text(ranks));
   }
 }
 

@@ -42,7 +42,8 @@ constexpr Known kSteps[] = {
     {"router_dead_sum", "experts", "dead_for of router_layers, sum over layers"},
     {"exchange_rounds_max", "rounds", "of the exchange of experts' rows, most of a layer"},
     {"step_ms", "ms", "duration of the step"},
-    {"router_telemetry_ms", "ms", "duration of the router's measures, within the step"},
+    {"router_telemetry_ms", "ms",
+     "duration of the router's measures, after the step: not in step_ms and train_s"},
 };
 
 // Names of the table steps that end in the name of a group or a source.

@@ -1,6 +1,7 @@
 #include "tools/assay/commands/document_options.h"
 
 #include <cstdio>
+#include <string_view>
 
 #include "base/check.h"
 
@@ -8,14 +9,21 @@ namespace assay {
 
 namespace {
 
-// Replaces the escapes \n, \t and \\ as typed in a shell.
+// Replaces the escapes \n, \r, \t and \\ as typed in a shell.
 std::string unescaped(const std::string& text) {
+  constexpr std::string_view kEscapes = "nrt\\", kCharacters = "\n\r\t\\";
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
-    const char next = i + 1 < text.size() ? text[i + 1] : '\0';
-    const bool escape = text[i] == '\\' && (next == 'n' || next == 't' || next == '\\');
-    plain += !escape ? text[i] : next == 'n' ? '\n' : next == 't' ? '\t' : '\\';
-    i += escape ? 1 : 0;
+    if (text[i] != '\\') {
+      plain += text[i];
+      continue;
+    }
+    const size_t at = ++i < text.size() ? kEscapes.find(text[i]) : std::string_view::npos;
+    if (at == std::string_view::npos) {
+      throw UserError("--separator " + text + " has an unknown escape",
+                      "those are \\n, \\r, \\t and \\\\");
+    }
+    plain += kCharacters[at];
   }
   return plain;
 }
@@ -41,8 +49,8 @@ void add_document_options(CLI::App* subcommand, DocumentArguments& a) {
       ->required();
   subcommand->add_option(
       "--separator", a.separator,
-      "separator of the documents in a text file; '\\n\\n' = paragraphs, '' = one document per "
-      "file (default: <|endoftext|>)");
+      "separator of the documents in a text file; '\\n\\n' = paragraphs ('\\r\\n\\r\\n' if "
+      "lines end so), '' = one document per file (default: <|endoftext|>)");
   subcommand->add_option("--field", a.field,
                          "field of a JSONL object that holds its text (default: text)");
   subcommand->add_flag("--skip-bad-lines", a.skip_bad_lines,
