@@ -64,8 +64,16 @@ def check_loss(w):
         trained = rows(w.run("moe"), "SELECT value FROM eval WHERE task = 'val' AND step = 60 AND metric = "
                                      f"'{metric}'")[0][0]
         expect(said.get("val_" + metric) == trained, f"{metric}: {said} is not {trained}")
+    shown = assay("eval", w.run("moe")).stdout
+    for metric, count, unit in (("loss_nats", "val_loss_tokens", "tokens"), ("bits_per_byte", "val_bytes", "bytes")):
+        line = f"val {metric} {said['val_' + metric]:.4f} over {said[count]:,} {unit}\n"
+        expect(line in shown, f"{line!r} is not in {shown}")
+    meta = json.loads((w.run("moe") / "meta.json").read_text())
+    expect((said["device"], said["recipe"]) == (meta["device"], meta["recipe"]), f"{said}, {meta}")
+    kept = json.loads((w.run("moe") / "evals" / "step-00000060.json").read_text())
+    expect({name: kept.get(name) for name in said} == said, f"{kept} without {said}")
     at40 = evaluated(w.run("moe") / "checkpoints" / "step-00000050", "--tasks", "loss")
-    expect(at40.get("step") == 50 and "val_bits_per_byte" not in at40, at40)
+    expect(at40.get("step") == 50 and "val_bits_per_byte" not in at40 and "val_bytes" not in at40, at40)
 
 
 def no_file_grows():
@@ -272,6 +280,14 @@ def check_rows(w):
     refused("nowhere", *options[:-1], w.path / "nowhere" / "rows.jsonl")
 
 
+def check_plan(w):
+    """The table and the object of --json have the same bytes."""
+    table = assay("eval", w.run("moe"), "--plan").stdout
+    plan = evaluated(w.run("moe"), "--plan")
+    expect(sum(plan["section_bytes"].values()) == plan["total_bytes"] > 0 and plan["buffers"], plan)
+    expect(f"{plan['total_bytes'] / (1 << 20):.1f}" in table, f"{plan['total_bytes']} is not in {table}")
+
+
 def check_set(w):
     """Another measure of the same weights is printed and not recorded."""
     usual = evaluated(w.run("moe"), "--tasks", "loss")
@@ -327,6 +343,7 @@ def main():
         check_partial(w)
         check_parts(w)
         check_rows(w)
+        check_plan(w)
         check_set(w)
         check_ranks(w)
         check_refused(w)

@@ -48,6 +48,7 @@ def documents(work):
         ["published", "show", "0003", "--json"],
         ["published", "check", "all", "--json"],
         ["eval", ODD, "--json"],
+        ["eval", ODD, "--plan", "--json"],
         ["sample", ODD, "--prompt", "Once", "--tokens", "4", "--json"],
         ["receipt", "verify", ODD, "--json"],
         ["checkpoint", "list", ODD, "--json"],

@@ -17,6 +17,7 @@
 #include "eval/validation.h"
 #include "lab/runs/core_parts.h"
 #include "models/audit/audit_report.h"
+#include "models/decoder/recipe.h"
 #include "session/build_info.h"
 #include "session/eval_file.h"
 #include "session/ranks.h"
@@ -27,6 +28,7 @@
 #include "tools/assay/core_evaluation.h"
 #include "tools/assay/launch_ranks.h"
 #include "tools/assay/print_json.h"
+#include "tools/assay/training_plan.h"
 
 namespace assay {
 namespace {
@@ -199,6 +201,10 @@ int print_plan(const EvalArguments& a) {
                            .rows = batch_rows(core_of(a))}
           : EvaluationSize{.positions = sequence, .rows = source.config.run.micro_batch * sequence};
   const LoadedModel loaded(source, a.device, size);
+  if (a.json) {
+    print_json(plan_json(loaded.plan));
+    return kExitDone;
+  }
   std::ostringstream text;
   loaded.plan.print(text);
   std::fputs(text.str().c_str(), stdout);
@@ -218,10 +224,14 @@ std::optional<std::string> recorded(const CheckpointSource& source, const ordere
   }
 }
 
+// What it was measured over: bytes, or tokens.
+bool is_in_bytes(const EvalResult& r) {
+  return r.metric == "bits_per_byte";
+}
+
 std::string result_line(const EvalResult& r) {
-  const bool bytes = r.metric == "bits_per_byte";
   return strprintf("%s %s %.4f over %s %s\n", r.task.c_str(), r.metric.c_str(), r.value,
-                   grouped(r.n).c_str(), bytes ? "bytes" : "tokens");
+                   grouped(r.n).c_str(), is_in_bytes(r) ? "bytes" : "tokens");
 }
 
 void require_same_evaluation(const EvalArguments& a, const CheckpointSource& source, Ranks& ranks) {
@@ -243,6 +253,8 @@ int evaluate_here(const EvalArguments& a, Ranks* ranks) {
   result["checkpoint"] = source.folder;
   result["step"] = source.state.step;
   result["commit"] = build_info().commit;
+  result["device"] = device_name_of(a.device);
+  result["recipe"] = resolved_recipe(source.config.precision.recipe, backend_of(a.device));
   if (!a.sets.empty()) result["set"] = a.sets;
   const std::unique_ptr<AtomicFile> rows = rows_file(a, ranks);
   std::optional<CoreReport> report;
@@ -252,6 +264,7 @@ int evaluate_here(const EvalArguments& a, Ranks* ranks) {
       const bool asked = wants(a, r.metric == "loss_nats" ? "loss" : "bpb");
       if (!asked) continue;
       result[r.task + "_" + r.metric] = r.value;
+      result[r.task + (is_in_bytes(r) ? "_bytes" : "_loss_tokens")] = r.n;
       text += result_line(r);
     }
   }
