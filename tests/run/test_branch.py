@@ -48,6 +48,12 @@ def check_bits(place, what):
         share = ("--at-step", "20", "--warmdown-steps", "12")
     plan = branch(trunk, *share, "--run", place.run("b"), "--dry-run")
     check(f"{7 if what == 'contract' else 12} steps more with a warm-down" in plan.stdout, plan.stdout)
+    planned = json.loads(branch(trunk, *share, "--run", place.run("b"), "--dry-run", "--json").stdout)
+    wanted = {"run": str(place.run("b")), "trunk": str(trunk)}
+    if what == "plain":
+        wanted |= {"step": 20, "share_of_contract": 20 / 60, "warmdown_steps": 12, "steps": 32}
+    check({name: planned[name] for name in wanted} == wanted, f"{planned}, not {wanted}")
+    check(pathlib.Path(planned["checkpoint"]).parent.parent == trunk, planned)
     check(not place.run("b").exists(), "a dry run writes nothing")
     branch(trunk, *share, "--run", place.run("b"))
     check_same(place, "b", what)

@@ -208,6 +208,11 @@ def main():
         refused("the run has no table stepz", run, "--table", "stepz")
         refused("the same folder", run, "--csv", work / "new", "--tensorboard", work / "new")
         refused("--jsonl is given with a folder", run, "--jsonl", "--csv", work / "new")
+        for option, *more in (("--csv", work / "new"), ("--tensorboard", work / "new"), ("--jsonl",), ("--table", "steps"),
+                              ("--table", "steps", "--jsonl")):
+            last = "--jsonl" if "--jsonl" in (option, *more) else option
+            refused(f"--json is given with {last}", run, option, *more, "--json")
+        check(json.loads(ok(run, "--tables", "--json")), "--tables --json")
         refused("--table is given with --tensorboard", run, "--table", "steps", "--tensorboard", work / "new")
         refused("no run at", work / "nowhere")
         said = ok(run, "--csv", work / "csv", "--overwrite")

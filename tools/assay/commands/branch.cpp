@@ -10,6 +10,7 @@
 #include "models/audit/audit_report.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/commands/train.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -30,6 +31,17 @@ std::string branch_text(const Branch& b, const std::string& folder) {
       grouped(b.at.warmdown()).c_str(), grouped(b.at.steps).c_str(), folder.c_str());
 }
 
+// What branch_text() says.
+nlohmann::ordered_json branch_json(const Branch& b, const std::string& folder) {
+  return {{"run", folder},
+          {"trunk", b.trunk},
+          {"checkpoint", b.checkpoint},
+          {"step", b.at.step},
+          {"share_of_contract", double(b.at.step) / double(b.horizon)},
+          {"warmdown_steps", b.at.warmdown()},
+          {"steps", b.at.steps}};
+}
+
 int run_branch(const BranchArguments& a) {
   const bool at = a.request.at.has_value() != a.request.at_step.has_value();
   const bool down = a.request.warmdown.has_value() != a.request.warmdown_steps.has_value();
@@ -47,7 +59,10 @@ int run_branch(const BranchArguments& a) {
   const std::string folder =
       !a.run.empty() ? a.run : trunk + strprintf("-branch-%ld", long(branch.at.steps));
   std::fputs(branch_text(branch, folder).c_str(), a.json ? stderr : stdout);
-  if (a.plan) return kExitDone;
+  if (a.plan) {
+    if (a.json) print_json(branch_json(branch, folder));
+    return kExitDone;
+  }
   make_branch(branch, folder);
   return train_here({.config = branch.config,
                      .note = "",
@@ -84,7 +99,8 @@ void add_branch_command(Commands& commands) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   sub->add_flag("--dry-run", a->plan, "print what would be trained, and exit");
   sub->add_flag("-q,--quiet", a->quiet, "show only warnings and the result");
-  sub->add_flag("--json", a->json, "print one JSON object on stdout at the end");
+  sub->add_flag("--json", a->json,
+                "print one JSON object on stdout at the end, or with --dry-run now");
   sub->footer(
       "The branch is a run like any other: its steps, tokens and seconds include the trunk's up to "
       "the checkpoint, and its bits are those of a run of its configuration from the first step. "

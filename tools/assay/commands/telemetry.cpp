@@ -183,6 +183,16 @@ int write_folders(const TelemetryTables& tables, const TelemetryArguments& a) {
 
 void check_arguments(const TelemetryArguments& a) {
   const bool folders = !a.csv.empty() || !a.tensorboard.empty();
+  const bool rows = a.jsonl || (!a.table.empty() && !a.tables);
+  if (a.json && (folders || rows)) {
+    const char* const given = !a.csv.empty()           ? "--csv"
+                              : !a.tensorboard.empty() ? "--tensorboard"
+                              : a.jsonl                ? "--jsonl"
+                                                       : "--table";
+    throw UserError(std::string("--json is given with ") + given,
+                    "--json lists the tables: give it alone; their rows as JSON: --jsonl" +
+                        (a.table.empty() ? "" : " --table " + a.table));
+  }
   if (a.jsonl && folders) {
     throw UserError("--jsonl is given with a folder",
                     "--jsonl prints on standard output: give it alone, and redirect it");
