@@ -2,6 +2,7 @@
 """A run that is restarted after Ctrl-C, kill -9 or with a damaged checkpoint has the same bits as
 one that was never stopped: last checkpoint, losses, hashes, router figures and loads in
 telemetry.db."""
+import json
 import pathlib
 import signal
 import subprocess
@@ -147,7 +148,8 @@ def check_damaged(place):
 
 def check_finished(place):
     before = {file: file.read_bytes() for file in checkpoints(place.run("whole"))[-1].iterdir()}
-    done = place.train("whole")
+    done = place.train("whole", "--json")
+    check(json.loads(done.stdout)["tokens_per_s"] is None, f"and no speed, since it trained no step: {done.stdout}")
     check("finished step 60/60" in done.stderr, f"a finished run reports that it is finished: {done.stderr}")
     check(before == {file: file.read_bytes() for file in before}, "a finished run stays as it is")
 

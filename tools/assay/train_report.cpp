@@ -243,7 +243,7 @@ nlohmann::ordered_json result_json(const RunDir& dir, const RunResult& result,
                               {"tokens", result.tokens},
                               {"val_loss_nats", or_null(result.val_loss_nats)},
                               {"val_bits_per_byte", or_null(result.val_bits_per_byte)},
-                              {"tokens_per_s", result.tokens_per_s}};
+                              {"tokens_per_s", or_null(result.tokens_per_s)}};
   if (record) json.update(summary_json(*record));
   if (result.end == RunEnd::kCollapseStop) json["collapse_stop"] = result.why;
   if (result.end == RunEnd::kNonFinite && !result.why.empty()) json["not_finite"] = result.why;
