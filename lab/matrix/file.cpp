@@ -235,7 +235,23 @@ class Reader : SectionReader {
     });
   }
 
+  // One number could be meant as how many seeds.
+  void require_list_of_seeds(const YAML::Node& node) const {
+    if (node.IsSequence()) return;
+    if (!node.IsScalar()) {
+      fail(node, "seeds is " + yaml_kind(node) + ", not a list", "e.g. seeds: [1, 2, 3]");
+    }
+    const std::string& given = node.Scalar();
+    const ReadInt read = read_int(given);
+    if (!read.problem.empty() || read.value < 0) {
+      fail(node, "seeds is " + given + ", not a list", "e.g. seeds: [1, 2, 3]");
+    }
+    fail(node, "seeds is the number " + given + ", not a list",
+         "seeds is a list: [1, 2, 3], or [" + given + "] for the one seed " + given);
+  }
+
   void read_seeds(const YAML::Node& node) {
+    require_list_of_seeds(node);
     each_item(node, "seeds", [&](const YAML::Node& item) {
       const ReadInt read = read_int(text(item, "a seed"));
       if (!read.problem.empty()) fail(item, "a seed " + read.problem, "e.g. seeds: [1, 2, 3]");

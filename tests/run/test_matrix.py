@@ -426,15 +426,18 @@ def check_failing(place):
 
 
 def check_refusals(place):
-    def refused(text, error, *more):
+    def refused(text, error, *more, hint=""):
         (place.path / "bad.yaml").write_text(text)
         done = place.matrix("bad.yaml", "bad", *more, expect=1)
         lines = done.stderr.splitlines()
-        check(len(lines) == 2 and error in lines[0] and lines[1].startswith("hint: "), f"{error}: {done.stderr}")
+        check(len(lines) == 2 and error in lines[0] and lines[1].startswith("hint: " + hint), f"{error}: {done.stderr}")
         check(not (place.path / "bad").exists(), "and leaves nothing behind")
 
     good = (place.path / "m.yaml").read_text()
     refused(good.replace("[1, 2]", "[1, 2, 1]"), "bad.yaml:8: seed 1 is listed twice")
+    refused(good.replace("[1, 2]", "3"), "bad.yaml:8: seeds is the number 3, not a list",
+            hint="seeds is a list: [1, 2, 3], or [3] for the one seed 3")
+    refused(good.replace("[1, 2]", "three"), "bad.yaml:8: seeds is three, not a list")
     refused(good.replace("seeds:", "seed:"), "bad.yaml:8: unknown key seed")
     refused(good.replace("reference: dense, landings: [0.5, 1]}\n  - {kind: t", "fraction: 0.5}\n  - {kind: t"),
             "bad.yaml:5: contract activeDN has no coefficient")
