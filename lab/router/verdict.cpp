@@ -14,6 +14,9 @@ constexpr double kBiasClamp = 16;    // engine: a bias stays within +-16
 constexpr double kEarlyShare = 0.1;  // of the planned steps
 constexpr double kHardGates = 0.25;  // gate_entropy / ln K
 constexpr double kRestless = 3;      // turnover / its floor
+// As --set takes them.
+constexpr const char* kRouter = "model.moe.router.";
+const std::string kAux = std::string(kRouter) + "aux";
 // Within which a bias should change a choice.
 constexpr double kSwapSteps = RouterConfig::kUsualBiasSteps;
 
@@ -77,8 +80,8 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
   if (lead > 0) measured += strprintf(", the first chosen and the first unchosen by %.3g", lead);
   if (travel >= 1.8 * kBiasClamp) {
     advice.push_back({"bias_at_clamp", measured + strprintf("; their limit is +-%g", kBiasClamp),
-                      "the biases are at their limit: add router.aux, which changes the scores "
-                      "themselves, or lower router_lr"});
+                      "the biases are at their limit: add " + kAux +
+                          ", which changes the scores themselves, or lower optimizer.router_lr"});
   } else if (by_sign && travel < margin && margin > 2 * kSwapSteps * rate) {
     const double swap = margin / (2 * rate);
     advice.push_back(
@@ -86,28 +89,28 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
          measured + strprintf("; at bias_rate %s two experts change places after about %.0f steps, "
                               "the run had %ld",
                               shown.c_str(), swap, long(a.last_step)),
-         to_make_up(margin) +
-             ", which changes choices within a hundred steps; or add router.aux, which acts at "
-             "once; compare the validation losses, since balance competes with them"});
+         to_make_up(margin) + ", which changes choices within a hundred steps; or add " + kAux +
+             ", which acts at once; compare the validation losses, since balance competes with "
+             "them"});
   } else if (a.turnover_floor > 0 && f.worst->turnover > kRestless * a.turnover_floor) {
     advice.push_back(
         {"bias_overshoots",
          measured + strprintf("; %.1f%% of the assignments move to other experts "
                               "between logged steps, sampling alone gives %.1f%%",
                               100 * f.worst->turnover, 100 * a.turnover_floor),
-         (automatic ? strprintf("more router.bias_steps than %g", router.resolved_bias_steps())
-                    : "a smaller router.bias_rate than " + shown) +
-             ", or bias_follows_lr"});
+         (automatic ? strprintf("more %sbias_steps than %g", kRouter, router.resolved_bias_steps())
+                    : strprintf("a smaller %sbias_rate than %s", kRouter, shown.c_str())) +
+             ", or --set " + kRouter + "bias_follows_lr=true"});
   } else if (by_sign && travel < lead && lead > 2 * kSwapSteps * rate) {
     advice.push_back(
         {"bias_behind_lead",
          measured + strprintf("; the bias changes a token's last choices, and at bias_rate %s "
                               "its first one after about %.0f steps, the run had %ld",
                               shown.c_str(), lead / (2 * rate), long(a.last_step)),
-         to_make_up(lead) +
-             ", which reaches the busiest experts within a hundred steps; or add router.aux, which "
-             "acts on the scores themselves; compare the validation losses, since balance competes "
-             "with them"});
+         to_make_up(lead) + ", which reaches the busiest experts within a hundred steps; or add " +
+             kAux +
+             ", which acts on the scores themselves; compare the validation losses, since balance "
+             "competes with them"});
   } else {
     advice.push_back(
         {"bias_too_weak",
@@ -117,10 +120,21 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
          (automatic ? strprintf("--set model.moe.router.bias_steps=%.0f",
                                 std::max(1.0, router.resolved_bias_steps() / 3))
                     : strprintf("--set model.moe.router.bias_rate=%g", 10 * rate)) +
-             (by_sign ? ", or bias_rule=proportional with a number as bias_rate" : "") +
-             ", or router.aux, which acts on the scores themselves; compare the validation losses, "
-             "since balance competes with them"});
+             (by_sign
+                  ? strprintf(", or --set %sbias_rule=proportional with a number as %sbias_rate",
+                              kRouter, kRouter)
+                  : "") +
+             ", or " + kAux +
+             ", which acts on the scores themselves; compare the validation losses, since balance "
+             "competes with them"});
   }
+}
+
+int64_t layer_saturated_at(const RouterAnalysis& a, int64_t step) {
+  const auto found = std::find_if(a.layers.begin(), a.layers.end(),
+                                  [&](const RouterLayer& l) { return l.saturated_at == step; });
+  CHECK(found != a.layers.end(), "no layer saturated at step %ld", long(step));
+  return found->layer;
 }
 
 std::vector<RouterAdvice> advice_for(const RouterAnalysis& a, const Config& config,
@@ -130,30 +144,36 @@ std::vector<RouterAdvice> advice_for(const RouterAnalysis& a, const Config& conf
   std::vector<RouterAdvice> advice;
   if (!has_aux && !router.bias_rate.on()) {
     advice.push_back({"no_balancing",
-                      strprintf("router.aux is %s with aux_alpha %g, bias_rate is 0",
+                      strprintf("%s is %s with aux_alpha %g, bias_rate is 0", kAux.c_str(),
                                 name_of(router.aux), router.aux_alpha),
-                      "router: {aux: switch, aux_alpha: 0.01}, or a bias_rate of 0.001"});
+                      strprintf("--set %saux=switch --set %saux_alpha=0.01, or --set "
+                                "%sbias_rate=0.001",
+                                kRouter, kRouter, kRouter)});
   }
   advise_on_bias(a, router, f, advice);
   if (has_aux) {
     advice.push_back(
         {"aux_too_weak",
-         strprintf("router.aux %s with aux_alpha %g, and the loads are still uneven",
+         strprintf("%s is %s with aux_alpha %g, and the loads are still uneven", kAux.c_str(),
                    name_of(router.aux), router.aux_alpha),
-         strprintf("aux_alpha %g; compare the validation losses, since it competes with them",
-                   10 * router.aux_alpha)});
+         strprintf("--set %saux_alpha=%g; compare the validation losses, since it competes with "
+                   "them",
+                   kRouter, 10 * router.aux_alpha)});
   }
   if (f.worst->gate_entropy_norm && *f.worst->gate_entropy_norm < kHardGates) {
     advice.push_back({"hard_gates",
                       strprintf("layer %ld: gate entropy %.2f of ln K, one expert has nearly all "
                                 "of a token's gate weight",
                                 long(f.worst->layer), *f.worst->gate_entropy_norm),
-                      "router.z_alpha 0.001 keeps the logits small; or a smaller router_lr"});
+                      strprintf("--set %sz_alpha=0.001 keeps the logits small; or a smaller "
+                                "optimizer.router_lr",
+                                kRouter)});
   }
   const std::optional<int64_t> first_saturated = f.health.first_saturated();
   if (first_saturated && double(*first_saturated) <= kEarlyShare * double(a.planned_steps)) {
     advice.push_back({"saturated_early",
-                      strprintf("the first layer saturated at step %ld of %ld",
+                      strprintf("layer %ld, the first to saturate, did so at step %ld of %ld",
+                                long(layer_saturated_at(a, *first_saturated)),
                                 long(*first_saturated), long(a.planned_steps)),
                       "a longer schedule.warmup or a smaller optimizer.router_lr, so that the "
                       "router does not settle before the experts differ"});

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/check.h"
 #include "engine/telemetry/telemetry.h"
 #include "lab/router/analysis.h"
 #include "lab/router/text.h"
@@ -285,7 +286,9 @@ TEST_CASE("advice on bias_rate auto is about its steps") {
   l.turnover = 0.04;
   const RouterVerdict fast = router_verdict(a, config);
   REQUIRE(rules_of(fast) == std::vector<std::string>{"bias_overshoots"});
-  REQUIRE(fast.advice[0].advice == "more router.bias_steps than 10, or bias_follows_lr");
+  REQUIRE(
+      fast.advice[0].advice ==
+      "more model.moe.router.bias_steps than 10, or --set model.moe.router.bias_follows_lr=true");
 }
 
 TEST_CASE("advice on the proportional rule does not count its steps") {
@@ -300,7 +303,8 @@ TEST_CASE("advice on the proportional rule does not count its steps") {
   config.model.moe->router.bias_rule = BiasRule::kProportional;
   const RouterVerdict weak = router_verdict(a, config);
   REQUIRE(rules_of(weak) == std::vector<std::string>{"bias_too_weak"});
-  REQUIRE(weak.advice[0].advice.find("bias_rate=0.001, or router.aux") != std::string::npos);
+  REQUIRE(weak.advice[0].advice.find("model.moe.router.bias_rate=0.001, or model.moe.router.aux") !=
+          std::string::npos);
 }
 
 TEST_CASE("advice names each of the other causes") {
@@ -312,13 +316,20 @@ TEST_CASE("advice names each of the other causes") {
   Config config = balanced_by_bias(0);
   REQUIRE(rules_of(router_verdict(a, config)) ==
           std::vector<std::string>{"no_balancing", "hard_gates", "saturated_early"});
+  const RouterVerdict all = router_verdict(a, config);
+  REQUIRE(all.advice[0].advice ==
+          "--set model.moe.router.aux=switch --set model.moe.router.aux_alpha=0.01, or --set "
+          "model.moe.router.bias_rate=0.001");
+  REQUIRE(all.advice[2].because.starts_with(
+      strprintf("layer %ld, the first to saturate, did so at step 100 of ", long(l.layer))));
   config.model.moe->router.aux = RouterAux::kSwitch;
   config.model.moe->router.aux_alpha = 1e-3;
   l.saturated_at = 101;
   l.gate_entropy_norm = 0.5;
   const RouterVerdict verdict = router_verdict(a, config);
   REQUIRE(rules_of(verdict) == std::vector<std::string>{"aux_too_weak"});
-  REQUIRE(verdict.advice[0].advice.find("aux_alpha 0.01") != std::string::npos);
+  REQUIRE(verdict.advice[0].advice.find("--set model.moe.router.aux_alpha=0.01;") !=
+          std::string::npos);
   a.layers[0].max_load_norm = 0.1;
   a.layers[0].saturated_at = std::nullopt;
   REQUIRE(router_verdict(a, config).advice.empty());
