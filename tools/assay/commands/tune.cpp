@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "cuda/device.h"
 #include "data/sha256.h"
 #include "engine/run/interrupt.h"
 #include "engine/run/progress.h"
@@ -98,8 +99,22 @@ void print_result(const TuneArguments& a, const TuneFile& file, const std::strin
       100 * (file.chosen_us() / file.first_us() - 1), long(changed(file)), file.products.size());
 }
 
+// The GPU that other commands use, whose hint is a CPU where there is none.
+void require_gpu() {
+  try {
+    gpu::require_usable(gpu::device_facts());
+  } catch (const UserError& error) {
+    throw UserError(
+        error.what(),
+        "assay tune times the products of a GPU: run it where `assay doctor` finds one; "
+        "runs on a CPU need no file of it");
+  }
+}
+
 int run_tune(const TuneArguments& a) {
-  const Session session(load_run_config(a.config, a.sets), {.device = a.device});
+  const Config config = load_run_config(a.config, a.sets);
+  require_gpu();
+  const Session session(config, {.device = a.device});
   const std::string path = a.out.empty() ? default_file(a, session) : a.out;
   AtomicFile out(path);  // now: what cannot be written is said before minutes of measuring
   const Interrupt interrupt(Interrupt::Say::kNothing);
