@@ -50,7 +50,9 @@ void add_report_command(Commands& commands) {
   sub->add_option("RUN", a->runs,
                   "directories of runs, finished or still training, or one folder of a matrix")
       ->required();
-  sub->add_option("-o,--output", a->output, "HTML file to write; an existing file is replaced")
+  sub->add_option(
+         "-o,--output", a->output,
+         "HTML file to write, by default in the current folder; an existing file is replaced")
       ->capture_default_str();
   sub->add_option("--title", a->title, "heading of the page (default: what it is about)");
   sub->add_option("--anchor", a->anchor,
