@@ -66,8 +66,11 @@ HeldOut::HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& opt
 }
 
 std::string HeldOut::run() const {
-  const auto folder = std::filesystem::weakly_canonical(source_.folder);
-  return folder.parent_path().parent_path().string();
+  namespace fs = std::filesystem;
+  const fs::path run = fs::weakly_canonical(source_.folder).parent_path().parent_path();
+  const fs::path given = fs::path(source_.folder).parent_path().parent_path();
+  std::error_code ignored;  // the checkpoint may be given by itself, or by a link
+  return (fs::equivalent(given, run, ignored) ? given : run).string();
 }
 
 View<const float, 1> HeldOut::evaluate(int i, MoeProbe* probe) {

@@ -19,8 +19,8 @@ TOPIC_IDS = range(300, 400)
 EXPERT = 3 * 64 * 32 + 64  # parameters: three matrices and a row of the router
 
 
-def dissect(*arguments, expect=0):
-    done = assay("dissect", *arguments)
+def dissect(*arguments, expect=0, **options):
+    done = assay("dissect", *arguments, **options)
     check(done.returncode == expect, f"dissect {arguments}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done
 
@@ -91,6 +91,10 @@ def check_planted(place):
     check(used["p_used"] == used["p_total"] - unused * EXPERT, f"P_used by hand: {used}")
     check(used["p_active"] < used["p_used"] < used["p_total"], used)
     check(json.loads((run / "dissect" / "used.json").read_text()) == used, "used.json is what is printed")
+    near = json.loads(dissect("used", "run", "--json", cwd=place.path).stdout)
+    check((near["run"], near["checkpoint"]) == ("run", used["checkpoint"].replace(f"{place.path}/", "")), near)
+    inside = json.loads(dissect("used", checkpoints(run)[-1].name, "--json", cwd=run / "checkpoints").stdout)
+    check(inside["run"] == str(run.resolve()), inside)
 
 
 def check_topic(place):
