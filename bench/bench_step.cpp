@@ -270,6 +270,11 @@ Result result_of(const Options& o, const Session& session, const Training& train
                    peak_flop_per_s(session.device, training.on(), session.recipe)};
 }
 
+// As configured, except that a CPU multiplies no format itself.
+ProductsMode products_of(const Session& session) {
+  return session.device.gpu ? session.config.precision.products : ProductsMode::kSimulated;
+}
+
 // Where the algorithms of the dense products are from.
 nlohmann::json products_json(const Session& session, const gpu::ProductChoices& choices) {
   const auto& used = choices.used();
@@ -308,7 +313,7 @@ void print_json(const Result& r) {
     j["dense_products"] = products_json(r.session, *gpu->products);
   }
   j["recipe"] = precision.recipe;
-  j["products"] = name_of(precision.products);
+  j["products"] = name_of(products_of(r.session));
   j["ranks"] = r.session.ranks ? r.session.ranks->size() : 1;
   j["parts"] = r.session.config.parallel.parts;
   j["expert_ranks"] = r.session.config.parallel.expert_ranks;
@@ -362,10 +367,10 @@ void print_text(const Result& r) {
       "tokens/s "
       "| %.0f GFLOP/s | %.1f%% of %.0f GFLOP/s matmul limit | loss %.4f\n",
       r.model().c_str(), precision.recipe.c_str(),
-      precision.products == ProductsMode::kNative ? " native" : "", r.session.device.name().c_str(),
-      r.training.on().threads, long(r.counts.total), long(r.counts.active), 1e3 * p50,
-      1e3 * t.seconds.front(), r.tokens_per_s, r.gflops, 100 * r.gflops / r.limit, r.limit,
-      r.training.loss());
+      products_of(r.session) == ProductsMode::kNative ? " native" : "",
+      r.session.device.name().c_str(), r.training.on().threads, long(r.counts.total),
+      long(r.counts.active), 1e3 * p50, 1e3 * t.seconds.front(), r.tokens_per_s, r.gflops,
+      100 * r.gflops / r.limit, r.limit, r.training.loss());
   if (t.gpu.sm_mhz && t.gpu.watts) {
     std::printf("SM clock %d MHz, %.0f W%s%s\n", *t.gpu.sm_mhz, *t.gpu.watts,
                 t.gpu.slowed_by.value_or("").empty() ? "" : ", slowed by ",
@@ -402,7 +407,14 @@ void require_parts(const Options& o, const Config& config) {
                   "choose another --micro-batches or --parts");
 }
 
+void require_native_products(const Options& o) {
+  if (o.products != "native" || backend_of(o.device) == Backend::kGpu) return;
+  throw UserError("--products native is given, but a CPU multiplies none of the formats itself",
+                  "give --device cuda, or leave --products out: the products are decoded");
+}
+
 int run(const Options& o) {
+  require_native_products(o);
   Config config = config_of(o);
   if (!o.products.empty()) config.precision.products = *choice_named<ProductsMode>(o.products);
   config.run.threads = o.threads;

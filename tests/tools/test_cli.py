@@ -74,6 +74,8 @@ REFUSED.append((["sample", "run"], "run has no valid checkpoint", "assay train")
 # bench_step refuses shape options together with --config.
 BENCH_REFUSED = [(["--config", "run/config.yaml", option, value], f"{option} is given with --config", f"leave {option} out")
                  for option, value in (("--hidden", "128"), ("--model", "moe"), ("--sequence", "64"), ("--experts", "8"))]
+BENCH_REFUSED.append((["--products", "native"], "--products native is given, but a CPU multiplies none of the formats",
+                      "--device cuda"))
 
 failures = []
 
