@@ -1,8 +1,6 @@
 #include "lab/page/data.h"
 
-#include <filesystem>
 #include <map>
-#include <set>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -19,6 +17,7 @@
 #include "lab/page/router.h"
 #include "lab/page/samples.h"
 #include "lab/page/series.h"
+#include "lab/runs/run_labels.h"
 #include "lab/runs/run_record.h"
 #include "lab/runs/run_summary.h"
 #include "models/audit/audit.h"
@@ -27,39 +26,7 @@
 namespace assay {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-std::string last_part(const fs::path& path) {
-  return path.has_filename() ? path.filename() : path.parent_path().filename();
-}
-
-// The last part of each path, with as many folders before it as it takes to make names unique.
-std::vector<std::string> labels_of(const std::vector<std::string>& paths) {
-  std::vector<fs::path> left;
-  std::vector<std::string> labels;
-  std::set<fs::path> seen;
-  for (const std::string& path : paths) {
-    fs::path whole = fs::weakly_canonical(require_run(path));
-    if (!whole.has_filename()) whole = whole.parent_path();
-    if (!seen.insert(whole).second)
-      throw UserError(path + " is given twice", "give every run once");
-    labels.push_back(whole.filename());
-    left.push_back(whole.parent_path());
-  }
-  for (bool clash = true; clash;) {
-    std::map<std::string, int> count;
-    for (const std::string& label : labels) ++count[label];
-    clash = false;
-    for (size_t i = 0; i < labels.size(); ++i) {
-      if (count[labels[i]] < 2 || !left[i].has_relative_path()) continue;
-      labels[i] = last_part(left[i]) + "/" + labels[i];
-      left[i] = left[i].parent_path();
-      clash = true;
-    }
-  }
-  return labels;
-}
 
 Json audit_json(const Config& config) {
   const Audit a = audit(config);
@@ -227,7 +194,7 @@ Json report_data(const std::vector<std::string>& paths, const ReportLimits& limi
     }
   }
   const std::vector<std::string> runs = is_matrix ? matrix_runs(paths.front()) : paths;
-  const std::vector<std::string> labels = labels_of(runs);
+  const std::vector<std::string> labels = run_labels(runs);
   Json data;
   data["report_version"] = kReportVersion;
   data["limits"] = {{"curve_points", limits.curve_points},

@@ -18,7 +18,7 @@ namespace assay {
 
 struct RunRecord {
   std::string path;  // the directory
-  std::string name;  // its last part
+  std::string name;  // its last part; read_runs() adds folders where it takes them to differ
   Config config;     // resolved
   Audit audit;
 

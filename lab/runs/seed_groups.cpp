@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "engine/config/fields.h"
+#include "lab/runs/run_labels.h"
 
 namespace assay {
 namespace {
@@ -61,23 +62,42 @@ std::string common_start(const std::string& a, const std::string& b) {
   return a.substr(0, std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
-// moe-seed1, moe-seed2 -> moe; moe-64, moe-64-seed2 -> moe-64. Folders named only by their seed
-// take the name of their parent folder.
-std::string shared_name(const std::vector<const RunRecord*>& runs) {
-  if (runs.size() == 1) return runs.front()->name;
-  std::string name = runs.front()->name;
-  for (const RunRecord* run : runs) name = common_start(name, run->name);
-  for (const RunRecord* run : runs)
-    if (run->name == name) return name;
-  name = std::regex_replace(name, std::regex("(^|[-_.]+)(seed|s)?[-_.]*[0-9]*$"), "");
-  if (!name.empty()) return name;
-  const fs::path first = fs::absolute(runs.front()->path).lexically_normal();
-  const fs::path folder =
-      first.has_filename() ? first.parent_path() : first.parent_path().parent_path();
-  return folder.has_filename() ? folder.filename().string() : runs.front()->name;
+// The folder of the run, without those before it that its name may have.
+std::string own_name(const RunRecord& run) {
+  return fs::path(run.name).filename().string();
 }
 
-void make_names_differ(std::vector<SeedGroup>& groups) {
+// Where a folder named as the runs are named would be: .../moe of .../moe-seed1, .../moe-seed2;
+// .../moe-64 of .../moe-64, .../moe-64-seed2. Runs named only by their seed take the name of the
+// folder they are in.
+fs::path shared_path(const std::vector<const RunRecord*>& runs) {
+  fs::path first = fs::weakly_canonical(runs.front()->path);
+  if (!first.has_filename()) first = first.parent_path();
+  const fs::path folder = first.parent_path();
+  std::string name = own_name(*runs.front());
+  if (runs.size() == 1) return folder / name;
+  for (const RunRecord* run : runs) name = common_start(name, own_name(*run));
+  for (const RunRecord* run : runs)
+    if (own_name(*run) == name) return folder / name;
+  name = std::regex_replace(name, std::regex("(^|[-_.]+)(seed|s)?[-_.]*[0-9]*$"), "");
+  if (!name.empty()) return folder / name;
+  return folder.has_filename() ? folder : folder / own_name(*runs.front());
+}
+
+// Groups of the same name take the folders before it; those of one folder are numbered. paths: of
+// each group; "" for a name that was given, which has none.
+void make_names_differ(std::vector<SeedGroup>& groups, const std::vector<fs::path>& paths) {
+  std::map<std::string, std::vector<size_t>> same;
+  for (size_t i = 0; i < groups.size(); ++i) same[groups[i].name].push_back(i);
+  for (const auto& [name, places] : same) {
+    std::set<fs::path> different;
+    for (const size_t i : places) different.insert(paths[i]);
+    if (different.size() < places.size() || different.contains("")) continue;
+    std::vector<fs::path> of_name;
+    for (const size_t i : places) of_name.push_back(paths[i]);
+    const std::vector<std::string> labels = distinct_labels(of_name);
+    for (size_t k = 0; k < places.size(); ++k) groups[places[k]].name = labels[k];
+  }
   std::map<std::string, int> seen;
   for (SeedGroup& group : groups) {
     const int again = ++seen[group.name];
@@ -98,14 +118,11 @@ void require_different_seeds(const SeedGroup& group) {
 }  // namespace
 
 std::vector<RunRecord> read_runs(const std::vector<std::string>& paths) {
-  std::set<fs::path> seen;
+  const std::vector<std::string> labels = run_labels(paths);
   std::vector<RunRecord> runs;
-  for (const std::string& path : paths) {
-    std::error_code ignored;
-    const fs::path same = fs::weakly_canonical(path, ignored);
-    if (!seen.insert(same.has_filename() ? same : same.parent_path()).second)
-      throw UserError(path + " is given twice", "give every run once");
-    runs.push_back(read_run(path));
+  for (size_t i = 0; i < paths.size(); ++i) {
+    runs.push_back(read_run(paths[i]));
+    runs.back().name = labels[i];
   }
   return runs;
 }
@@ -158,15 +175,17 @@ std::vector<SeedGroup> group_runs(std::span<const RunRecord> runs, const RunText
     if (is_new) groups.emplace_back();
     groups[found->second].runs.push_back(&run);
   }
+  std::vector<fs::path> paths;
   for (SeedGroup& group : groups) {
     std::stable_sort(group.runs.begin(), group.runs.end(),
                      [](const RunRecord* a, const RunRecord* b) {
                        return a->config.run.seed < b->config.run.seed;
                      });
     group.name = given_name(*group.runs.front());
-    if (group.name.empty()) group.name = shared_name(group.runs);
+    paths.push_back(group.name.empty() ? shared_path(group.runs) : "");
+    if (group.name.empty()) group.name = paths.back().filename().string();
   }
-  make_names_differ(groups);
+  make_names_differ(groups, paths);
   return groups;
 }
 

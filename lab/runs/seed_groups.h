@@ -21,7 +21,9 @@
 namespace assay {
 
 struct SeedGroup {
-  std::string name;                    // common part of the runs' names, without the seed
+  // Common part of the runs' names, without the seed; with the folders before it where models
+  // would have the same.
+  std::string name;
   std::vector<const RunRecord*> runs;  // by ascending seed; all of one configuration
   const Config& config() const { return runs.front()->config; }
   const Audit& audit() const { return runs.front()->audit; }
@@ -35,7 +37,8 @@ struct SeedValue {
 using SeedValues = std::vector<SeedValue>;
 using Measure = std::function<std::optional<double>(const RunRecord&)>;
 
-// UserError if a directory is given twice.
+// Runs in folders of one name are named with the folders before it. UserError if a directory is
+// given twice.
 std::vector<RunRecord> read_runs(const std::vector<std::string>& paths);
 
 // Equal for runs that are seeds of one model. Holds every field except the seed and those that do

@@ -89,6 +89,28 @@ TEST_CASE("the name of a model is what its runs share, without the seed") {
   REQUIRE(group_by_seed(two)[1].name == "a (2)");
 }
 
+TEST_CASE("models in folders of one name are named with the folders before it") {
+  const auto names_of = [](const std::vector<std::string>& paths) {
+    std::vector<RunRecord> runs;
+    for (const std::string& path : paths) {
+      runs.push_back(hand_made({.name = path.substr(path.rfind('/') + 1)}));
+      runs.back().path = "/nowhere/" + path;
+      // A model for each folder two above, with a run for each seed.
+      runs.back().config.model.ffn = 100 + int64_t(path.front());
+      runs.back().config.run.seed = int64_t(runs.size());
+    }
+    std::vector<std::string> names;
+    for (const SeedGroup& group : group_by_seed(runs)) names.push_back(group.name);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  REQUIRE(names_of({"x/a", "y/a"}) == Names{"x/a", "y/a"});
+  REQUIRE(names_of({"x/a", "y/a", "z/b"}) == Names{"x/a", "y/a", "b"});
+  REQUIRE(names_of({"x/a-s1", "x/a-s2", "y/a-s1", "y/a-s2"}) == Names{"x/a", "y/a"});
+  REQUIRE(names_of({"x/m/1", "x/m/2", "y/m/1", "y/m/2"}) == Names{"x/m", "y/m"});
+  REQUIRE(names_of({"x/1/a", "x/2/a"}) == Names{"a"});
+}
+
 TEST_CASE("a seed counts once") {
   const std::vector<RunRecord> runs = {hand_made({.name = "a", .seed = 5}),
                                        hand_made({.name = "b", .seed = 5})};
