@@ -152,14 +152,15 @@ std::optional<double> common_target(std::span<const RunRecord> runs, const Compa
 }
 
 // Marks the comparison if the quantity of --contract is not equal in all runs.
-void check_held(std::span<const RunRecord> runs, const std::string& kind,
-                std::vector<std::string>& notes) {
+void check_held(Comparison& c, std::span<const RunRecord> runs, const std::string& kind) {
   const RunRecord *least = nullptr, *most = nullptr;
   for (const RunRecord& run : runs) {
     const HeldFixed held = held_fixed(*choice_named<ContractKind>(kind), run);
     if (!held.value) {
-      notes.push_back(strprintf("--contract %s: %s of %s were not logged", kind.c_str(), held.what,
-                                run.name.c_str()));
+      c.notes.push_back(strprintf("--contract %s: %s of %s were not logged", kind.c_str(),
+                                  held.what, run.name.c_str()));
+      c.not_held = strprintf("Not known to be held fixed: %s, not logged in %s.", held.what,
+                             run.name.c_str());
       return;
     }
     if (!least || *held.value < *held_fixed(*choice_named<ContractKind>(kind), *least).value)
@@ -170,9 +171,10 @@ void check_held(std::span<const RunRecord> runs, const std::string& kind,
   const HeldFixed low = held_fixed(*choice_named<ContractKind>(kind), *least),
                   high = held_fixed(*choice_named<ContractKind>(kind), *most);
   if (*high.value <= (1 + kHeldWithin) * *low.value) return;
-  notes.push_back(strprintf("--contract %s is not kept: %s: %.6g in %s, %.6g in %s", kind.c_str(),
-                            low.what, *low.value, least->name.c_str(), *high.value,
-                            most->name.c_str()));
+  const std::string values = strprintf("%s: %.6g in %s, %.6g in %s", low.what, *low.value,
+                                       least->name.c_str(), *high.value, most->name.c_str());
+  c.notes.push_back("--contract " + kind + " is not kept: " + values);
+  c.not_held = "Not held fixed: " + values + ".";
 }
 
 void name_contract(Comparison& c, std::span<const RunRecord> runs, const CompareOptions& options) {
@@ -183,7 +185,7 @@ void name_contract(Comparison& c, std::span<const RunRecord> runs, const Compare
                       " different contracts: see the first table");
   if (options.contract) {
     c.contract = *options.contract + ", set by --contract";
-    return check_held(runs, *options.contract, c.notes);
+    return check_held(c, runs, *options.contract);
   }
   if (texts.size() == 1)
     c.contract = *texts.begin();

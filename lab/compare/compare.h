@@ -99,6 +99,7 @@ struct Comparison {
   std::vector<std::string> notes = {};         // what to know before reading the tables
   std::optional<double> target_loss = {};
   std::string contract;    // common to all models; "" if there is none
+  std::string not_held;    // a sentence on why that is not kept or not known to be; "" if it is
   std::string no_ranking;  // why there is no ranking; "" if there are rankings
   std::vector<Ranking> rankings = {};
 };

@@ -130,6 +130,8 @@ Json comparison_json(const Comparison& c) {
   for (const ModelRow& row : c.models) json["models"].push_back(model_json(row));
   json["contract"] = nullptr;
   if (!c.contract.empty()) json["contract"] = c.contract;
+  json["not_held"] = nullptr;
+  if (!c.not_held.empty()) json["not_held"] = c.not_held;
   json["no_ranking"] = nullptr;
   if (!c.no_ranking.empty()) json["no_ranking"] = c.no_ranking;
   json["rankings"] = Json::array();

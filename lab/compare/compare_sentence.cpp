@@ -54,7 +54,7 @@ std::string ranking_sentence(const Comparison& c, const Ranking& r) {
   if (!later.empty()) text += " Then " + later + ".";
   for (const ModelRow& row : c.models)
     if (row.health.collapsed > 0) text += " The routers of " + row.group.name + " collapsed.";
-  return text + " Held fixed: " + c.contract + ".";
+  return text + " " + (c.not_held.empty() ? "Held fixed: " + c.contract + "." : c.not_held);
 }
 
 std::string one_model_sentence(const ModelRow& row) {

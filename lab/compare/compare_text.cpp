@@ -124,7 +124,9 @@ std::string ranking_text(const Comparison& c) {
   if (!c.no_ranking.empty()) return "\nno ranking: " + c.no_ranking + "\n";
   std::string text;
   for (const Ranking& r : c.rankings) {
-    text += "\nranking under the contract " + c.contract + ", by " + r.by + "\n";
+    text += c.not_held.empty() ? "\nranking under the contract " + c.contract + ", by " + r.by
+                               : "\nranking by " + r.by + ". " + c.not_held;
+    text += "\n";
     TextTable table({"", "model", r.unit, ""});
     for (size_t i = 0; i < r.places.size(); ++i)
       table.add({std::to_string(i + 1) + ".", r.places[i].model,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lab/compare/compare.h"
+#include "lab/compare/compare_report.h"
 #include "lab/compare/contract_quantity.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
@@ -206,9 +207,19 @@ TEST_CASE("different contracts are reported, and there is no ranking until one i
       mentions(compare(runs, {.contract = "totalDN"}).notes,
                "--contract totalDN is not kept: tokens per total parameter: 10 in moe-s1, 20 in "
                "dense-s1"));
+  const Comparison broken = compare(runs, {.contract = "totalDN"});
+  const std::string why =
+      "Not held fixed: tokens per total parameter: 10 in moe-s1, 20 in dense-s1.";
+  REQUIRE(comparison_sentence(broken).ends_with(why));
+  REQUIRE(comparison_text(broken).find("\nranking by validation loss at the end. " + why + "\n") !=
+          std::string::npos);
+  REQUIRE(comparison_json(broken)["not_held"] == why);
+  REQUIRE(comparison_json(said)["not_held"].is_null());
   runs[0].train_s.clear();
-  REQUIRE(mentions(compare(runs, {.contract = "seconds"}).notes,
-                   "seconds of training of dense-s1 were not logged"));
+  const Comparison unknown = compare(runs, {.contract = "seconds"});
+  REQUIRE(mentions(unknown.notes, "seconds of training of dense-s1 were not logged"));
+  REQUIRE(comparison_sentence(unknown).ends_with(
+      "Not known to be held fixed: seconds of training, not logged in dense-s1."));
 }
 
 TEST_CASE("a collapsed router is marked beside its loss, and in the ranking") {

@@ -111,6 +111,15 @@ def marks_and_refusals(runs):
     contract = copy_of(dense, "contract", yaml=[(r"kind: steps", "kind: activeDN"), (r"coefficient: 0.*", "coefficient: 0.5")])
     expect_in(compare(contract, moe).stdout, "2 different contracts", "no ranking: the runs are under different contracts")
     expect_in(compare(contract, moe, "--contract", "steps").stdout, "ranking under the contract steps, set by --contract")
+    total = compare(dense, moe, "--contract", "totalDN").stdout
+    expect_in(total, "ranking by validation loss at the end. Not held fixed: tokens per total parameter: ")
+    expect("Held fixed: totalDN" not in total, total)
+    both = [dense.parent / folder / "a" for folder in ("rx", "ry")]
+    for run, folder in zip((dense, moe), both):
+        shutil.copytree(run, folder)
+    expect([m["name"] for m in compare_json(*both)["models"]] == ["rx/a", "ry/a"], "two folders of one name")
+    page = assay("report", *both, "--json")
+    expect([m["name"] for m in json.loads(page.stdout)["models"]] == ["rx/a", "ry/a"], f"the same names in a report: {page}")
     collapsed = copy_of(moe, "collapsed", sql=["UPDATE router_layer SET window_max_load_norm = 0.99 WHERE layer = 1"])
     expect_in(compare(dense, collapsed).stdout, "collapsed in 1 of 1 runs: K*max_load 0.99 (layer 1)",
               "collapsed is pathological", "pathological: routers collapsed")
