@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/check.h"
 
@@ -60,6 +61,13 @@ RouterStats router_stats(View<const int64_t, 1> counts, int64_t top_k) {
   s.participation_norm = s.participation / e;
   s.active_norm = double(s.active) / e;
   return s;
+}
+
+double saturation_limit(int64_t experts, int64_t top_k) {
+  constexpr double kUsual = 0.9;
+  if (experts == 0) return kUsual;
+  if (experts <= top_k) return std::numeric_limits<double>::infinity();
+  return std::max(kUsual, (1 + double(top_k) / double(experts)) / 2);
 }
 
 std::optional<double> gate_entropy_norm(double gate_entropy, int64_t top_k) {

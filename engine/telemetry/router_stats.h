@@ -45,11 +45,10 @@ double bias_range(View<const float, 1> bias);  // max b - min b; 0 for an empty 
 // in a row.
 double router_overlap(View<const int32_t, 2> before, View<const int32_t, 2> now);
 
-// A layer saturates at the first logged step with max_load >= 0.9 / K.
-inline constexpr double kSaturatedNorm = 0.9;
-inline bool saturated(double max_load_norm) {
-  return max_load_norm >= kSaturatedNorm;
-}
+// A layer saturates at the first logged step whose K max_load is at least this: 0.9, or half of the
+// way from even loads, K/E, to the ceiling 1 where that is more. Infinity if K = E: loads are even.
+// Without E (0) 0.9.
+double saturation_limit(int64_t experts, int64_t top_k);
 
 // Aggregates over the layers of one step.
 struct RouterAggregate {

@@ -13,6 +13,7 @@ std::optional<double> last_of(const TelemetryReader& telemetry, const char* name
 
 RouterView router_view(const RunRecord& run) {
   return {.experts = run.config.model.moe->experts,
+          .top_k = run.config.model.moe->top_k,
           .window = run.config.telemetry.window,
           .verdict = name_of(router_state(*run.health)),
           .layers = run.health->layers};

@@ -12,7 +12,7 @@
 namespace assay {
 
 struct RouterView {
-  int64_t experts = 0, window = 0;
+  int64_t experts = 0, top_k = 0, window = 0;
   std::string verdict;  // name_of(RouterState), lab/runs/router_state.h
   std::vector<LayerHealth> layers;
 };

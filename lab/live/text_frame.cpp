@@ -127,9 +127,10 @@ StyledLine layer_line(const RouterView& router, const LayerHealth& layer, Glyphs
   // The bars of all layers end in one column, so the count of dead experts has all digits' room.
   const size_t others =
       line.columns() + strlen("  dead  of ") + 2 * experts.size() + entropy.size();
-  const Style style = layer.max_load_norm >= kSaturatedNorm ? Style::kBad
-                      : layer.max_load_norm >= kCrowded     ? Style::kWarn
-                                                            : Style::kGood;
+  const double limit = saturation_limit(router.experts, router.top_k);
+  const Style style = layer.max_load_norm >= limit      ? Style::kBad
+                      : layer.max_load_norm >= kCrowded ? Style::kWarn
+                                                        : Style::kGood;
   add_bar(layer.max_load_norm, std::clamp(columns - int(others), 6, 40), glyphs, style, line);
   const double dead = std::round((1 - layer.active_norm) * double(router.experts));
   line.add("  dead ").add(grouped(int64_t(dead)), dead > 0 ? Style::kWarn : Style::kPlain);
@@ -241,10 +242,11 @@ std::vector<StyledLine> router_lines(const std::vector<RunView>& runs, int rows)
       lines.emplace_back("K*max_load by layer, dead experts in brackets:", Style::kDim);
     StyledLine line(letter_of(i), run_style(i));
     line.add(" ");
+    const double limit = saturation_limit(runs[i].router->experts, runs[i].router->top_k);
     for (const LayerHealth& l : runs[i].router->layers) {
       const auto dead = std::llround((1 - l.active_norm) * double(runs[i].router->experts));
       line.add(strprintf(" %.2f", l.max_load_norm),
-               l.max_load_norm >= kSaturatedNorm ? Style::kBad : Style::kPlain);
+               l.max_load_norm >= limit ? Style::kBad : Style::kPlain);
       if (dead > 0) line.add(strprintf("(%lld)", dead), Style::kWarn);
     }
     lines.push_back(std::move(line));

@@ -139,12 +139,14 @@ Json first_at_or_below_rule(RunEvidence& run, const Json& how) {
 
 Json router_rule(RunEvidence& run, const Json& how) {
   const std::string measure = rule_text(how, "measure");
+  const auto& moe = run.config().model.moe;
+  const double limit = saturation_limit(moe ? moe->experts : 0, moe ? moe->top_k : 0);
   const std::optional<int64_t> layer =
       how.contains("layer") ? std::optional(rule_integer(how, "layer")) : std::nullopt;
   if (measure == "saturated_at_step") {
     if (!layer) refuse_rule(how, "no layer");
     for (const StepValue& v : run.telemetry().router_over_time("max_load_norm", *layer)) {
-      if (v.step <= run.step() && saturated(v.value)) return v.step;
+      if (v.step <= run.step() && v.value >= limit) return v.step;
     }
     return Json();
   }
@@ -157,7 +159,7 @@ Json router_rule(RunEvidence& run, const Json& how) {
   for (const LayerValue& l : values) {
     worst = std::max(worst, l.value);
     dead += 1 - l.value;
-    if (saturated(l.value)) ++saturated_layers;
+    if (l.value >= limit) ++saturated_layers;
   }
   if (measure == "max_load_norm") return worst;
   if (measure == "dead_share") return dead / double(values.size());

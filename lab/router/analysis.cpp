@@ -35,7 +35,8 @@ std::vector<int64_t> chosen_steps(const RouterHistory& history, std::vector<int6
   return chosen;
 }
 
-RouterAtStep at_step(const RouterHistory& history, const std::vector<StepValue>& loss,
+// limit: saturation_limit().
+RouterAtStep at_step(const RouterHistory& history, const std::vector<StepValue>& loss, double limit,
                      int64_t step) {
   RouterAtStep s{.step = step};
   for (const StepValue& v : loss) {
@@ -63,7 +64,7 @@ RouterAtStep at_step(const RouterHistory& history, const std::vector<StepValue>&
     const int64_t active = std::llround(value("active"));
     s.active_min = first ? active : std::min(s.active_min, active);
     s.dead += std::llround(value("dead_for"));
-    if (saturated(value("max_load_norm"))) ++s.saturated;
+    if (value("max_load_norm") >= limit) ++s.saturated;
     first = false;
   }
   return s;
@@ -96,7 +97,7 @@ void add_dead(const LayerHistory& from, int64_t last_step, RouterLayer& layer) {
 }
 
 RouterLayer layer_of(const LayerHistory& from, const RouterHistory& history,
-                     const std::vector<double>& ccdf_loads) {
+                     const std::vector<double>& ccdf_loads, double limit) {
   const int64_t last = history.steps.back();
   const auto value = [&](const char* name) { return from.at(name, last).value_or(0); };
   RouterLayer layer{.layer = from.layer,
@@ -115,7 +116,7 @@ RouterLayer layer_of(const LayerHistory& from, const RouterHistory& history,
                     .gate_entropy_norm = from.last("gate_entropy_norm"),
                     .overlap = from.last("overlap")};
   for (const StepValue& v : from.measure.at("max_load_norm")) {
-    if (!saturated(v.value)) continue;
+    if (v.value < limit) continue;
     layer.saturated_at = v.step;
     break;
   }
@@ -150,11 +151,12 @@ RouterAnalysis analyse_router(const RunRecord& run, const RouterHistory& history
   for (const double load : kCcdfLoads) {
     if (load <= experts / top_k) a.ccdf_loads.push_back(load);
   }
+  const double limit = saturation_limit(history.experts, history.top_k);
   for (const int64_t step : chosen_steps(history, steps)) {
-    a.steps.push_back(at_step(history, loss, step));
+    a.steps.push_back(at_step(history, loss, limit, step));
   }
   for (const LayerHistory& layer : history.layers) {
-    a.layers.push_back(layer_of(layer, history, a.ccdf_loads));
+    a.layers.push_back(layer_of(layer, history, a.ccdf_loads, limit));
   }
   a.verdict = router_verdict(a, run.config);
   return a;

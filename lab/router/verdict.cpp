@@ -35,9 +35,7 @@ Facts facts_of(const RouterAnalysis& a) {
                       .entropy_norm = l.entropy_norm,
                       .saturated_at = l.saturated_at});
   }
-  Facts f{.health = health_of(layers)};
-  f.health.experts = a.experts;
-  f.health.top_k = a.top_k;
+  Facts f{.health = health_of(layers, a.experts, a.top_k)};
   f.health.logged = a.logged;
   f.health.window = a.window;
   f.health.stopped_by_guard = a.end == run_end_name(RunEnd::kCollapseStop);

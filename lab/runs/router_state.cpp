@@ -26,8 +26,11 @@ std::string RouterHealth::text() const {
                    long(worst_layer), 100 * dead_share);
 }
 
-RouterHealth health_of(std::span<const LayerHealth> layers) {
+RouterHealth health_of(std::span<const LayerHealth> layers, int64_t experts, int64_t top_k) {
   RouterHealth health;
+  health.experts = experts;
+  health.top_k = top_k;
+  const double limit = saturation_limit(experts, top_k);
   health.layers.assign(layers.begin(), layers.end());
   double cv_layers = 0;
   for (const LayerHealth& l : layers) {
@@ -35,7 +38,7 @@ RouterHealth health_of(std::span<const LayerHealth> layers) {
       health.worst_max_load_norm = l.max_load_norm;
       health.worst_layer = l.layer;
     }
-    if (saturated(l.max_load_norm)) health.saturated.push_back(l.layer);
+    if (l.max_load_norm >= limit) health.saturated.push_back(l.layer);
     health.dead_share += (1 - l.active_norm) / double(layers.size());
     health.mean_cv_norm += l.cv_norm.value_or(0);
     cv_layers += l.cv_norm ? 1 : 0;
@@ -66,8 +69,8 @@ RouterJudgement judge_router(const RouterHealth& h) {
   }
   if (!h.saturated.empty() || h.dead_share > kCollapsedDead) {
     return {RouterState::kCollapsed,
-            strprintf("a layer with max_load >= %.1f / K, or more than %.0f%% of the experts dead",
-                      kSaturatedNorm, 100 * kCollapsedDead)};
+            strprintf("a layer with max_load >= %.3g / K, or more than %.0f%% of the experts dead",
+                      saturation_limit(h.experts, h.top_k), 100 * kCollapsedDead)};
   }
   const double excess = load_excess(h.worst_max_load_norm, h.experts, h.top_k);
   if (excess >= kUnevenExcess || h.dead_share > kUnevenDead ||

@@ -50,7 +50,8 @@ struct RouterHealth {
   std::string text() const;
 };
 
-RouterHealth health_of(std::span<const LayerHealth> layers);
+// experts, top_k: E and K, 0 if unknown.
+RouterHealth health_of(std::span<const LayerHealth> layers, int64_t experts, int64_t top_k);
 
 inline constexpr double kCollapsedDead = 0.5;  // share of all experts
 inline constexpr double kUnevenExcess = 0.5;   // load_excess of the worst layer

@@ -62,15 +62,15 @@ std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const 
   fill("window_cv_norm", [](LayerHealth& l, double value) { l.cv_norm = value; });
   fill("window_entropy_norm", [](LayerHealth& l, double value) { l.entropy_norm = value; });
   fill("window_active_norm", [](LayerHealth& l, double value) { l.active_norm = value; });
+  const MoeConfig& moe = *run.config.model.moe;
+  const double limit = saturation_limit(moe.experts, moe.top_k);
   for (LayerHealth& layer : layers) {
     const auto loads = telemetry.router_over_time("max_load_norm", layer.layer);
     const auto first = std::find_if(loads.begin(), loads.end(),
-                                    [](const StepValue& v) { return saturated(v.value); });
+                                    [&](const StepValue& v) { return v.value >= limit; });
     if (first != loads.end()) layer.saturated_at = first->step;
   }
-  RouterHealth health = health_of(layers);
-  health.experts = run.config.model.moe->experts;
-  health.top_k = run.config.model.moe->top_k;
+  RouterHealth health = health_of(layers, moe.experts, moe.top_k);
   health.logged = int64_t(telemetry.scalar("train_loss_nats").size());
   health.window = run.config.telemetry.window;
   health.stopped_by_guard = run.end == run_end_name(RunEnd::kCollapseStop);

@@ -32,7 +32,7 @@ RunRecord run_of(const Planted& planted) {
     l.cv_norm = planted.load;
   }
   layers[2].saturated_at = planted.saturated_at;
-  run.health = health_of(layers);
+  run.health = health_of(layers, 64, 8);
   return run;
 }
 
