@@ -4,8 +4,10 @@
 #include <cmath>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 #include "lab/receipt/locate_data.h"
 #include "lab/receipt/make.h"
@@ -87,6 +89,7 @@ class Verifier {
       check(what, [&] { check_input(what, input, receipt, folder); });
     }
     check("contract", [&] { check_contract(receipt, evidence); });
+    check("meta.json", [&] { check_recorded_data(receipt, run.string()); });
     const std::vector<ClaimSpec> expected = expected_claims(evidence);
     check_claims(receipt, expected, [&](const Json& how) { return recompute(evidence, how); });
   }
@@ -181,6 +184,29 @@ class Verifier {
     }
     add(Finding::kDrift, what,
         differs(dump.sha256, input.sha256) + (tables.empty() ? "" : " (" + tables + ")"));
+  }
+
+  // `assay compare` and others take from meta.json what a run was trained on. A finding only if it
+  // is not what the receipt has.
+  void check_recorded_data(const Receipt& receipt, const std::string& run) {
+    const Json meta = json_in_file<Json>(run + "/meta.json");
+    if (!meta.is_object() || !meta.contains("data_sha256")) return;
+    std::multiset<std::pair<std::string, std::string>> recorded;  // name, SHA-256
+    for (const auto& [path, hash] : meta["data_sha256"].items()) {
+      recorded.emplace(fs::path(path).filename(), hash.get<std::string>());
+    }
+    for (const ReceiptInput& input : receipt.inputs) {
+      if (input.kind != "data") continue;
+      const auto same = recorded.find({input.name, input.sha256});
+      if (same == recorded.end()) {
+        return add(Finding::kDrift, "meta.json",
+                   "it does not name " + input.name + ", " + short_hash(input.sha256));
+      }
+      recorded.erase(same);
+    }
+    if (recorded.empty()) return;
+    add(Finding::kDrift, "meta.json",
+        "it names " + recorded.begin()->first + ", which the receipt does not have");
   }
 
   // The receipt's contract must be that of the configuration.

@@ -225,6 +225,13 @@ TEST_CASE("every change is reported as drift by name") {
           [](const Sealed& s) { replace(s.receipt, "\"value\": 4.25", "\"value\": 4.0"); },
           "receipt: edited", "claim val_loss_final: recomputed 4.25, the receipt has 4.0"),
       change(
+          "the data that meta.json names",
+          [](const Sealed& s) {
+            replace(s.run + "/meta.json", sha256_file(s.folder / "data/v.bin"),
+                    std::string(64, 'a'));
+          },
+          "meta.json: it does not name v.bin"),
+      change(
           "a null claim",
           [](const Sealed& s) { replace(s.receipt, "\"value\": null", "\"value\": 3"); },
           "claim layer_1_saturated_at_step: recomputed null, the receipt has 3"),
