@@ -200,6 +200,7 @@ class Run {
     done_ += 1;
     train_seconds_ += seconds;
     steps_here_ += 1;
+    energy_.count_if_older_than(std::chrono::seconds(10));
     if (log || !is_finite(stats)) {
       energy_.count();
       // The first rank probes in its recorder, so what all do together comes before.

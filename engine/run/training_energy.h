@@ -1,7 +1,9 @@
 // Joules of training, as train_s has its seconds: without evaluations and saves. The counters are
-// read when a step is logged and where training pauses, not in every step.
+// read when a step is logged, where training pauses, and every few seconds at least: a CPU's begins
+// again at 0 after some minutes of full power (machine/cpu_energy.h). Not in every step.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <limits>
 
@@ -34,6 +36,10 @@ class TrainingEnergy {
     total_.gpu_joules += now.gpu_joules - last_.gpu_joules;
     last_ = now;
   }
+  // count(), if the last reading is older than that.
+  void count_if_older_than(std::chrono::seconds age) {
+    if (Clock::now() - read_at_ > age) count();
+  }
   // What follows is not training.
   void pause() {
     count();
@@ -42,9 +48,15 @@ class TrainingEnergy {
   const Energy& total() const { return total_; }
 
  private:
-  Energy read() const { return counters_ ? counters_() : Energy{}; }
+  using Clock = std::chrono::steady_clock;
+
+  Energy read() {
+    read_at_ = Clock::now();
+    return counters_ ? counters_() : Energy{};
+  }
 
   std::function<Energy()> counters_;
+  Clock::time_point read_at_;
   Energy total_, last_;
   bool running_ = false;
 };

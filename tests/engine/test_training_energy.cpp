@@ -36,6 +36,24 @@ TEST_CASE("energy between a pause and the next step is not of training") {
   REQUIRE(energy.total().gpu_joules == 61);
 }
 
+TEST_CASE("counters are also read between logged steps, now and then") {
+  Energy now{.cpu_joules = 100, .gpu_joules = 0};
+  int readings = 0;
+  TrainingEnergy energy(
+      [&] {
+        ++readings;
+        return now;
+      },
+      {.cpu_joules = 0, .gpu_joules = 0});
+  energy.go_on();
+  now.cpu_joules = 105;
+  energy.count_if_older_than(std::chrono::seconds(3600));
+  REQUIRE(readings == 1);
+  energy.count_if_older_than(std::chrono::seconds(-1));
+  REQUIRE(readings == 2);
+  REQUIRE(energy.total().cpu_joules == 5);
+}
+
 TEST_CASE("what is unknown once stays unknown") {
   Energy now{.cpu_joules = 1};
   TrainingEnergy energy([&] { return now; }, {.cpu_joules = 0, .gpu_joules = 0});
