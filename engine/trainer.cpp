@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/step_count.h"
 #include "comm/agree.h"
 #include "cuda/transfer.h"
 #include "data/shard.h"
@@ -16,7 +17,8 @@
 namespace assay {
 
 int64_t recipe_steps(const Config& config) {
-  return static_cast<int64_t>(double(config.run.steps) * (1 - config.precision.bf16_tail));
+  const double tail = config.precision.bf16_tail;
+  return config.run.steps - (tail > 0 ? fraction_of_steps(config.run.steps, tail) : 0);
 }
 
 void step_parameters(Exec on, Model& model, Optimizer& optimizer, const TrainingRanks* ranks,

@@ -2,7 +2,9 @@
 // the gates' gradient against differences of the loss.
 #include <cmath>
 #include <cstring>
+#include <tuple>
 
+#include "engine/trainer.h"
 #include "models/linear/precision.h"
 #include "models/linear/projection.h"
 #include "ops/linear.h"
@@ -54,6 +56,18 @@ std::vector<TensorRef> tensors_of(ModelFixture& f) {
 }
 
 }  // namespace
+
+TEST_CASE("the last steps in bf16 are a share of the steps, rounded up") {
+  const std::tuple<int64_t, double, int64_t> rows[] = {{10, 0.0, 10}, {10, 0.9, 1},  {10, 0.8, 2},
+                                                       {10, 0.3, 7},  {60, 0.1, 54}, {10, 0.25, 7}};
+  for (const auto& [steps, tail, before] : rows) {
+    Config config;
+    config.run.steps = steps;
+    config.precision.bf16_tail = tail;
+    CAPTURE(steps, tail);
+    REQUIRE(recipe_steps(config) == before);
+  }
+}
 
 TEST_CASE("a recipe's step has the same bits for any threads") {
   for (const std::string& recipe : kRecipes) {
