@@ -1,7 +1,5 @@
 #include "session/held_out.h"
 
-#include <filesystem>
-
 #include "base/check.h"
 #include "cuda/transfer.h"
 #include "data/sha256.h"
@@ -66,11 +64,7 @@ HeldOut::HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& opt
 }
 
 std::string HeldOut::run() const {
-  namespace fs = std::filesystem;
-  const fs::path run = fs::weakly_canonical(source_.folder).parent_path().parent_path();
-  const fs::path given = fs::path(source_.folder).parent_path().parent_path();
-  std::error_code ignored;  // the checkpoint may be given by itself, or by a link
-  return (fs::equivalent(given, run, ignored) ? given : run).string();
+  return run_of(source_);
 }
 
 View<const float, 1> HeldOut::evaluate(int i, MoeProbe* probe) {

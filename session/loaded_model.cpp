@@ -34,8 +34,11 @@ CheckpointSource open_checkpoint(const std::string& run_or_checkpoint) {
 }
 
 std::string run_of(const CheckpointSource& source) {
-  const auto run = (std::filesystem::path(source.folder) / "../..").lexically_normal();
-  return (run.has_filename() ? run : run.parent_path()).string();  // "runs/moe/" is runs/moe
+  namespace fs = std::filesystem;
+  const fs::path run = fs::weakly_canonical(source.folder).parent_path().parent_path();
+  const fs::path given = fs::path(source.folder).parent_path().parent_path();
+  std::error_code ignored;  // the checkpoint may be given by itself, or by a link
+  return (fs::equivalent(given, run, ignored) ? given : run).string();
 }
 
 void require_data_of_checkpoint(const CheckpointSource& source, const RunData& data) {

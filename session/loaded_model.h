@@ -20,7 +20,8 @@ struct CheckpointSource {
 // Opens a checkpoint folder, or the newest valid checkpoint of a run. UserError when there is none.
 CheckpointSource open_checkpoint(const std::string& run_or_checkpoint);
 
-// The run of a checkpoint that is in its place, RUN/checkpoints/step-N.
+// The run of a checkpoint that is in its place, RUN/checkpoints/step-N: as given where it is a part
+// of that, else absolute.
 std::string run_of(const CheckpointSource& source);
 
 // UserError if the tokenizer or a validation shard of `data` is not the one that the checkpoint's

@@ -54,7 +54,8 @@ def check_own_tokenizer():
         w.train("run", "--steps", "20")
         out, back, again = w.run("exported"), w.run("back"), w.run("again")
         works("export", w.run("run"), "-o", out)
-        works("import", out, "-o", back, "--config", w.config, "--set", "data.synth.vocab_size=300")
+        works("import", out, "-o", back, "--config", w.config, "--set", "data.synth.vocab_size=300", "--set",
+              f"data.cache={w.run('cache')}")  # other tests expect one vocabulary in the shared one
         for command in (("eval", back), ("train", back / "config.yaml", "--run", back)):
             refused = assay(*command)
             check(refused.returncode == 1 and "another tokenizer (300 tokens" in refused.stderr and "(512 tokens" in refused.stderr,
