@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/math.h"
+#include "engine/telemetry/router_stats.h"
 #include "engine/telemetry/sqlite.h"
 #include "lab/page/series.h"
 #include "lab/router/text.h"
@@ -168,6 +169,8 @@ Json report_router(const RunRecord& run, const ReportLimits& limits) {
   json["top_k"] = analysis.top_k;
   json["window"] = analysis.window;
   json["layers"] = layers;
+  const double limit = saturation_limit(analysis.experts, analysis.top_k);
+  if (std::isfinite(limit)) json["saturation_limit"] = limit;
   json["cv_ceiling"] = short_number(analysis.cv_ceiling, kCurveDigits);
   json["max_load_ceiling"] = short_number(analysis.max_load_ceiling, kCurveDigits);
   json["entropy_ceiling"] = short_number(analysis.entropy_ceiling, kCurveDigits);

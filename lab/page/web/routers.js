@@ -52,8 +52,8 @@ function measureCurves({name, of}) {
   const levels = [], highest = Math.max(...traces.flatMap((trace) => trace.y));
   const ceilings = [...new Set(having.map(({run}) => measure.ceiling(run.router)))];
   if (ceilings.length === 1 && ceilings[0] !== null && (measure.normal || highest > ceilings[0] / 4)) levels.push(level(ceilings[0], 'ceiling'));
-  const limits = [...new Set(having.map(({run}) => Math.max(0.9, (1 + run.router.top_k / run.router.experts) / 2)))];
-  if (measure.base === 'max_load' && measure.normal && limits.length === 1) levels.push(level(limits[0], 'saturated'));
+  const limits = [...new Set(having.map(({run}) => run.router.saturation_limit))];
+  if (measure.base === 'max_load' && measure.normal && limits.length === 1 && limits[0]) levels.push(level(limits[0], 'saturated'));
   if (measure.base === 'cv' && !measure.normal) {
     for (const {run} of having) {
       const floors = measuresOf(run).values[(measure.windowed ? 'window_' : '') + 'cv_floor'];
