@@ -56,7 +56,8 @@ def check_own_tokenizer():
         works("export", w.run("run"), "-o", out)
         works("import", out, "-o", back, "--config", w.config, "--set", "data.synth.vocab_size=300", "--set",
               f"data.cache={w.run('cache')}")  # other tests expect one vocabulary in the shared one
-        for command in (("eval", back), ("train", back / "config.yaml", "--run", back)):
+        for command in (("eval", back), ("eval", back, "--set", "data.synth.seed=2"),
+                        ("train", back / "config.yaml", "--run", back)):
             refused = assay(*command)
             check(refused.returncode == 1 and "another tokenizer (300 tokens" in refused.stderr and "(512 tokens" in refused.stderr,
                   refused.stderr)

@@ -77,7 +77,11 @@ std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource&
   const Config& config = source.config;
   const RunData data = machine_by_machine(ranks, [&] {
     RunData found = resolve_data(config);
-    if (!names_other_data(a)) require_data_of_checkpoint(source, found);
+    if (names_other_data(a)) {
+      require_tokenizer_of_run(run_of(source), config, found);
+    } else {
+      require_data_of_checkpoint(source, found);
+    }
     return found;
   });
   const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
