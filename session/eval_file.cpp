@@ -15,7 +15,32 @@ std::string evaluation_file(const std::string& run, int64_t step, const std::str
   return strprintf("%s/evals/step-%08ld%s.json", run.c_str(), long(step), suffix.c_str());
 }
 
-std::string record_evaluation(const std::string& run, int64_t step, const ordered_json& result) {
+namespace {
+
+struct CoreSize {
+  int64_t rows = 0, max_tokens = 0;
+  auto operator<=>(const CoreSize&) const = default;
+};
+
+// Of the value of "core" in a file; nothing if there is none.
+CoreSize core_size(const ordered_json& file) {
+  const auto at = [](const ordered_json& object, const char* key) {
+    const auto found = object.find(key);
+    return found == object.end() ? ordered_json() : *found;
+  };
+  const auto number = [](const ordered_json& value) {
+    return value.is_number_integer() ? value.get<int64_t>() : 0;
+  };
+  const ordered_json core = at(file, "core");
+  CoreSize size{.max_tokens = number(at(core, "max_tokens"))};
+  const ordered_json tasks = at(core, "tasks");
+  for (const ordered_json& task : tasks) size.rows += number(at(task, "rows"));
+  return size;
+}
+
+}  // namespace
+
+RecordedEvaluation record_evaluation(const std::string& run, int64_t step, ordered_json result) {
   const std::string path = evaluation_file(run, step);
   ordered_json all = ordered_json::object();
   if (std::filesystem::exists(path)) {
@@ -25,9 +50,11 @@ std::string record_evaluation(const std::string& run, int64_t step, const ordere
                       "it is damaged: move it away and evaluate again");
     }
   }
+  const bool kept_core = result.contains("core") && core_size(result) < core_size(all);
+  if (kept_core) result.erase("core");
   all.update(result);
   write_file_atomic(path, all.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
-  return path;
+  return {.path = path, .kept_core = kept_core};
 }
 
 }  // namespace assay

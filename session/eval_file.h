@@ -10,9 +10,14 @@ namespace assay {
 // the evaluation but is not read as one.
 std::string evaluation_file(const std::string& run, int64_t step, const std::string& suffix = "");
 
-// Merges `result` into the file; the step's earlier measurements under other keys are kept. Returns
-// the path. UserError when the file cannot be written or the existing one is damaged.
-std::string record_evaluation(const std::string& run, int64_t step,
-                              const nlohmann::ordered_json& result);
+struct RecordedEvaluation {
+  std::string path;
+  bool kept_core = false;  // the file has CORE of more rows or of longer prompts, which stays
+};
+
+// Merges `result` into the file; the step's earlier measurements under other keys are kept.
+// UserError when the file cannot be written or the existing one is damaged.
+RecordedEvaluation record_evaluation(const std::string& run, int64_t step,
+                                     nlohmann::ordered_json result);
 
 }  // namespace assay

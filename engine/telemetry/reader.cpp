@@ -82,6 +82,13 @@ std::optional<std::string> TelemetryReader::last_event(const std::string& kind) 
   return s.text(0);
 }
 
+std::string TelemetryReader::end() const {
+  Statement s(database_,
+              "SELECT kind, detail FROM event WHERE kind IN ('end', 'resume') ORDER BY rowid DESC "
+              "LIMIT 1");
+  return s.step() && s.text(0) == "end" ? s.text(1) : "";
+}
+
 std::vector<StepValue> TelemetryReader::scalar(const std::string& name) const {
   Statement s(database_, "SELECT step, value FROM scalar WHERE name = ? ORDER BY step");
   s.bind(0, name);

@@ -57,6 +57,8 @@ class TelemetryReader {
   int64_t steps_done(int64_t up_to) const;
   int64_t events(const std::string& kind) const;                         // their number
   std::optional<std::string> last_event(const std::string& kind) const;  // its detail
+  // How the run ended, the detail of the event "end"; "" if it did not, or was resumed after it.
+  std::string end() const;
   std::vector<StepValue> scalar(const std::string& name) const;
   std::optional<StepValue> last_scalar(const std::string& name) const;
   std::vector<std::string> scalar_names() const;

@@ -32,18 +32,10 @@ bool is_fresh(const std::string& path) {
   for (const char* name : {"/telemetry.db", "/telemetry.db-wal"}) {
     struct stat file = {};
     if (stat((path + name).c_str(), &file) != 0) continue;
-    if (now - double(file.st_mtim.tv_sec) < kFreshSeconds) return true;
+    // A date in the future is of another machine's clock, or of one that was set back.
+    if (std::abs(now - double(file.st_mtim.tv_sec)) < kFreshSeconds) return true;
   }
   return false;
-}
-
-// The detail of the last event "end"; "" if the run was resumed after it.
-std::string last_end(const std::string& database_path) {
-  const Database database(database_path, Database::Mode::kReadOnly);
-  Statement s(database,
-              "SELECT kind, detail FROM event WHERE kind IN ('end', 'resume') ORDER BY rowid DESC "
-              "LIMIT 1");
-  return s.step() && s.text(0) == "end" ? s.text(1) : "";
 }
 
 void read_telemetry(const std::string& path, RunStatus& status) {
@@ -54,7 +46,7 @@ void read_telemetry(const std::string& path, RunStatus& status) {
     return;
   }
   const TelemetryReader telemetry(database);
-  const std::string end = last_end(database);
+  const std::string end = telemetry.end();
   status.step = telemetry.last_step().value_or(0);
   status.seconds_left = seconds_left(telemetry.scalar("train_s"), status.steps);
   if (!locked && !end.empty()) {

@@ -12,6 +12,7 @@
 #include "engine/run/folder_lock.h"
 #include "engine/run/run_dir.h"
 #include "lab/receipt/make.h"
+#include "lab/runs/launches.h"
 #include "lab/runs/run_record.h"
 
 namespace assay {

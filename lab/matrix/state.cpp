@@ -165,7 +165,7 @@ CellStatus run_status(const std::string& run, const Cell& cell) {
   try {
     const TelemetryReader telemetry((folder / "telemetry.db").string());
     status.steps_done = telemetry.last_step().value_or(0);
-    status.end = telemetry.last_event("end").value_or("");
+    status.end = telemetry.end();
   } catch (const UserError&) {
     return status;  // killed while it was made
   }

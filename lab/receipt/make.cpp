@@ -11,6 +11,7 @@
 #include "engine/run/checkpoint.h"
 #include "engine/run/run_dir.h"
 #include "lab/receipt/telemetry_dump.h"
+#include "lab/runs/launches.h"
 
 namespace assay {
 namespace {
@@ -26,12 +27,6 @@ constexpr const char* kEnvironment[] = {
 
 std::string text_or_empty(const Json& json, const char* key) {
   return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
-}
-
-int64_t first_step(const Json& launch) {
-  return launch.contains("first_step") && launch["first_step"].is_number_integer()
-             ? launch["first_step"].get<int64_t>()
-             : 0;
 }
 
 // Path of a run (or file) relative to the receipt's folder, which holds it or is it.
@@ -194,25 +189,6 @@ ReceiptJson contract_json(const Config& config) {
   json["target_loss"] = config.run.target_loss;
   json["seed"] = config.run.seed;
   return json;
-}
-
-std::vector<ReceiptJson> contributing_launches(const std::string& run, int64_t steps_done) {
-  Json last = json_in_file<Json>(fs::path(run) / "meta.json");
-  if (!last.is_object()) return {};
-  std::vector<Json> all;
-  if (last.contains("before") && last["before"].is_array()) {
-    for (const Json& launch : last["before"]) {
-      if (launch.is_object()) all.push_back(launch);
-    }
-  }
-  last.erase("before");
-  all.push_back(last);
-  std::vector<Json> contributing;
-  for (size_t i = 0; i < all.size(); ++i) {
-    const int64_t until = i + 1 < all.size() ? first_step(all[i + 1]) : steps_done;
-    if (first_step(all[i]) < until) contributing.push_back(all[i]);
-  }
-  return contributing;
 }
 
 Receipt make_run_receipt(const std::string& run, const std::string& folder) {

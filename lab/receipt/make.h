@@ -40,7 +40,4 @@ Receipt make_bundle_receipt(const Bundle& bundle);
 // The `contract` of a run's receipt.
 ReceiptJson contract_json(const Config& config);
 
-// The launches that made steps of the run up to steps_done, oldest first, as in meta.json.
-std::vector<ReceiptJson> contributing_launches(const std::string& run, int64_t steps_done);
-
 }  // namespace assay

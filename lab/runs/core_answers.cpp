@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "data/json_text.h"
 #include "eval/core_score.h"
+#include "lab/runs/core_report.h"
 #include "lab/runs/run_summary.h"
 
 namespace assay {
@@ -44,8 +45,10 @@ std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
   try {
+    const Json core = json_or_throw<Json>(read_file(path)).at("core");
+    if (!is_whole_core(core)) return std::nullopt;
     std::vector<CoreAnswers> all;
-    for (const Json& task : json_or_throw<Json>(read_file(path)).at("core").at("tasks")) {
+    for (const Json& task : core.at("tasks")) {
       if (!task.contains("answers")) return std::nullopt;
       all.push_back(answers_of(task));
     }

@@ -93,7 +93,7 @@ std::string core_text(const CoreReport& report) {
     text += score_line(
         strprintf("mean of %zu of %zu tasks:", report.tasks.size(), all_labels(report).size()),
         score);
-    text += strprintf("This is not CORE: %zu tasks have no file in %s (%s)\n",
+    text += strprintf("This is not CORE: %zu tasks were not chosen, or have no file in %s (%s)\n",
                       report.missing.size(), report.bundle.c_str(), joined(report.missing).c_str());
   }
   for (const CoreSubset& subset : core_subsets()) {
@@ -200,6 +200,11 @@ ordered_json core_json(const CoreReport& report) {
   j["rows_computed"] = report.rows_computed;
   j["seconds"] = report.total_seconds();
   return j;
+}
+
+bool is_whole_core(const ordered_json& core) {
+  return core.value("max_rows_per_task", 0) == 0 &&
+         core.value("missing", ordered_json::array()).empty();
 }
 
 }  // namespace assay

@@ -17,7 +17,7 @@ struct CoreReport {
   int64_t max_rows = 0;    // per task; 0 = all
   std::vector<CoreTaskResult> tasks;
   std::vector<double> seconds;       // per task
-  std::vector<std::string> missing;  // labels without a file
+  std::vector<std::string> missing;  // labels not chosen, or without a file
   CoreWork work;
   int64_t rows_computed = 0;  // token rows; a shared prefix counts once
   // Inputs that determine the answers: hashes of model, tokenizer and rows, recipe, device. Flat.
@@ -29,6 +29,8 @@ struct CoreReport {
 
 std::string core_text(const CoreReport& report);
 nlohmann::ordered_json core_json(const CoreReport& report);
+// Whether core_json() was of all tasks and rows.
+bool is_whole_core(const nlohmann::ordered_json& core);
 // JSON Lines: a row each of the evaluated rows, with the scores of its options.
 std::string core_rows_text(const CoreReport& report);
 // The fields of task i common to reports and part files: name, size, time and unscored rows.

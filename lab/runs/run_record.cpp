@@ -12,6 +12,7 @@
 #include "engine/run/run.h"
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/router_stats.h"
+#include "lab/runs/launches.h"
 
 namespace assay {
 namespace {
@@ -136,7 +137,12 @@ RunRecord read_run(const std::string& path) {
   run.val_loss_nats = telemetry.eval("val", "loss_nats");
   run.val_bits_per_byte = telemetry.eval("val", "bits_per_byte");
   run.train_s = telemetry.scalar("train_s");
-  run.end = telemetry.last_event("end").value_or("");
+  const auto launches = contributing_launches(path, run.steps_done);
+  if (launches.size() > 1) {  // a run may go on, or branch, on another device
+    run.device = over_launches(launches, "device");
+    run.cpu = over_launches(launches, "cpu");
+  }
+  run.end = telemetry.end();
   run.health = read_health(telemetry, run);
   if (run.steps_done == 0 && (run.val_loss_nats.empty() || run.val_loss_nats.back().step == 0)) {
     throw UserError(path + ": the run has no logged step yet", "train it first");

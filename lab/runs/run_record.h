@@ -22,7 +22,8 @@ struct RunRecord {
   Config config;     // resolved
   Audit audit;
 
-  // From meta.json; "" where absent.
+  // From meta.json; "" where absent. device, cpu: of all launches that made steps of it, "cpu, then
+  // cuda: NVIDIA H200".
   std::string commit, program_sha256, host, device, cpu, started, recipe;
   bool dirty = false;
   std::map<std::string, std::string> data_sha256;  // by file
@@ -30,7 +31,7 @@ struct RunRecord {
 
   int64_t steps_done = 0;  // logged
   int64_t tokens = 0;
-  std::string end;  // run_end_name() of the last launch; "" if none has ended
+  std::string end;  // run_end_name() of the last launch; "" if that has not ended
   std::vector<EvalValue> val_loss_nats, val_bits_per_byte;
   std::vector<StepValue> train_s;  // training seconds up to a step, without evaluations and saves
   std::optional<RouterHealth> health;  // for MoE runs with a logged step

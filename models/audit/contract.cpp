@@ -18,7 +18,7 @@ Reference read_run_reference(const std::string& path) {
   Reference r{.name = path, .config = load_config((folder / "config.yaml").string())};
   const TelemetryReader telemetry((folder / "telemetry.db").string());
   r.steps = telemetry.last_step().value_or(0);
-  const std::string end = telemetry.last_event("end").value_or("");
+  const std::string end = telemetry.end();
   if (end != "steps" && end != "target_loss") {
     throw UserError(
         strprintf("contract.reference: the run %s is not finished (step %ld of %ld)", path.c_str(),

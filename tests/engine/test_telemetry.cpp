@@ -146,6 +146,21 @@ TEST_CASE("a resumed run drops the rows after its checkpoint") {
   REQUIRE(spans.number(1) == 3.5);
 }
 
+TEST_CASE("a run that was resumed after its end has not ended") {
+  const TempFolder folder;
+  const std::string path = folder / "telemetry.db";
+  Telemetry telemetry(path, layout_of());
+  REQUIRE(TelemetryReader(path).end().empty());
+  for (int64_t step = 1; step <= 6; ++step) log_step(telemetry, step);
+  telemetry.event(6, "end", "collapse_stop");
+  REQUIRE(TelemetryReader(path).end() == "collapse_stop");
+  telemetry.truncate_after(6, "from step-00000006");
+  REQUIRE(TelemetryReader(path).end().empty());
+  log_step(telemetry, 7);
+  telemetry.event(7, "end", "steps");
+  REQUIRE(TelemetryReader(path).end() == "steps");
+}
+
 TEST_CASE("another process reads whole steps during the run") {
   const TempFolder folder;
   const std::string path = folder / "telemetry.db";

@@ -6,6 +6,7 @@
 #include "lab/receipt/receipt.h"
 #include "lab/receipt/telemetry_dump.h"
 #include "lab/receipt/verify.h"
+#include "lab/runs/launches.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"

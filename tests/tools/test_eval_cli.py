@@ -163,11 +163,15 @@ def check_partial(w):
     write_bundle(bundle, CORE + "- {label: absent, dataset_uri: a/absent.jsonl, num_fewshot: [0], "
                                 "icl_task_type: schema}\n")
     done = assay("eval", w.run("moe"), "--tasks", "core", "--bundle", bundle, "--max-tokens", "20")
-    expect(done.returncode == 0 and "This is not CORE: 1 tasks have no file" in done.stdout and
+    expect(done.returncode == 0 and "This is not CORE: 1 tasks were not chosen, or have no file" in done.stdout and
            "mean of 3 of 4 tasks" in done.stdout, done.stdout + done.stderr)
     some = evaluated(w.run("moe"), "--tasks", "core", "--bundle", bundle, "--core-tasks", "who", "--max-rows", "4")
     expect(some["core"]["core"] is None and len(some["core"]["missing"]) == 3 and
            some["core"]["tasks"][0]["rows"] == 4, some)
+    kept = json.loads((w.run("moe") / "evals" / "step-00000060.json").read_text())
+    expect(sum(task["rows"] for task in kept["core"]["tasks"]) > 4 and not kept["core"]["max_rows_per_task"], f"replaced by 4 rows: {kept}")
+    done = assay("eval", w.run("moe"), "--tasks", "core", "--bundle", bundle, "--core-tasks", "who", "--max-rows", "4")
+    expect("without this CORE: it has one of more rows" in done.stdout, done.stdout)
     # An answer that does not fit is counted as not scored, not as wrong.
     short = evaluated(w.run("moe"), "--tasks", "core", "--bundle", bundle, "--core-tasks", "who", "--max-tokens", "2")
     expect(short["core"]["tasks"][0]["accuracy"] is None and len(short["core"]["tasks"][0]["not_scored"]) == 9, short)
@@ -322,6 +326,11 @@ def check_refused(w):
     bundle = w.path / "bundle"
     refused("CORE needs its bundle", w.run("moe"), "--tasks", "core")
     refused("--output is only for --part", w.run("moe"), "--output", w.path / "x.json")
+    for option in (["--bundle", bundle], ["--core-tasks", "who"], ["--max-rows", "5"], ["--max-tokens", "9"], ["--one-at-a-time"],
+                   ["--batch", "64"], ["--tokenizer", w.path / "none"]):
+        refused(f"{option[0]} is only for core", w.run("moe"), *option)
+    refused("--part 1/2 is of one process", w.run("moe"), "--tasks", "core", "--bundle", bundle, "--part", "1/2", "--ranks", "2")
+    refused("--merge takes no --max-rows", "--merge", w.path / "x.json", "--max-rows", "5")
     refused("no CORE bundle in", w.run("moe"), "--tasks", "core", "--bundle", w.path)
     refused("no task chess", w.run("moe"), "--tasks", "core", "--bundle", bundle, "--core-tasks", "chess")
     refused("no run", w.path / "none")

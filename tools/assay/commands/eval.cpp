@@ -44,6 +44,7 @@ struct EvalArguments {
   std::vector<std::string> merge;
   int64_t ranks = 1;
   bool json = false, alone = false, plan = false;
+  bool explicit_tasks = false;  // the user named them
   std::vector<std::string> command;
 };
 
@@ -84,6 +85,10 @@ std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource&
     }
     return found;
   });
+  if (a.explicit_tasks && wants(a, "bpb") && data.token_bytes.empty()) {
+    throw UserError("bits per byte need the tokenizer, and the run has none",
+                    "give it: --set data.tokenizer=FILE; or --tasks loss");
+  }
   const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
   const ValidationSet::Config set{.files = data.val,
                                   .tokens = config.eval.tokens,
@@ -217,7 +222,8 @@ int print_plan(const EvalArguments& a) {
 
 // Where the result was recorded; nothing, with a warning, if it cannot be written: what was
 // measured is printed all the same.
-std::optional<std::string> recorded(const CheckpointSource& source, const ordered_json& result) {
+std::optional<RecordedEvaluation> recorded(const CheckpointSource& source,
+                                           const ordered_json& result) {
   try {
     return record_evaluation(run_of(source), source.state.step, result);
   } catch (const UserError& error) {
@@ -284,19 +290,46 @@ int evaluate_here(const EvalArguments& a, Ranks* ranks) {
     std::printf("%s, step %ld\n%s", source.folder.c_str(), long(source.state.step), text.c_str());
   }
   if (a.sets.empty()) {  // what the run recorded was measured with its own configuration
-    const auto path = recorded(source, result);
-    if (path && !a.json) std::printf("recorded in %s\n", path->c_str());
+    const auto where = recorded(source, result);
+    if (where && !a.json) {
+      std::printf("recorded in %s%s\n", where->path.c_str(),
+                  where->kept_core ? ", without this CORE: it has one of more rows, or of longer "
+                                     "prompts"
+                                   : "");
+    }
   }
   if (rows) write_rows(*rows, *report);
   return kExitDone;
+}
+
+// What the user gave of the options that only CORE has.
+std::string core_option(const EvalArguments& a) {
+  const CoreEvaluation& core = a.core;
+  if (!a.rows_file.empty()) return "--rows";
+  if (!core.bundle.empty()) return "--bundle";
+  if (!core.tasks.empty()) return "--core-tasks";
+  if (core.max_rows > 0) return "--max-rows";
+  if (core.max_tokens > 0) return "--max-tokens";
+  if (!core.tokenizer.empty()) return "--tokenizer";
+  if (core.batch > 0) return "--batch";
+  return a.alone ? "--one-at-a-time" : "";
 }
 
 int evaluate(const EvalArguments& a) {
   if (!a.part_file.empty() && a.part.empty()) {
     throw UserError("--output is only for --part", "other results: assay eval RUN --json > FILE");
   }
-  if (!a.rows_file.empty() && !wants(a, "core")) {
-    throw UserError("--rows is only for core", "give --tasks core --bundle FOLDER");
+  const std::string only_core = core_option(a);
+  if (!a.merge.empty() && !only_core.empty()) {
+    throw UserError("--merge takes no " + only_core + ": the parts' files say how they were scored",
+                    "assay eval --merge PART ...");
+  }
+  if (!only_core.empty() && !wants(a, "core") && a.merge.empty()) {
+    throw UserError(only_core + " is only for core", "give --tasks core --bundle FOLDER");
+  }
+  if (!a.part.empty() && (a.ranks > 1 || launched_processes() > 0)) {
+    throw UserError("--part " + a.part + " is of one process, not of ranks",
+                    "give --ranks alone, which share the rows, or start every part by itself");
   }
   if (!a.merge.empty()) return merge_parts(a);
   if (a.checkpoint.empty()) throw UserError("RUN is missing", "assay eval --help");
@@ -324,10 +357,11 @@ void add_eval_command(Commands& commands) {
   sub->add_option("RUN", a->checkpoint,
                   "a run (its newest checkpoint is used) or a checkpoint: RUN/checkpoints/step-N");
   add_set_option(sub, a->sets);
-  sub->add_option("--tasks", a->tasks,
-                  "what to measure, comma-separated: loss, bpb, core (default: loss,bpb)")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"loss", "bpb", "core"}));
+  CLI::Option* tasks =
+      sub->add_option("--tasks", a->tasks,
+                      "what to measure, comma-separated: loss, bpb, core (default: loss,bpb)")
+          ->delimiter(',')
+          ->check(CLI::IsMember({"loss", "bpb", "core"}));
   sub->add_option("--bundle", a->core.bundle,
                   "for core: folder with core.yaml, eval_meta_data.csv and eval_data");
   sub->add_option("--core-tasks", a->core.tasks, "for core: only these tasks, comma-separated")
@@ -383,7 +417,8 @@ void add_eval_command(Commands& commands) {
       "The result is also written to RUN/evals/step-N.json; if that is not possible, it "
       "is only printed, with a warning. With --set it is only printed. docs/eval.md defines the "
       "measures.");
-  commands.on_chosen(sub, [a, &commands] {
+  commands.on_chosen(sub, [a, tasks, &commands] {
+    a->explicit_tasks = tasks->count() > 0;
     a->command = commands.arguments;
     return evaluate(*a);
   });

@@ -1,0 +1,53 @@
+#include "lab/runs/launches.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "data/json_text.h"
+
+namespace assay {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+int64_t first_step(const Json& launch) {
+  return launch.contains("first_step") && launch["first_step"].is_number_integer()
+             ? launch["first_step"].get<int64_t>()
+             : 0;
+}
+
+}  // namespace
+
+std::vector<Json> contributing_launches(const std::string& run, int64_t steps_done) {
+  Json last = json_in_file<Json>(std::filesystem::path(run) / "meta.json");
+  if (!last.is_object()) return {};
+  std::vector<Json> all;
+  if (last.contains("before") && last["before"].is_array()) {
+    for (const Json& launch : last["before"]) {
+      if (launch.is_object()) all.push_back(launch);
+    }
+  }
+  last.erase("before");
+  all.push_back(last);
+  std::vector<Json> contributing;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const int64_t until = i + 1 < all.size() ? first_step(all[i + 1]) : steps_done;
+    if (first_step(all[i]) < until) contributing.push_back(all[i]);
+  }
+  return contributing;
+}
+
+std::string over_launches(const std::vector<Json>& launches, const std::string& key) {
+  std::vector<std::string> seen;
+  for (const Json& launch : launches) {
+    if (!launch.contains(key) || !launch[key].is_string()) continue;
+    const std::string value = launch[key].get<std::string>();
+    if (std::find(seen.begin(), seen.end(), value) == seen.end()) seen.push_back(value);
+  }
+  std::string text;
+  for (const std::string& value : seen) text += (text.empty() ? "" : ", then ") + value;
+  return text;
+}
+
+}  // namespace assay

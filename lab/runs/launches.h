@@ -1,0 +1,20 @@
+// The launches of a run, as its meta.json records them: each `assay train` that began or continued
+// it.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace assay {
+
+// Those that made steps of the run up to steps_done, oldest first. Empty without a meta.json.
+std::vector<nlohmann::ordered_json> contributing_launches(const std::string& run,
+                                                          int64_t steps_done);
+
+// The texts under `key` of these launches in their order, each once: "cpu, then cuda: NVIDIA H200".
+std::string over_launches(const std::vector<nlohmann::ordered_json>& launches,
+                          const std::string& key);
+
+}  // namespace assay

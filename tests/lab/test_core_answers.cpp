@@ -1,0 +1,108 @@
+#include <filesystem>
+
+#include "base/check.h"
+#include "lab/runs/core_answers.h"
+#include "lab/runs/launches.h"
+#include "session/eval_file.h"
+#include "tests/catch.h"
+#include "tests/data/temp_folder.h"
+#include "tests/lab/fake_run.h"
+
+namespace assay::test_core_answers {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// CORE of two tasks with these answers, as session/core_evaluator.cpp records it.
+Json core_of(const std::string& first, const std::string& second, int64_t max_rows = 0,
+             const std::vector<std::string>& missing = {}) {
+  Json core;
+  core["max_tokens"] = 64;
+  core["max_rows_per_task"] = max_rows;
+  core["missing"] = missing;
+  core["tasks"] = Json::array();
+  for (const auto& [label, answers] : {std::pair("a", first), std::pair("b", second)}) {
+    Json task;
+    task["label"] = label;
+    task["baseline_percent"] = 0;
+    task["rows"] = answers.size();
+    task["answers"] = answers;
+    core["tasks"].push_back(task);
+  }
+  return core;
+}
+
+// A run whose last step has this CORE.
+RunRecord run_with(const TempFolder& folder, const std::string& name, const Json& core) {
+  const FakeRun run{.path = folder / name, .data = folder / "data"};
+  run.write();
+  Telemetry telemetry(run.path + "/telemetry.db",
+                      {.scalars = {"train_loss_nats", "hash", "train_s"},
+                       .spans = {"step"},
+                       .layers = {1, 2},
+                       .experts = 4});
+  telemetry.eval(FakeRun::kSteps, "core", "core", 0.25, 8);
+  record_evaluation(run.path, FakeRun::kSteps, Json{{"core", core}});
+  return read_run(run.path);
+}
+
+std::optional<CoreDifference> difference(const RunRecord& a, const RunRecord& b) {
+  const auto group = [](const RunRecord& run) {
+    return SeedGroup{.name = run.name, .runs = {&run}};
+  };
+  return core_row_difference(group(a), group(b));
+}
+
+}  // namespace
+
+TEST_CASE("the answers of two runs to CORE are compared row by row") {
+  const TempFolder folder;
+  const RunRecord a = run_with(folder, "a", core_of("1100", "11-1"));
+  const RunRecord b = run_with(folder, "b", core_of("1000", "10-1"));
+  const auto answers = core_answers(a);
+  REQUIRE(answers);
+  REQUIRE(answers->size() == 2);
+  REQUIRE((*answers)[1].label == "b");
+  REQUIRE((*answers)[1].right == std::vector<double>{1, 1, -1, 1});
+  const auto found = difference(a, b);
+  REQUIRE(found);
+  REQUIRE(found->mean == Approx((0.25 + 1 / 3.) / 2));
+}
+
+TEST_CASE("part of CORE is no CORE to compare") {
+  const TempFolder folder;
+  const RunRecord whole = run_with(folder, "whole", core_of("1100", "1111"));
+  REQUIRE_FALSE(difference(whole, run_with(folder, "rows", core_of("11", "11", 2))));
+  REQUIRE_FALSE(difference(whole, run_with(folder, "tasks", core_of("1100", "1111", 0, {"c"}))));
+}
+
+TEST_CASE("CORE of fewer rows does not replace that of more") {
+  const TempFolder folder;
+  const RunRecord run = run_with(folder, "a", core_of("1100", "1111"));
+  const auto stored = [&] {
+    return Json::parse(read_file(evaluation_file(run.path, FakeRun::kSteps)));
+  };
+  Json less{{"val_loss_nats", 3.5}, {"core", core_of("0", "0", 1)}};
+  REQUIRE(record_evaluation(run.path, FakeRun::kSteps, less).kept_core);
+  REQUIRE(stored()["core"] == core_of("1100", "1111"));
+  REQUIRE(stored()["val_loss_nats"] == 3.5);
+  Json as_much{{"core", core_of("0000", "0000")}};
+  REQUIRE_FALSE(record_evaluation(run.path, FakeRun::kSteps, as_much).kept_core);
+  REQUIRE(stored()["core"] == core_of("0000", "0000"));
+}
+
+TEST_CASE("a run that went on elsewhere has all its devices") {
+  const TempFolder folder;
+  const FakeRun run{.path = folder / "a", .data = folder / "data"};
+  run.write();
+  const auto launch = [](int64_t first_step, const char* device) {
+    return Json{{"first_step", first_step}, {"device", device}};
+  };
+  Json meta = launch(20, "cuda: X");
+  meta["before"] = {launch(0, "cpu"), launch(10, "cuda: X"), launch(20, "never used")};
+  write_file_atomic(run.path + "/meta.json", meta.dump());
+  REQUIRE(read_run(run.path).device == "cpu, then cuda: X");
+}
+
+}  // namespace assay::test_core_answers
