@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -198,6 +199,41 @@ int open_locked(const std::string& path, Lock lock) {
     if (same) return file;
     close(file);
   }
+}
+
+namespace {
+
+// The bytes of `pattern` before the first component that does not exist as it is written.
+size_t existing_beginning(const std::string& pattern) {
+  size_t known = 0;
+  for (size_t at = 0; at < pattern.size();) {
+    at = std::min(pattern.find('/', at + 1), pattern.size());
+    std::error_code ignored;
+    if (!std::filesystem::exists(pattern.substr(0, at), ignored)) break;
+    known = at;
+  }
+  return known;
+}
+
+}  // namespace
+
+std::vector<std::string> paths_matching(const std::string& pattern) {
+  const size_t known = existing_beginning(pattern);
+  std::string escaped;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const bool special = pattern[i] == '\\' || std::string_view("*?[").find(pattern[i]) < 3;
+    if (i < known && special) escaped += '\\';
+    escaped += pattern[i];
+  }
+  std::vector<std::string> paths;
+  glob_t found = {};
+  const int status = glob(escaped.c_str(), 0, nullptr, &found);
+  for (size_t i = 0; status == 0 && i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
+  globfree(&found);
+  if (status != 0 && status != GLOB_NOMATCH) {
+    throw ReadFailed("cannot search " + pattern, "check the folder's permissions");
+  }
+  return paths;
 }
 
 std::vector<std::string> names_in(const std::string& folder) {

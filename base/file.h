@@ -65,6 +65,10 @@ int open_locked(const std::string& path, Lock lock);
 // one that only seems empty would be taken for new.
 std::vector<std::string> names_in(const std::string& folder);
 
+// The paths that a pattern of the shell (*, ?, [...]) matches, in order. Its longest beginning that
+// exists as it is written is no pattern: "exp[1]/*.bin" is of a folder exp[1] where that is there.
+std::vector<std::string> paths_matching(const std::string& pattern);
+
 // Creates the folder and its parents; an existing one is fine.
 void make_folders(const std::string& path);
 

@@ -23,13 +23,32 @@ bool exists(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-void remove_stale_shards(const Manifest& old, const Manifest& made, const std::string& folder) {
+// Names of files of the corpus `name`: NAME_train_000001.bin, NAME_val_000000.bin.
+std::vector<std::string> shards_in(const std::string& folder, const std::string& name) {
+  std::vector<std::string> found;
+  if (!exists(folder)) return found;
+  for (const std::string& file : names_in(folder)) {
+    for (const char* split : kSplitName) {
+      if (file.starts_with(name + "_" + split + "_") && file.ends_with(".bin"))
+        found.push_back(file);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// Those of an old corpus that the new one does not replace: of the old manifest, and those of a
+// corpus of this name whose manifest was lost.
+void remove_stale_shards(const Manifest& old, const Manifest& made, const std::string& folder,
+                         const std::string& name) {
   std::unordered_set<std::string> kept;
   for (const ShardEntry& shard : made.shards) kept.insert(shard.file);
-  for (const ShardEntry& shard : old.shards) {
+  std::vector<std::string> stale = shards_in(folder, name);
+  for (const ShardEntry& shard : old.shards)
+    stale.push_back(fs::path(shard.file).filename().string());
+  for (const std::string& file : stale) {
     std::error_code ignored;
-    if (!kept.count(shard.file))
-      fs::remove(folder + "/" + fs::path(shard.file).filename().string(), ignored);
+    if (!kept.count(file)) fs::remove(folder + "/" + file, ignored);
   }
 }
 
@@ -58,11 +77,24 @@ CorpusWriter::CorpusWriter(const Tokenizer& tokenizer, Config config)
   if (config_.name.empty() || config_.name.find('/') != std::string::npos)
     throw UserError("a corpus cannot be named \"" + config_.name + "\"",
                     "use letters, digits, - and _");
-  if (exists(config_.folder + "/" + kManifestName) && config_.existing == Existing::kRefuse)
-    throw UserError(config_.folder + " already holds a corpus",
-                    "choose another folder, or replace it with --overwrite");
+  if (config_.existing == Existing::kRefuse) refuse_existing();
   tokenizer_.eot();
   make_folders(config_.folder);
+}
+
+// A tokenizer.json that is the given one stays as it is: `assay tokenizer train` may have put it
+// there.
+void CorpusWriter::refuse_existing() const {
+  const char* const replace = "choose another folder, or replace it with --overwrite";
+  if (exists(config_.folder + "/" + kManifestName))
+    throw UserError(config_.folder + " already holds a corpus", replace);
+  const std::vector<std::string> shards = shards_in(config_.folder, config_.name);
+  if (!shards.empty())
+    throw UserError(config_.folder + " already holds shards, " + shards.front(),
+                    std::string(replace) + ", or give another --name");
+  const std::string tokenizer = config_.folder + "/" + kTokenizerName;
+  if (exists(tokenizer) && tokenizer_hash(read_tokenizer(tokenizer)) != tokenizer_hash(tokenizer_))
+    throw UserError(config_.folder + " already holds another tokenizer.json", replace);
 }
 
 ShardWriter& CorpusWriter::open_shard(Split split) {
@@ -141,11 +173,12 @@ Manifest CorpusWriter::commit(const std::string& validation) {
   const Manifest old = existing_manifest(config_.folder);
   std::error_code ignored;
   fs::remove(manifest_file.path(), ignored);
+  // Before the new ones are there: nobody would know the old ones after a crash.
+  remove_stale_shards(old, manifest, config_.folder, config_.name);
   for (const Part& part : parts_)
     for (const auto& shard : part.shards) shard->commit();
   tokenizer_file.commit();
   manifest_file.commit();
-  remove_stale_shards(old, manifest, config_.folder);
   return manifest;
 }
 

@@ -25,8 +25,9 @@ class CorpusWriter {
     int64_t shard_tokens = 100'000'000;
     Existing existing = Existing::kRefuse;  // what to do with an existing corpus
   };
-  // `tokenizer` must outlive the writer. UserError: the folder holds a corpus and existing is
-  // kRefuse, a name or a number of tokens that is not possible, a tokenizer without <|endoftext|>.
+  // `tokenizer` must outlive the writer. UserError: the folder holds a corpus, shards of this name
+  // or another tokenizer, and existing is kRefuse; a name or a number of tokens that is not
+  // possible; a tokenizer without <|endoftext|>.
   CorpusWriter(const Tokenizer& tokenizer, Config config);
 
   // Writes EOT and the tokens of a document; one that does not fit continues in the next shard.
@@ -51,6 +52,7 @@ class CorpusWriter {
     std::vector<std::unique_ptr<ShardWriter>> shards;
     std::vector<int64_t> documents;
   };
+  void refuse_existing() const;
   void append(Split split, View<const int32_t, 1> tokens);
   ShardWriter& open_shard(Split split);
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -153,6 +154,14 @@ std::vector<std::string> verify_corpus(const Manifest& manifest, const std::stri
   check([&] {
     differs(manifest.tokenizer_file, "SHA-256", sha256_file(folder + "/" + manifest.tokenizer_file),
             manifest.tokenizer_sha256);
+  });
+  check([&] {
+    for (const std::string& file : names_in(folder)) {
+      const bool listed = std::any_of(manifest.shards.begin(), manifest.shards.end(),
+                                      [&](const ShardEntry& entry) { return entry.file == file; });
+      if (file.ends_with(".bin") && !listed)
+        wrong.push_back(file + ": not in the manifest, but a pattern such as *.bin finds it");
+    }
   });
   return wrong;
 }

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -206,11 +205,9 @@ std::string ShardWriter::commit() {
 std::vector<std::string> find_shards(const std::vector<std::string>& patterns) {
   std::vector<std::string> files;
   for (const std::string& pattern : patterns) {
-    glob_t found = {};
-    const int status = glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
-    for (size_t i = 0; i < found.gl_pathc; ++i) files.push_back(found.gl_pathv[i]);
-    globfree(&found);
-    if (status != 0)
+    const std::vector<std::string> found = paths_matching(pattern);
+    files.insert(files.end(), found.begin(), found.end());
+    if (found.empty())
       throw UserError(strprintf("no shard matches %s", pattern.c_str()),
                       "check the path or pattern; shards are written by: assay data prepare");
   }

@@ -225,6 +225,10 @@ Tokenizer parse_tokenizer_json(const std::string& text, const std::string& name)
     const json& content = member(added, "content");
     if (!content.is_string() || content.get<std::string>().empty())
       refuse(name, "an entry of added_tokens has no content");
+    const json& special = member(added, "special");
+    if (special.is_boolean() && !special.get<bool>())
+      refuse(name, "added_tokens has " + content.dump() +
+                       " with special: false, which would be found inside of ordinary text");
     builder.add_special(member(added, "id"), content.get<std::string>());
   }
   for (const json& merge : merges) {
@@ -277,10 +281,28 @@ std::vector<std::string> tokenizer_paths(const std::string& path) {
   return {file, fs::path(file).replace_filename("merges.txt").string()};
 }
 
+// added_tokens.json beside vocab.json may name tokens that vocab.json does not have: they are found
+// inside of text, and do not say whether they are special.
+static void refuse_added_tokens(const std::string& vocab_path, const std::string& vocab_text) {
+  const std::string path =
+      std::filesystem::path(vocab_path).replace_filename("added_tokens.json").string();
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return;
+  const json vocab = parse_json(vocab_text, vocab_path), added = parse_json(read_file(path), path);
+  for (const auto& [token, id] : added.items()) {
+    if (!vocab.contains(token))
+      refuse(path, json(token).dump() + " is not in " + vocab_path +
+                       ": such tokens are found inside of ordinary text");
+  }
+}
+
 Tokenizer read_tokenizer(const std::string& path) {
   const std::vector<std::string> files = tokenizer_paths(path);
   const std::string text = read_file(files.front());
-  if (files.size() == 2) return parse_gpt2_files(text, read_file(files.back()), files.front());
+  if (files.size() == 2) {
+    refuse_added_tokens(files.front(), text);
+    return parse_gpt2_files(text, read_file(files.back()), files.front());
+  }
   return parse_tokenizer_json(text, files.front());
 }
 

@@ -110,7 +110,9 @@ void read_rope(const JsonFields& fields, Family family, ModelConfig& m) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (const auto rope = fields.object(key)) require_usual_frequencies(*rope);
   }
-  m.rope_theta = where("rope_theta").positive("rope_theta");
+  // Llama's class has a default, on which older files rely.
+  m.rope_theta = family == Family::kLlama ? where("rope_theta").positive_or("rope_theta", 10000)
+                                          : where("rope_theta").positive("rope_theta");
   const char* const part = "partial_rotary_factor";
   const double usual = family == Family::kGlm4Moe ? 0.5 : 1;
   if (where(part).positive_or(part, usual) != 1) {

@@ -76,16 +76,23 @@ void link_or_copy(const fs::path& from, const fs::path& to) {
   if (no_link) fs::copy_file(from, to);
 }
 
+void link_files(const fs::path& from, const fs::path& to) {
+  fs::create_directories(to);
+  for (const std::string& name : names_in(from.string())) link_or_copy(from / name, to / name);
+}
+
 // The run as it is at the checkpoint, with the configuration of the branch.
 void fill(const Branch& branch, const fs::path& folder) {
   const fs::path trunk = branch.trunk;
-  const fs::path checkpoint = folder / "checkpoints" / step_name(branch.at.step);
-  fs::create_directories(checkpoint);
-  for (const std::string& name : names_in(branch.checkpoint)) {
-    link_or_copy(fs::path(branch.checkpoint) / name, checkpoint / name);
+  const fs::path checkpoints = folder / "checkpoints";
+  link_files(branch.checkpoint, checkpoints / step_name(branch.at.step));
+  // An imported run trained the weights of this step: a receipt begins with them.
+  const fs::path imported = trunk / "checkpoints" / step_name(0);
+  if (fs::exists(trunk / kImportedFile) && branch.at.step > 0 && fs::exists(imported)) {
+    link_files(imported, checkpoints / step_name(0));
   }
   write_file_atomic((folder / "config.yaml").string(), to_yaml(branch.config));
-  for (const char* name : {"meta.json", kTuneCopy, kProductsFile, "tokenizer.json"}) {
+  for (const char* name : {"meta.json", kTuneCopy, kProductsFile, kRunTokenizer, kImportedFile}) {
     if (fs::exists(trunk / name)) fs::copy_file(trunk / name, folder / name);
   }
   copy_telemetry((trunk / "telemetry.db").string(), (folder / "telemetry.db").string(),

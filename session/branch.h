@@ -34,7 +34,4 @@ Branch plan_branch(const BranchRequest& request);
 // else.
 void make_branch(const Branch& branch, const std::string& folder);
 
-// RUN/branch.json.
-inline constexpr const char* kBranchFile = "branch.json";
-
 }  // namespace assay

@@ -3,6 +3,8 @@
 #include "base/check.h"
 #include "cuda/transfer.h"
 #include "data/sha256.h"
+#include "data/tokenizer_check.h"
+#include "data/tokenizer_files.h"
 #include "engine/run/checkpoint_files.h"
 
 namespace assay {
@@ -41,7 +43,13 @@ HeldOut::HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& opt
                     "give shards: --shards FILE");
   }
   if (has_data) data_ = resolve_data(config);
-  if (options.files.empty()) require_data_of_checkpoint(source_, data_);
+  if (options.files.empty()) {
+    require_data_of_checkpoint(source_, data_);
+  } else {
+    std::string own = own_tokenizer(source_);
+    if (own.empty() && config.data.check_tokenizer) own = data_.tokenizer;
+    if (!own.empty()) require_tokenizer_of_shards(read_tokenizer(own), own, options.files);
+  }
   ValidationSet::Config set{.files = options.files.empty() ? data_.val : options.files,
                             .tokens = options.tokens > 0 ? options.tokens : config.eval.tokens,
                             .sequence = config.run.sequence,

@@ -29,7 +29,8 @@ void require_experts(const CheckpointSource& source);
 
 class HeldOut {
  public:
-  // UserError: no checkpoint, a dense model, no held-out text, not enough memory.
+  // UserError: no checkpoint, a dense model, no held-out text or one in the tokens of another
+  // tokenizer, not enough memory.
   HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& options);
 
   const CheckpointSource& source() const { return source_; }

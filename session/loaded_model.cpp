@@ -14,6 +14,7 @@
 #include "data/tokenizer_files.h"
 #include "engine/config/yaml.h"
 #include "engine/run/host_copies.h"
+#include "engine/run/run_dir.h"
 #include "engine/run/safetensors.h"
 #include "engine/run/saved_run.h"
 #include "engine/trainer.h"
@@ -54,10 +55,20 @@ void require_data_of_checkpoint(const CheckpointSource& source, const RunData& d
   }
 }
 
+std::string own_tokenizer(const CheckpointSource& source) {
+  const DataConfig& data = source.config.data;
+  std::error_code ignored;
+  const std::string imported = run_of(source) + "/" + kRunTokenizer;
+  if (!data.check_tokenizer) return "";
+  if (std::filesystem::exists(imported, ignored)) return imported;
+  if (data.synth) return "";
+  return std::filesystem::exists(data.tokenizer, ignored) ? data.tokenizer : "";
+}
+
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path) {
   // Without data.synth the configuration names the file, also for a run without data.
   const DataConfig& data = source.config.data;
-  const std::string own = run_of(source) + "/tokenizer.json";
+  const std::string own = run_of(source) + "/" + kRunTokenizer;
   const auto of_corpus = [&] {
     try {
       return resolve_data(source.config).tokenizer;
@@ -82,6 +93,11 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
     throw UserError(strprintf("%s has %ld tokens, the model %ld", file.c_str(),
                               long(tokenizer.vocab_size()), long(source.config.model.vocab_size)),
                     "give the tokenizer that its shards were made with: --tokenizer FILE");
+  }
+  const std::string known = path.empty() ? "" : own_tokenizer(source);
+  if (!known.empty() && tokenizer_hash(tokenizer) != tokenizer_hash(read_tokenizer(known))) {
+    throw UserError(file + " is another tokenizer than the run's, " + known,
+                    "the model would read its ids as other text: leave --tokenizer out");
   }
   tokenizer.eot();
   return tokenizer;

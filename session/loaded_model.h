@@ -28,9 +28,14 @@ std::string run_of(const CheckpointSource& source);
 // run has; what it has not recorded is not compared. Hashes the shards.
 void require_data_of_checkpoint(const CheckpointSource& source, const RunData& data);
 
+// The file or folder of the run's tokenizer, as far as it is there without its data: RUN's own, of
+// an imported model, else data.tokenizer; "" for data.synth, and with data.check_tokenizer off.
+std::string own_tokenizer(const CheckpointSource& source);
+
 // The tokenizer at `path`, or if that is "" the one the checkpoint was trained with: RUN's own, of
 // an imported model, else that of its data. UserError when there is none, when it has no
-// <|endoftext|>, or when it has more tokens than the model.
+// <|endoftext|>, when it has more tokens than the model, or when `path` has another one than
+// own_tokenizer().
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path);
 
 struct EvaluationSize {

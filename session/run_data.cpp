@@ -11,6 +11,7 @@
 #include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
 #include "engine/config/check.h"
+#include "engine/run/run_dir.h"
 
 namespace assay {
 
@@ -185,7 +186,7 @@ void require_enough_data(Loader& loader, const Config& config) {
 }
 
 void require_tokenizer_of_run(const std::string& run, const Config& config, const RunData& data) {
-  const std::string file = run + "/tokenizer.json";
+  const std::string file = run + "/" + kRunTokenizer;
   if (!config.data.check_tokenizer || !std::filesystem::exists(file)) return;
   const Tokenizer tokenizer = read_tokenizer(file);
   if (!data.tokenizer.empty()) {

@@ -1,11 +1,10 @@
 #include "engine/config/check.h"
 
-#include <glob.h>
-
 #include <algorithm>
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "comm/layout.h"
 #include "engine/config/field_range.h"
 #include "engine/config/fields.h"
@@ -319,22 +318,16 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
                                       const std::string& field) {
   std::vector<std::string> files;
   for (const std::string& pattern : patterns) {
-    glob_t found = {};
-    const int status = glob(pattern.c_str(), 0, nullptr, &found);
-    for (size_t i = 0; status == 0 && i < found.gl_pathc; ++i) {
-      const std::string file = found.gl_pathv[i];
+    const std::vector<std::string> found = paths_matching(pattern);
+    if (found.empty()) {
+      throw UserError(field + ": no file matches " + pattern, how_to_get(pattern));
+    }
+    for (const std::string& file : found) {
       if (std::filesystem::is_directory(file)) {
-        globfree(&found);
         throw UserError(field + ": " + file + " is a folder", "name its files: " + file + "/*.bin");
       }
       files.push_back(file);
     }
-    globfree(&found);
-    if (status == GLOB_NOMATCH) {
-      throw UserError(field + ": no file matches " + pattern, how_to_get(pattern));
-    }
-    if (status != 0)
-      throw UserError(field + ": cannot search " + pattern, "check the folder's permissions");
   }
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());

@@ -26,6 +26,10 @@ std::filesystem::path require_run(const std::string& run);
 
 // Describes the source of a run that began from another program's weights.
 constexpr const char* kImportedFile = "imported.json";
+// Describes the trunk of a run that began as a branch of another (session/branch.h).
+constexpr const char* kBranchFile = "branch.json";
+// The tokenizer of a run that was imported with one.
+constexpr const char* kRunTokenizer = "tokenizer.json";
 // Describes the source of a run that a matrix copied from another folder.
 constexpr const char* kReusedFile = "reused.json";
 

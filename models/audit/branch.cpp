@@ -58,12 +58,13 @@ void set_steps(Config& config, const BranchSteps& branch) {
 
 // The last steps of a recipe are in bf16.
 void require_recipe(const Config& trunk, const Config& config, const BranchSteps& branch) {
-  const int64_t begin = recipe_steps(config);
-  if (begin >= branch.step || begin == recipe_steps(trunk)) return;
-  throw UserError(strprintf("the branch would take its steps in bf16 from step %ld on, before it "
-                            "leaves the trunk at step %ld",
-                            long(begin), long(branch.step)),
-                  "give a longer warm-down, or a smaller precision.bf16_tail to the trunk");
+  const int64_t begin = recipe_steps(config), trunk_begin = recipe_steps(trunk);
+  if (std::min(begin, branch.step) == std::min(trunk_begin, branch.step)) return;
+  throw UserError(strprintf("before the branch leaves the trunk at step %ld, its steps are in bf16 "
+                            "from step %ld on, those of the trunk from step %ld",
+                            long(branch.step), long(begin), long(trunk_begin)),
+                  "branch earlier, with another warm-down, or give the trunk a smaller "
+                  "precision.bf16_tail");
 }
 
 }  // namespace

@@ -111,6 +111,23 @@ TEST_CASE("names in a folder") {
   REQUIRE_THROWS_AS(names_in(folder / std::string(300, 'x')), UserError);
 }
 
+TEST_CASE("paths of a pattern, below folders whose names hold its characters") {
+  const TempFolder folder;
+  for (const char* name : {"exp[1]", "exp1", "a*b"}) {
+    make_folders(folder / name);
+    write_file_atomic(folder / (std::string(name) + "/x.bin"), "");
+    write_file_atomic(folder / (std::string(name) + "/y[0].bin"), "");
+  }
+  using Paths = std::vector<std::string>;
+  REQUIRE(paths_matching(folder / "exp[1]/*.bin") ==
+          Paths{folder / "exp[1]/x.bin", folder / "exp[1]/y[0].bin"});
+  REQUIRE(paths_matching(folder / "a*b/y[0].bin") == Paths{folder / "a*b/y[0].bin"});
+  REQUIRE(paths_matching(folder / "exp[12]/x.bin") == Paths{folder / "exp1/x.bin"});
+  REQUIRE(paths_matching(folder / "*/x.bin").size() == 3);
+  REQUIRE(paths_matching(folder / "exp1/z*").empty());
+  REQUIRE(paths_matching(folder / "none/x.bin").empty());
+}
+
 TEST_CASE("SHA-256 of the standard's examples") {
   REQUIRE(sha256_hex("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   REQUIRE(sha256_hex("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

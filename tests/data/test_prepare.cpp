@@ -189,6 +189,40 @@ TEST_CASE("a replaced corpus leaves no shard of the old one") {
       10);
 }
 
+TEST_CASE("shards and tokenizers that are there are not replaced unasked") {
+  Corpus corpus;
+  const std::string out = corpus.config.corpus.folder;
+  make_folders(out);
+  write_tokenizer_json(small_tokenizer(), out + "/tokenizer.json");
+  prepare(small_tokenizer(), corpus.config);  // with the same tokenizer
+  fs::remove(out + "/manifest.json");
+  const std::string before = sha256_file(out + "/cats_train_000001.bin");
+  expect_error([&] { prepare(small_tokenizer(), corpus.config); }, "already holds shards, cats_");
+  corpus.config.corpus.name = "dogs";
+  prepare(small_tokenizer(), corpus.config);
+  fs::remove(out + "/manifest.json");
+  InputNotes notes;
+  const Tokenizer other = train_tokenizer(corpus.config.inputs, {}, 258, 1, notes);
+  corpus.config.corpus.name = "birds";
+  expect_error([&] { prepare(other, corpus.config); }, "already holds another tokenizer.json");
+  REQUIRE(sha256_file(out + "/cats_train_000001.bin") == before);
+}
+
+TEST_CASE("shards whose manifest was lost do not stay beside those that replace them") {
+  Corpus corpus;
+  const std::string out = corpus.config.corpus.folder;
+  prepare(small_tokenizer(), corpus.config);
+  fs::remove(out + "/manifest.json");  // as a kill between removing and writing it leaves it
+  fs::copy_file(out + "/cats_train_000001.bin", out + "/cats_train_000002.bin");
+  write_file_plain(out + "/other.bin", "not ours");
+  corpus.config.corpus.existing = Existing::kReplace;
+  const Manifest manifest = prepare(small_tokenizer(), corpus.config).manifest;
+  REQUIRE(!fs::exists(out + "/cats_train_000002.bin"));
+  const std::vector<std::string> wrong = verify_corpus(manifest, out);
+  REQUIRE(wrong.size() == 1);
+  REQUIRE(wrong[0].starts_with("other.bin: not in the manifest"));
+}
+
 TEST_CASE("separate validation text, and duplicates") {
   Corpus corpus;
   write_file_plain(corpus.folder / "val.txt", "on the mat");

@@ -104,6 +104,8 @@ TEST_CASE("tokenizers that are damaged or of another kind are refused") {
       {"merge a number", [](json& f) { f["model"]["merges"][0] = 3; }, "neither"},
       {"added without content", [](json& f) { f["added_tokens"][0].erase("content"); },
        "no content"},
+      {"added, and found in text", [](json& f) { f["added_tokens"][0]["special"] = false; },
+       "special: false"},
       {"added without id", [](json& f) { f["added_tokens"][0].erase("id"); }, "is null"},
   };
   for (const Row& row : rows) {
@@ -112,6 +114,9 @@ TEST_CASE("tokenizers that are damaged or of another kind are refused") {
     row.damage(file);
     expect_error([&] { parse_tokenizer_json(file.dump(), "t.json"); }, row.says);
   }
+  json silent = good;
+  silent["added_tokens"][0].erase("special");
+  REQUIRE(parse_tokenizer_json(silent.dump(), "t.json").eot() == small_tokenizer().eot());
   expect_error([] { parse_tokenizer_json("", "t.json"); }, "t.json: not JSON");
   expect_error([] { parse_tokenizer_json("{\"model\"", "t.json"); }, "t.json: not JSON");
   expect_error([] { parse_tokenizer_json(std::string(100000, '['), "t.json"); }, "not JSON");

@@ -82,13 +82,18 @@ TEST_CASE("a run starts over only on request, and only files that a run wrote ar
     run.write_config(config_of(3));
     fs::create_directories(run.file("checkpoints/step-00000001"));
     write_file_atomic(run.file("telemetry.db"), "x");
+    make_folders(run.file("dissect"));
+    for (const char* name : {"tokenizer.json", "branch.json", "imported.json", "dissect/used.json"})
+      write_file_atomic(run.file(name), "x");
     write_file_atomic(run.file("notes.txt"), "mine");
   }
   const RunDir run(path, Start::kFresh);
   REQUIRE(!run.previous());
   REQUIRE(!fs::exists(run.file("checkpoints")));
   REQUIRE(!fs::exists(run.file("telemetry.db")));
-  REQUIRE(!fs::exists(run.file("config.yaml")));
+  for (const char* name :
+       {"config.yaml", "tokenizer.json", "branch.json", "imported.json", "dissect"})
+    REQUIRE(!fs::exists(run.file(name)));
   REQUIRE(read_file(run.file("notes.txt")) == "mine");
 }
 

@@ -61,7 +61,7 @@ TEST_CASE("fields that are missing, of another type or contradictory are refused
   refused_with("llama", "hidden_size", 64, "is (64, 32), config.json requires (64, 64)");
   refused_with("llama", "rms_norm_eps", absent, "rms_norm_eps is missing");
   refused_with("llama", "rms_norm_eps", 0, "rms_norm_eps is 0");
-  refused_with("llama", "rope_theta", absent, "rope_theta is missing");
+  refused_with("mixtral", "rope_theta", absent, "rope_theta is missing");
   refused_with("llama", "num_key_value_heads", 3, "num_key_value_heads 3 does not divide");
   refused_with("llama", "head_dim", 24, "heads are 24 wide (head_dim)");
   refused_with("llama", "head_dim", absent, "heads are 16 wide (hidden_size / heads)");
@@ -122,6 +122,12 @@ TEST_CASE("fields are found where newer files store them") {
     config["rope_parameters"] = {{"rope_theta", 5000.0}, {"rope_type", "default"}};
   });
   REQUIRE(imported(model.path, model.folder / "run").config.model.rope_theta == 5000.0);
+}
+
+TEST_CASE("Llama folders of before rope_theta have its class's default") {
+  const Damaged model("llama");
+  model.change([](json& config) { config.erase("rope_theta"); });
+  REQUIRE(imported(model.path, model.folder / "run").config.model.rope_theta == 10000.0);
 }
 
 TEST_CASE("weights that do not match config.json are refused") {

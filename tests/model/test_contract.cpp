@@ -6,6 +6,7 @@
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/telemetry/telemetry.h"
+#include "models/audit/branch.h"
 #include "models/audit/contract.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
@@ -149,6 +150,16 @@ TEST_CASE("invalid references are refused") {
     INFO(row.contract);
     expect_error([&] { under(folder, row.contract); }, row.says);
   }
+}
+
+TEST_CASE("a branch has the precision of its trunk up to where it leaves") {
+  const Config trunk =
+      parse_config_text(kShape + run_text(400) + "precision: {bf16_tail: 0.5}\n", "", ".");
+  // Its steps are in bf16 from 201 on; the branches' own tails begin later, earlier and later.
+  expect_error([&] { branch_config(trunk, {.step = 210, .steps = 440}); }, "from step 220 on");
+  expect_error([&] { branch_config(trunk, {.step = 300, .steps = 390}); }, "from step 195 on");
+  expect_error([&] { branch_config(trunk, {.step = 150, .steps = 200}); }, "from step 100 on");
+  REQUIRE(branch_config(trunk, {.step = 150, .steps = 320}).run.steps == 320);
 }
 
 }  // namespace assay::test_contract

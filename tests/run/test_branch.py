@@ -102,6 +102,13 @@ def check_bad_input(place, trunk, share):
         done = branch(*arguments, expect=1)
         check(words in done.stderr and done.stderr.count("error:") == 1 and "hint:" in done.stderr, f"{arguments}: {done.stderr}")
     check("20 (33.3%)" in branch(trunk, "--at-step", "25", "--warmdown-steps", "5", expect=1).stderr, "the hint lists checkpoints")
+    imported = place.run("imported")
+    shutil.copytree(trunk, imported)
+    (imported / "imported.json").write_text("{}")
+    shutil.copytree(imported / "checkpoints/step-00000020", imported / "checkpoints/step-00000000")
+    branch(imported, *share, "--run", place.run("of-imported"))
+    for name in ("imported.json", "checkpoints/step-00000000/MANIFEST.json"):
+        check((place.run("of-imported") / name).exists(), f"a branch of an imported run has no {name}")
     shutil.copytree(trunk, place.run("early"))
     done = branch(place.run("early"), "--at", "0.05", "--warmdown", "0.2", expect=1)
     check("has no checkpoint of step 3" in done.stderr, done.stderr)

@@ -114,6 +114,14 @@ def check_topic(place):
     check(off["load_share"] == 0 and off["damage"]["nats"] == 0, f"without the topic: {off}")
     on = of_text("on", [i for i in ids if i in TOPIC_IDS][:4097])
     check(max(on, key=lambda e: on[e]["damage"]["nats"]) == TOPIC, f"on the topic: {on}")
+    foreign = place.path / "foreign"
+    foreign.mkdir()
+    (foreign / "val.bin").write_bytes(shard)
+    manifest = json.loads(next(corpora()[0].glob("**/manifest.json")).read_text())
+    manifest["tokenizer"]["sha256"] = "0" * 64
+    (foreign / "manifest.json").write_text(json.dumps(manifest))
+    refused = dissect("damage", run, "--shards", foreign / "val.bin", expect=1)
+    check("was written with another tokenizer" in refused.stderr, refused.stderr)
 
 
 def check_routing(place):

@@ -160,6 +160,8 @@ refused("id 300 at position 0", "tokenizer", "tokenizer", "decode", "--tokenizer
 refused('"x" is not a token id', "numbers", "tokenizer", "decode", "--tokenizer", "tok.json", input="1 x")
 refused("cannot read missing", "path", "tokenizer", "encode", "missing", "--tokenizer", "tok.json")
 refused("cannot read empty", "file", "tokenizer", "encode", "empty", "--tokenizer", "tok.json")
+refused("--text", "", "tokenizer", "encode", "one.txt", "--text", "x", "--tokenizer", "tok.json")
+refused("--file", "", "tokenizer", "decode", "5", "--file", "one.txt", "--tokenizer", "tok.json")
 refused("data needs a command", "--help", "data")
 
 

@@ -207,6 +207,7 @@ def check_refused(w):
         ([run, "-i", *prompt], "--interactive reads its prompts from the terminal", "--prompt"),
         ([run, "-i", "--json"], "--interactive reads its prompts from the terminal", "--json"),
         ([run, *prompt, "--samples", "0"], "--samples", "assay sample --help"),
+        ([run, *prompt, "--seed", "-1"], "--seed", "assay sample --help"),
         ([run, *prompt, "--prompts", w.path / "hole.txt"], "both --prompt and --prompts", "only one of them"),
         ([run, "--prompts", w.path / "hole.txt"], "hole.txt:2: the prompt is empty", "line"),
         ([run, "--prompts", w.path / "empty.txt"], "empty.txt has no prompts", "line"),

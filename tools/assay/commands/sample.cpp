@@ -333,15 +333,16 @@ void add_sample_command(Commands& commands) {
                   "draw only from the likeliest tokens that together have this probability "
                   "(default: 1 = all)");
   sub->add_option("--seed", a->sampling.seed,
-                  "the same seed and prompts give the same texts (default: 1)");
+                  "the same seed and prompts give the same texts (default: 1)")
+      ->check(zero_or_more());
   sub->add_flag("--special-tokens", a->special_tokens,
                 "<|endoftext|> and other special tokens written in a prompt are these tokens, "
                 "not text");
   sub->add_flag("--past-end", a->past_end,
                 "do not stop at <|endoftext|>: the model begins another text");
   sub->add_option("--context", a->context,
-                  "at most this many tokens for a prompt and its text (default: the sequence "
-                  "length of training)")
+                  "the model sees at most this many tokens of a prompt and its text (default: the "
+                  "sequence length of training); the one it draws after them ends the text")
       ->check(CLI::Range(2, 1 << 20));
   sub->add_option("--batch", a->batch,
                   "texts generated at a time (default: 32); fewer need less memory")

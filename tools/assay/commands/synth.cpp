@@ -181,7 +181,10 @@ void add_synth_commands(Commands& commands) {
   synth->add_flag("--ngrams", s->ngrams,
                   "also train n-gram models on the corpus and print their losses");
   synth->add_flag("--json", s->json, "print one JSON object on stdout");
-  add_set_option(synth, s->sets);
+  CLI::Option* config = synth->get_option("CONFIG");
+  add_set_option(synth, s->sets)->needs(config);
+  for (const char* of_flags : {"--tokens", "--val-tokens", "--vocab-size", "--seed", "--overwrite"})
+    synth->get_option(of_flags)->excludes(config);
   synth->footer("docs/synth.md describes how the stories are made.");
   commands.on_chosen(synth, [s] { return run_synth(*s); });
 

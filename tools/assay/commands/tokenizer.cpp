@@ -178,8 +178,10 @@ int run_decode(const CodeArguments& a) {
 void add_encode(Commands& commands, CLI::App* parent) {
   auto a = std::make_shared<CodeArguments>();
   CLI::App* sub = parent->add_subcommand("encode", "turn text into token ids");
-  sub->add_option("FILE", a->file, "file of text to encode; - or none = standard input");
-  CLI::Option* text = sub->add_option("--text", a->text, "encode this text instead of a file");
+  CLI::Option* file =
+      sub->add_option("FILE", a->file, "file of text to encode; - or none = standard input");
+  CLI::Option* text =
+      sub->add_option("--text", a->text, "encode this text instead of a file")->excludes(file);
   sub->add_option("--tokenizer", a->tokenizer,
                   "tokenizer.json, or a folder with vocab.json and merges.txt")
       ->required();
@@ -193,8 +195,10 @@ void add_encode(Commands& commands, CLI::App* parent) {
 void add_decode(Commands& commands, CLI::App* parent) {
   auto a = std::make_shared<CodeArguments>();
   CLI::App* sub = parent->add_subcommand("decode", "turn token ids into the bytes of their text");
-  sub->add_option("ID", a->ids, "token ids; without any they are read from --file");
-  sub->add_option("--file", a->file, "file of token ids; - or none = standard input");
+  CLI::Option* ids =
+      sub->add_option("ID", a->ids, "token ids; without any they are read from --file");
+  sub->add_option("--file", a->file, "file of token ids; - or none = standard input")
+      ->excludes(ids);
   sub->add_option("--tokenizer", a->tokenizer,
                   "tokenizer.json, or a folder with vocab.json and merges.txt")
       ->required();
