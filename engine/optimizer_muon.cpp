@@ -75,7 +75,7 @@ void MuonUpdates::plan(MemoryPlan& plan, Backend backend,
       offsets = std::max(offsets, 2 * (s.n + 1));
       packed_x = std::max(packed_x, newton_schulz_packed_x(s.n, s.rows, s.cols));
       packed_gram = std::max(packed_gram, newton_schulz_packed_gram(s.n, s.rows, s.cols));
-      workspace = std::max(workspace, newton_schulz_workspace_bytes(s.n, s.rows, s.cols));
+      workspace = std::max(workspace, newton_schulz_workspace_bytes(backend, s.n, s.rows, s.cols));
     }
   }
   plan.add(Section::kScratch, "muon.x", x_, {elements});

@@ -347,11 +347,10 @@ template void forward_block<bf16>(const Text<bf16>&, int64_t, int64_t);
 
 }  // namespace attention
 
-int64_t attention_backward_scratch(const AttentionShape& s) {
+int64_t attention_backward_scratch(Backend backend, const AttentionShape& s) {
   const int64_t padded = round_up(s.sequence, kTile);
-  const int64_t dk_dv = s.batch * s.kv_heads * 2 * padded * s.head_dim;  // on the CPU
-  const int64_t terms = s.batch * s.heads * 2 * padded;                  // on a GPU
-  return std::max(dk_dv, terms);
+  if (backend == Backend::kGpu) return s.batch * s.heads * 2 * padded;
+  return s.batch * s.kv_heads * 2 * padded * s.head_dim;
 }
 
 template <typename T>
@@ -399,9 +398,10 @@ void attention_backward(Exec on, const AttentionBackward<T>& a) {
                             a.cos.dim[1] == a.head_dim / 2 && a.sin.dim[1] == a.head_dim / 2,
         "attention_backward: %s for %ld positions of width %ld",
         shapes("cos", a.cos, "sin", a.sin).c_str(), long(a.sequence), long(a.head_dim));
-  CHECK(a.scratch.size() >= attention_backward_scratch(shape),
+  const Backend backend = on.gpu ? Backend::kGpu : Backend::kCpu;
+  CHECK(a.scratch.size() >= attention_backward_scratch(backend, shape),
         "attention_backward: scratch of %ld floats, %ld needed", long(a.scratch.size()),
-        long(attention_backward_scratch(shape)));
+        long(attention_backward_scratch(backend, shape)));
   if (on.gpu) return gpu::attention_backward(on, a);
   if constexpr (std::is_same_v<T, bf16>) {
     if (panel::has_amx()) return attention::backward_amx(on, a);

@@ -11,7 +11,8 @@
 //
 // Query head h reads key-value head h / (Hq / Hkv); dk and dv are summed over the group in order of
 // h. A row of qkv holds the q heads, then the k heads, then the v heads; sequence b is rows
-// [b T, (b + 1) T). In bf16, p and ds are rounded to bf16 before their products.
+// [b T, (b + 1) T). In bf16, p and ds are rounded to bf16 before their products
+// on a GPU and where the CPU has AVX512-BF16; other CPUs multiply floats.
 // Reference: tests/ref/attention.h.
 #pragma once
 
@@ -41,7 +42,7 @@ struct AttentionBackward {
   View<float, 1> dqk_amax =
       {};                       // acc (1)   amax slot: raised to max |dq|, |dk| as stored; optional
   View<float, 1> dv_amax = {};  // acc (1)   the same of |dv|, and may be the same slot; optional
-  View<float, 1> scratch;       // tmp (attention_backward_scratch(shape))
+  View<float, 1> scratch;       // tmp (attention_backward_scratch)
   View<const T, 2> dout;        // in  (N, Hq D)
   View<const T, 2> out;         // in  (N, Hq D)
   View<const float, 3> lse;     // in  (B, Hq, T)
@@ -63,8 +64,9 @@ template <typename T>
 void attention_forward(Exec on, const AttentionForward<T>& a);
 template <typename T>
 void attention_backward(Exec on, const AttentionBackward<T>& a);
-// Number of floats of AttentionBackward::scratch.
-int64_t attention_backward_scratch(const AttentionShape& shape);
+// Number of floats of AttentionBackward::scratch: on a CPU dK and dV of every text, on a GPU two
+// terms of each query of each head.
+int64_t attention_backward_scratch(Backend backend, const AttentionShape& shape);
 
 // Two products over the causal half of T x T; exponentials are not counted.
 template <typename T>

@@ -62,7 +62,8 @@ void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a);
 
 // Bytes of on.workspace that each of the three needs, whatever the loads.
 template <typename T>
-int64_t grouped_workspace_bytes(int64_t assignments, int64_t experts, int64_t out, int64_t in);
+int64_t grouped_workspace_bytes(Backend backend, int64_t assignments, int64_t experts, int64_t out,
+                                int64_t in);
 
 // Two flops per multiply-add; each matrix is read or written once (gathered rows once per
 // assignment), dW both unless it is stored.

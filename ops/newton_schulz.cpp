@@ -127,11 +127,11 @@ void normalise(Exec on, const NewtonSchulz& a) {
 
 }  // namespace
 
-int64_t newton_schulz_workspace_bytes(int64_t n, int64_t rows, int64_t cols) {
+int64_t newton_schulz_workspace_bytes(Backend backend, int64_t n, int64_t rows, int64_t cols) {
   const int64_t m = std::min(rows, cols);
-  return std::max({grouped_workspace_bytes<bf16>(n * rows, n, m, cols),
-                   grouped_workspace_bytes<bf16>(n * rows, n, m, m),
-                   grouped_workspace_bytes<bf16>(n * m, n, m, m)});
+  return std::max({grouped_workspace_bytes<bf16>(backend, n * rows, n, m, cols),
+                   grouped_workspace_bytes<bf16>(backend, n * rows, n, m, m),
+                   grouped_workspace_bytes<bf16>(backend, n * m, n, m, m)});
 }
 
 int64_t newton_schulz_packed_x(int64_t n, int64_t rows, int64_t cols) {

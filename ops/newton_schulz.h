@@ -47,7 +47,7 @@ constexpr int64_t newton_schulz_pieces(int64_t elements) {
 
 // on.workspace must have newton_schulz_workspace_bytes().
 void newton_schulz(Exec on, const NewtonSchulz& a);
-int64_t newton_schulz_workspace_bytes(int64_t n, int64_t rows, int64_t cols);
+int64_t newton_schulz_workspace_bytes(Backend backend, int64_t n, int64_t rows, int64_t cols);
 // Bytes of packed_x and packed_gram on the CPU.
 int64_t newton_schulz_packed_x(int64_t n, int64_t rows, int64_t cols);
 int64_t newton_schulz_packed_gram(int64_t n, int64_t rows, int64_t cols);

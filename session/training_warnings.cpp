@@ -29,13 +29,18 @@ std::vector<std::string> training_warnings(const Config& config) {
           "0.01})");
     }
     const RouterConfig& router = moe->router;
-    const bool gates_are_one = router.score != RouterScore::kSoftmax || router.normalize_gates;
-    if (moe_blocks(config.model) > 0 && moe->top_k == 1 && moe->experts > 1 && gates_are_one) {
+    if (moe_blocks(config.model) > 0 && has_constant_gates(*moe)) {
       warnings.push_back(
           "model.moe.top_k is 1 and the gates are normalised, so every gate is 1: the routers "
-          "learn "
-          "from their auxiliary losses alone, not from the loss (router: {score: softmax, "
-          "normalize_gates: false} multiplies by the probability)");
+          "learn from their auxiliary losses alone, not from the loss (router: {normalize_gates: "
+          "false} multiplies by the expert's score)");
+    }
+    if (router.score == RouterScore::kSoftmax && router.route_scale != 1) {
+      warnings.push_back(
+          strprintf("model.moe.router.route_scale = %g is not used: it is a factor inside of the "
+                    "sigmoid, and "
+                    "score is softmax",
+                    router.route_scale));
     }
     if (router.bias_steps && !router.bias_rate.automatic) {
       warnings.push_back(strprintf(

@@ -69,7 +69,7 @@ void visit(V& v, RouterConfig& c) {
   v("score", c.score, "score of an expert from its logit", any());
   v("route_scale", c.route_scale, "factor on the logit inside the sigmoid", positive());
   v("gate_scale", c.gate_scale, "factor on the gates", positive());
-  v("normalize_gates", c.normalize_gates, "softmax: divide the chosen gates by their sum", any());
+  v("normalize_gates", c.normalize_gates, "divide the chosen gates by their sum", any());
   v("bias_rate", c.bias_rate,
     "balancing: step of the selection bias per optimizer step; 0 = no bias; auto = from the "
     "router's lead",

@@ -141,7 +141,7 @@ std::string Checkpoints::save_slices(const TrainingState& state, std::span<const
                                       ") and run the same command again: it resumes from the "
                                       "previous checkpoint");
   }
-  if (ranks_ == nullptr) prune();
+  if (ranks_ == nullptr) prune(state.step);
   return name;
 }
 
@@ -214,7 +214,7 @@ void Checkpoints::write_together(const std::string& name, const TrainingState& s
     manifest.files[kCheckpointState] = write_state(path, state);
     write_file_atomic(path + "/" + kCheckpointManifest, manifest.text());
     temporary->publish(name);
-    prune();
+    prune(state.step);
     return std::string();
   });
 }
@@ -258,7 +258,7 @@ void Checkpoints::mark_best(int64_t step) {
   if (error && warn_) {
     warn_("cannot mark " + target + " as the best checkpoint: " + error.message());
   }
-  prune();
+  prune(step);
 }
 
 std::optional<int64_t> Checkpoints::best_step() const {
@@ -275,13 +275,17 @@ void Checkpoints::tidy(int64_t loaded_step) {
   const std::vector<std::string> folders = all();
   if (folders.empty() || folders.back() != folder_ + "/" + step_name(loaded_step)) return;
   remove_leftovers(folder_);
-  prune();
+  prune(loaded_step);
 }
 
 // Folders without a manifest are kept for inspection: they do not count, and their step may be
-// saved again.
-void Checkpoints::prune() {
+// saved again. Nor do those from after the newest: they are damaged, since the run went on from an
+// earlier one.
+void Checkpoints::prune(int64_t newest) {
   std::vector<std::string> folders = all();
+  std::erase_if(folders, [&](const std::string& folder) {
+    return step_of(fs::path(folder).filename().string()) > newest;
+  });
   if (const std::optional<int64_t> best = best_step()) {
     std::erase(folders, folder_ + "/" + step_name(*best));
   }

@@ -89,7 +89,7 @@ class Checkpoints {
   void write_together(const std::string& name, const TrainingState& state,
                       std::span<const Slice> model, std::span<const Slice> optimizer, Keep keep);
   std::optional<std::string> newest_here() const;
-  void prune();
+  void prune(int64_t newest);
 
   std::string folder_;
   int64_t keep_last_;

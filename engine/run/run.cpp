@@ -37,7 +37,9 @@ class Run {
         saved_(start.steps_done),
         seconds_before_(start.train_s),
         energy_(parts.energy, start.energy) {
-    if (const auto best = parts.config.run.keep_best ? parts.checkpoints.best_step() : std::nullopt)
+    // A best checkpoint from after this step is damaged, or the run would go on from it.
+    const auto best = parts.config.run.keep_best ? parts.checkpoints.best_step() : std::nullopt;
+    if (best && *best <= done_)
       best_loss_ =
           of_first_rank(group_, parts.recorder.validation_loss(*best).value_or(best_loss_));
     if (done_ == 0) return;
@@ -128,7 +130,7 @@ class Run {
   }
 
   // Ranks have the same parameters: a difference is a fault of hardware or of this program.
-  void require_same_bits(const StepStats& stats) const {
+  void require_same_bits(const StepStats& stats) {
     if (group_ == nullptr || !logged(done_)) return;
     const std::vector<uint32_t> hashes = gather(*group_, stats.hash);
     for (size_t r = 1; r < hashes.size(); ++r) {
@@ -136,9 +138,12 @@ class Run {
       throw UserError(strprintf("after step %ld rank %zu has other parameters than rank 0: hash "
                                 "%08x, not %08x",
                                 long(done_), r, unsigned(hashes[r]), unsigned(hashes.front())),
-                      "a machine computes or stores wrong bits, or the machines differ: the last "
-                      "checkpoint is from before; start again without that machine");
+                      strprintf("a machine computes or stores wrong bits, or the machines differ: "
+                                "move checkpoints from after step %ld away, at which all had the "
+                                "same, and start again without that machine",
+                                long(same_until_)));
     }
+    same_until_ = done_;
   }
 
   bool validated(int64_t step) const {
@@ -308,11 +313,14 @@ class Run {
     return Measured::kAll;
   }
 
-  void save() {
+  void save() { record_checkpoint(write_checkpoint()); }
+
+  // If it fails, it fails on all ranks.
+  std::string write_checkpoint() {
     energy_.pause();
     const auto start = Clock::now();
     doing("saving a checkpoint", true);
-    p_.recorder.flush();  // telemetry must not be older than the checkpoint
+    flush_telemetry();  // it must not be older than the checkpoint
     const TrainingState state = state_to_save(
         p_, {.steps_done = done_,
              .last_probe = routers_.last_probe(),
@@ -330,18 +338,37 @@ class Run {
     saved_ = done_;
     saved_at_ = Clock::now();
     save_seconds_ = seconds_since(start);
+    return folder;
+  }
+
+  void flush_telemetry() {
+    const auto flush = [&] {
+      p_.recorder.flush();
+      return std::string();
+    };
+    if (group_ != nullptr) {
+      on_first_rank(*group_, flush);
+    } else {
+      flush();
+    }
+  }
+
+  void record_checkpoint(const std::string& folder) {
     p_.recorder.checkpoint(done_, folder, save_seconds_);
   }
 
   // A checkpoint that only the clock asked for: without it nothing is lost yet, so a full disk does
   // not end the run here.
   void try_to_save() {
+    std::string folder;
     try {
-      save();
+      folder = write_checkpoint();
     } catch (const UserError& error) {
       saved_at_ = Clock::now();
       p_.recorder.no_checkpoint(done_, error.what());
+      return;
     }
+    record_checkpoint(folder);
   }
 
   // "blocks.1.attn.qkv, fprop.input (attention, block 1, mxfp8): its largest magnitude is inf"
@@ -407,6 +434,7 @@ class Run {
   int64_t saved_;  // steps done when the newest checkpoint was written
   Clock::time_point saved_at_ = Clock::now();
   double save_seconds_ = 0;  // of the newest checkpoint
+  int64_t same_until_ = 0;   // step after which all ranks were seen to have the same parameters
   double best_loss_ = std::numeric_limits<double>::infinity();
   bool is_best_ = false;  // the last step has the lowest validation loss and is not saved yet
   int64_t steps_here_ = 0;

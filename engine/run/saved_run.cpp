@@ -85,7 +85,8 @@ TrainingState state_to_save(const RunParts& parts, const RunProgress& progress) 
   TrainingState state;
   state.step = progress.steps_done;
   state.tokens = progress.steps_done * parts.config.run.batch_tokens;
-  state.cursor = parts.loader.cursor();
+  // Of the step, not of the loader: after an error of another rank it may have read one more batch.
+  state.cursor = parts.loader.cursor_of(progress.steps_done);
   state.seed = static_cast<uint64_t>(parts.config.run.seed);
   state.schedule_share = progress.schedule_share;
   state.config_yaml = to_yaml(parts.config);

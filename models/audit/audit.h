@@ -42,7 +42,7 @@ struct Audit {
   int64_t active = 0;  // P_active
   int64_t ffn_active_width = 0;
   int64_t flops_per_token = 0;  // forward and backward, at this sequence length
-  int64_t weight_bytes = 0;     // weights that products read; recipe auto as on this CPU
+  int64_t weight_bytes = 0;     // weights that products read, once; recipe auto as on this CPU
   // Separate fp32 masters: 0 with recipe fp32; with optimizer.state bf16 the norms'.
   int64_t master_bytes = 0;
   int64_t gradient_bytes = 0;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "engine/telemetry/router_stats.h"
 #include "models/audit/model_table.h"
 #include "models/parameters/table.h"
 
@@ -60,7 +61,8 @@ Json ceilings(const MoeConfig& m) {
   json["cv_percent"] = rounded(100 * std::sqrt((experts - chosen) / chosen), 2);
   json["max_load"] = 1 / chosen;
   json["entropy_nats"] = std::log(experts);
-  json["saturation"] = 0.9 / chosen;
+  const double limit = saturation_limit(m.experts, m.top_k);
+  json["saturation"] = std::isfinite(limit) ? Json(limit / chosen) : Json();
   return json;
 }
 

@@ -125,6 +125,12 @@ void add_shapes(const std::vector<NamedConfig>& models, std::vector<Confound>& f
     const auto width = [&](size_t i) { return grouped(audits[i].ffn_active_width); };
     found.push_back({"active_width", "active FFN width differs: " + by_model(models, width)});
   }
+  for (const NamedConfig& model : sparse) {
+    if (!has_constant_gates(*model.config.model.moe)) continue;
+    found.push_back({"constant_gates", model.name +
+                                           ": K = 1 with normalised gates, which are all 1: "
+                                           "its routers learn nothing from the loss"});
+  }
   for (size_t i = 0; i < models.size(); ++i) {
     if (audits[i].parameters.router == 0) continue;
     found.push_back(

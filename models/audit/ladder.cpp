@@ -86,7 +86,19 @@ Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, in
   return rung;
 }
 
+// The rungs' matrix fixes their steps, so the base's must be its own, too.
+void require_own_steps(const Config& base) {
+  const ContractConfig& c = base.contract;
+  if (c.kind == ContractKind::kSteps && c.reference.empty() && c.fraction == 1) return;
+  throw UserError(strprintf("horizons are multiples of run.steps = %ld, but contract.kind is %s "
+                            "with a share of %g",
+                            long(base.run.steps), name_of(c.kind), c.fraction),
+                  "give a configuration with contract: {kind: steps}, and run.steps as `assay "
+                  "audit` shows them");
+}
+
 Rung horizon_rung(const Config& base, int64_t factor) {
+  require_own_steps(base);
   Rung rung{.name = "x" + std::to_string(factor), .config = base, .changes = ""};
   const Schedule schedule = make_schedule(base);
   Config& c = rung.config;

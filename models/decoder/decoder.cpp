@@ -49,7 +49,7 @@ Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
       store_(parameter_table(config, options.layout), options.backend, options.state),
       sharing_{.layout = options.layout, .groups = options.ranks, .backend = options.backend} {
   CHECK(!sharing_.on() || training(), "decoder: experts on %d ranks", options.layout.expert_ranks);
-  const BlockParts<T> parts{config_, precision_, scratch_, cache_};
+  const BlockParts<T> parts{config_, precision_, scratch_, cache_, largest_.batch, training()};
   for (int64_t l = 0; l < config.layers; ++l) {
     sublayers_.push_back(make_attention_sublayer<T>(parts, l, cos_, sin_));
     if (is_moe_block(config, l)) {
@@ -87,7 +87,7 @@ void Decoder<T>::plan(MemoryPlan& plan) {
   }
   plan_sublayers(plan);
   final_norm_.plan(plan, "final.norm", config_, tokens);
-  scratch_.plan(plan, config_, largest_, options_.purpose, sharing_.rows);
+  scratch_.plan(plan, config_, largest_, options_.purpose, options_.backend, sharing_.rows);
   if (!quantised_.empty()) {
     scratch_.quant.plan(plan, config_, tokens);
     const auto asks = [](const QuantisedProducts* p) {

@@ -23,8 +23,7 @@ constexpr int64_t kMarginTokens = 256;  // rows of the last micro-batch whose ma
 RouterSettings router_settings(const RouterConfig& c) {
   RouterSettings s;
   s.score = c.score;
-  s.normalize = c.score == RouterScore::kSoftmax && !c.normalize_gates ? NormalizeGates::kNo
-                                                                       : NormalizeGates::kYes;
+  s.normalize = c.normalize_gates ? NormalizeGates::kYes : NormalizeGates::kNo;
   s.route_scale = static_cast<float>(c.route_scale);
   s.gate_scale = static_cast<float>(c.gate_scale);
   s.aux = c.aux_alpha > 0 ? c.aux : RouterAux::kNone;
@@ -40,6 +39,8 @@ MoeSublayer<T>::MoeSublayer(const BlockParts<T>& parts, int64_t layer,
     : config_(parts.config),
       moe_(*parts.config.moe),
       layer_(layer),
+      trains_(parts.trains),
+      sequences_(parts.sequences),
       name_("blocks." + std::to_string(layer) + ".moe"),
       s_(parts.scratch),
       settings_(router_settings(moe_.router)),
@@ -66,10 +67,8 @@ void MoeSublayer<T>::plan(MemoryPlan& plan, int64_t tokens) {
   if (settings_.score == RouterScore::kSigmoid && settings_.aux == RouterAux::kSwitch) {
     add("score_sum", score_sum_, tokens);
   }
-  // Groups of aux_slope: at most one per token with sequence scope, else one.
-  const int64_t groups = settings_.aux == RouterAux::kNone        ? 0
-                         : settings_.scope == AuxScope::kSequence ? tokens
-                                                                  : 1;
+  const bool has_aux = trains_ && settings_.aux != RouterAux::kNone;  // evaluation has none
+  const int64_t groups = !has_aux ? 0 : settings_.scope == AuxScope::kSequence ? sequences_ : 1;
   if (groups > 0) add("aux_slope", aux_slope_, groups, experts);
   add("offsets", offsets_, experts + 1);
   add("token", token_, assignments);
@@ -303,8 +302,8 @@ int64_t MoeSublayer<T>::workspace_bytes(Backend backend, int64_t tokens) const {
   const int64_t rows = std::max(assignments, sharing_.rows);
   int64_t bytes = std::max({
       linear_workspace_bytes<T>(backend, tokens, moe_.experts, width),
-      grouped_workspace_bytes<T>(rows, moe_.experts, 2 * moe_.expert_ffn, width),
-      grouped_workspace_bytes<T>(rows, moe_.experts, width, moe_.expert_ffn),
+      grouped_workspace_bytes<T>(backend, rows, moe_.experts, 2 * moe_.expert_ffn, width),
+      grouped_workspace_bytes<T>(backend, rows, moe_.experts, width, moe_.expert_ffn),
   });
   if (shared_) {
     const int64_t inner = moe_.shared * moe_.expert_ffn;

@@ -88,6 +88,8 @@ class MoeSublayer final : public Sublayer<T> {
   const ModelConfig config_;
   const MoeConfig moe_;
   const int64_t layer_;
+  const bool trains_;
+  const int64_t sequences_;  // of the largest micro-batch
   const std::string name_;
   const Scratch<T>& s_;
   const RouterSettings settings_;

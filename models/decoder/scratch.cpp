@@ -14,12 +14,12 @@ namespace assay {
 
 template <typename T>
 void Scratch<T>::plan(MemoryPlan& plan, const ModelConfig& c, const BatchShape& largest,
-                      Purpose purpose, int64_t expert_rows) {
+                      Purpose purpose, Backend backend, int64_t expert_rows) {
   const int64_t tokens = largest.tokens();
   plan.add(Section::kScratch, "branch", branch, {tokens, c.hidden});
   // score() also uses it, for the head's input rows.
   plan.add(Section::kScratch, "dnorm", dnorm, {tokens, c.hidden});
-  if (purpose == Purpose::kTraining) plan_backward(plan, c, largest, expert_rows);
+  if (purpose == Purpose::kTraining) plan_backward(plan, c, largest, backend, expert_rows);
   if (!c.moe || moe_blocks(c) == 0) return;
   const MoeConfig& m = *c.moe;
   if (m.shared > 0) plan.add(Section::kScratch, "shared_out", shared_out, {tokens, c.hidden});
@@ -37,7 +37,7 @@ void Scratch<T>::plan(MemoryPlan& plan, const ModelConfig& c, const BatchShape& 
 
 template <typename T>
 void Scratch<T>::plan_backward(MemoryPlan& plan, const ModelConfig& c, const BatchShape& largest,
-                               int64_t expert_rows) {
+                               Backend backend, int64_t expert_rows) {
   const int64_t tokens = largest.tokens();
   const auto add2 = [&](const char* name, View<T, 2>& view, int64_t rows, int64_t width) {
     plan.add(Section::kScratch, name, view, {rows, width});
@@ -54,8 +54,8 @@ void Scratch<T>::plan_backward(MemoryPlan& plan, const ModelConfig& c, const Bat
              {qk_norm_backward_blocks(tokens), 2 * c.resolved_head_dim()});
   }
   plan.add(Section::kScratch, "attention_partial", attention_partial,
-           {attention_backward_scratch({largest.batch, largest.sequence, c.heads,
-                                        c.resolved_kv_heads(), c.resolved_head_dim()})});
+           {attention_backward_scratch(backend, {largest.batch, largest.sequence, c.heads,
+                                                 c.resolved_kv_heads(), c.resolved_head_dim()})});
   add2("datt", datt, tokens, q_width);
   int64_t inner = moe_blocks(c) < c.layers ? tokens * c.ffn : 0;
   if (c.moe && moe_blocks(c) > 0) {

@@ -39,11 +39,11 @@ struct Scratch {
   // For inference, plans only what forward needs. expert_rows: that the experts of this rank get at
   // once; 0: the assignments of the micro-batch.
   void plan(MemoryPlan& plan, const ModelConfig& config, const BatchShape& largest, Purpose purpose,
-            int64_t expert_rows = 0);
+            Backend backend, int64_t expert_rows = 0);
 
  private:
   void plan_backward(MemoryPlan& plan, const ModelConfig& config, const BatchShape& largest,
-                     int64_t expert_rows);
+                     Backend backend, int64_t expert_rows);
 };
 
 }  // namespace assay

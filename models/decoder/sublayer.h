@@ -37,6 +37,8 @@ struct BlockParts {
   const PrecisionTable& precision;
   const Scratch<T>& scratch;
   const KvCache<T>& cache;
+  int64_t sequences;  // of the largest micro-batch
+  bool trains;        // false: for inference, without gradients
 
   ProductSite site(std::string weight, ProductRole role, int64_t layer) const {
     return {.weight = std::move(weight),

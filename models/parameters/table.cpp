@@ -142,6 +142,10 @@ int64_t moe_blocks(const ModelConfig& config) {
   return std::max<int64_t>(0, config.layers - config.moe->first_dense_layers);
 }
 
+bool has_constant_gates(const MoeConfig& moe) {
+  return moe.top_k == 1 && moe.experts > 1 && moe.router.normalize_gates;
+}
+
 std::vector<ParameterSpec> parameter_table(const ModelConfig& c) {
   check_sizes(c);
   std::vector<ParameterSpec> table = {{"embed.weight",

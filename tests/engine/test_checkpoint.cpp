@@ -180,6 +180,21 @@ TEST_CASE("a damaged checkpoint is named and the previous one is used") {
   }
 }
 
+TEST_CASE("checkpoints from after the one that a run went on from do not push out its new ones") {
+  Run run(1);
+  run.save(10, Checkpoints::Keep::kMilestone);
+  run.save(30);
+  flip_a_bit(run.path(30) + "/model.safetensors");
+  REQUIRE(run.load() == 10);
+  run.save(20);
+  REQUIRE(run.names() ==
+          std::vector<std::string>{"step-00000010", "step-00000020", "step-00000030"});
+  REQUIRE(run.load() == 20);
+  run.save(30);
+  REQUIRE(run.names() == std::vector<std::string>{"step-00000010", "step-00000030"});
+  REQUIRE(run.load() == 30);
+}
+
 TEST_CASE("nothing is read if one tensor is missing") {
   Run run;
   run.save(10);

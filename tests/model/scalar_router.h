@@ -78,7 +78,7 @@ ScalarRouting<S> scalar_router(const Rows<S>& x, const std::vector<S>& weight,
     std::vector<S> gate, fraction;
     for (const size_t e : chosen) {
       fraction.push_back(score[e] / sum);
-      const bool plain = !sigmoid && !r.normalize_gates;
+      const bool plain = !r.normalize_gates;
       gate.push_back(S(r.gate_scale) * (plain ? score[e] : fraction.back()));
     }
     for (S& s : score) s = s / all;

@@ -116,7 +116,12 @@ TEST_CASE("gradients of the mixture of experts") {
       }
     }
   }
-  require_gradients(moe_config("softmax", "switch", "micro", false));
+  for (const char* score : {"sigmoid", "softmax"}) {
+    for (const char* aux : {"switch", "gates"}) {
+      INFO(score << " " << aux << " not normalised");
+      require_gradients(moe_config(score, aux, "micro", false));
+    }
+  }
 }
 
 TEST_CASE("gradients with a dense block first and without a shared expert") {

@@ -313,11 +313,12 @@ OpInstance backward_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
   const auto out = bench->in<T, 2>("out", {s.tokens(), s.heads * s.head_dim});
   const auto lse = bench->in<float, 3>("lse", {s.batch, s.heads, s.sequence});
+  const AttentionShape shape{s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim};
   AttentionBackward<T> a{
       .dqkv = bench->out<T, 2>("dqkv", {s.tokens(), s.stride()}),
-      .scratch = bench->tmp<float, 1>(
-          "scratch",
-          {attention_backward_scratch({s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim})}),
+      .scratch = bench->tmp<float, 1>("scratch",
+                                      {std::max(attention_backward_scratch(Backend::kCpu, shape),
+                                                attention_backward_scratch(Backend::kGpu, shape))}),
       .dout = bench->in<T, 2>("dout", {s.tokens(), s.heads * s.head_dim}),
       .out = out,
       .lse = lse,

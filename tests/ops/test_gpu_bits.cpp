@@ -52,7 +52,8 @@ std::vector<float> weight_gradient(gpu::Context& gpu, const Shape& s, float spre
   const DeviceArray<bf16> dy(random_bf16(assignments * s.out, spread, "dy")),
       x(random_bf16(assignments * s.in, spread, "x"));
   const DeviceArray<int32_t> at(offsets), gather(row);
-  const int64_t bytes = grouped_workspace_bytes<bf16>(assignments, experts, s.out, s.in);
+  const int64_t bytes =
+      grouped_workspace_bytes<bf16>(Backend::kGpu, assignments, experts, s.out, s.in);
   const DeviceArray<std::byte> workspace(size_t(bytes), 256);
   GroupedWgrad<bf16> a{.dweight = {dweight.data(), {experts, s.out, s.in}},
                        .dy = {dy.data(), {assignments, s.out}},
@@ -119,7 +120,9 @@ struct Products {
         weight(random_bf16(experts * out * in, 1, "weight")),
         offsets(offsets_of(s.loads)),
         row(rows_of(assignments)),
-        workspace(size_t(grouped_workspace_bytes<bf16>(assignments, experts, out, in)), 256) {}
+        workspace(
+            size_t(grouped_workspace_bytes<bf16>(Backend::kGpu, assignments, experts, out, in)),
+            256) {}
 
   Exec on(gpu::Context& gpu) const {
     return {.workspace = {workspace.data(), {int64_t(workspace.host().size())}}, .gpu = &gpu};
@@ -280,23 +283,23 @@ Attended attend_backward(gpu::Context& gpu, const AttentionShape& s, const Atten
   const DeviceArray<float> lse(forward.lse), amax(std::vector<float>{0, 0}), cosines(cos),
       sines(sin);
   const DeviceArray<float> scratch(
-      std::vector<float>(static_cast<size_t>(attention_backward_scratch(s))));
-  attention_backward<bf16>({.gpu = &gpu},
-                           {.dqkv = {dqkv.data(), {tokens, width}},
-                            .dqk_amax = {amax.data(), {1}},
-                            .dv_amax = {amax.data() + 1, {1}},
-                            .scratch = {scratch.data(), {attention_backward_scratch(s)}},
-                            .dout = {dout.data(), {tokens, inner}},
-                            .out = {out.data(), {tokens, inner}},
-                            .lse = {lse.data(), {s.batch, s.heads, s.sequence}},
-                            .qkv = {qkv.data(), {tokens, width}},
-                            .cos = {cosines.data(), {s.sequence, half}},
-                            .sin = {sines.data(), {s.sequence, half}},
-                            .batch = s.batch,
-                            .sequence = s.sequence,
-                            .heads = s.heads,
-                            .kv_heads = s.kv_heads,
-                            .head_dim = s.head_dim});
+      std::vector<float>(static_cast<size_t>(attention_backward_scratch(Backend::kGpu, s))));
+  attention_backward<bf16>(
+      {.gpu = &gpu}, {.dqkv = {dqkv.data(), {tokens, width}},
+                      .dqk_amax = {amax.data(), {1}},
+                      .dv_amax = {amax.data() + 1, {1}},
+                      .scratch = {scratch.data(), {attention_backward_scratch(Backend::kGpu, s)}},
+                      .dout = {dout.data(), {tokens, inner}},
+                      .out = {out.data(), {tokens, inner}},
+                      .lse = {lse.data(), {s.batch, s.heads, s.sequence}},
+                      .qkv = {qkv.data(), {tokens, width}},
+                      .cos = {cosines.data(), {s.sequence, half}},
+                      .sin = {sines.data(), {s.sequence, half}},
+                      .batch = s.batch,
+                      .sequence = s.sequence,
+                      .heads = s.heads,
+                      .kv_heads = s.kv_heads,
+                      .head_dim = s.head_dim});
   return {dqkv.host(), {}, amax.host()};
 }
 

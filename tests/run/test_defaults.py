@@ -48,6 +48,8 @@ def check_short(place):
     done = place.train("short", "--steps", "20")
     check("--steps 20 shortens the schedule in proportion: schedule.warmup=2, schedule.warmdown=6" in done.stderr, done.stderr)
     check("finished step 20/20" in done.stderr, done.stderr)
+    done = place.train("shortest", "--steps", "1")
+    check("schedule.warmup=1, schedule.warmdown=0" in done.stderr, done.stderr)
     done = place.train("kept", "--steps", "20", "--set", "schedule.warmup=20", "--set", "schedule.warmdown=0")
     check("shortens" not in done.stderr, done.stderr)
     done = place.train("cosine", "--steps", "10", "--set", "schedule.warmup=2", "--set", "schedule.warmdown=0", "--set",

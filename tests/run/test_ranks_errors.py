@@ -40,6 +40,7 @@ def check_numbers(place):
     refused("4 ranks cannot share the 2 parts of a batch", "one of 1, 2 ranks", "--ranks", "4", "--set", "parallel.parts=2")
     refused("parallel.parts = 3 does not divide the 8 micro-batches", "one of 1, 2, 4, 8", "--ranks", "3", "--set", "parallel.parts=3")
     refused("--restarts and --min-ranks need --ranks", "", "--restarts", "2")
+    refused("--restarts and --min-ranks need --ranks 2 or more", "nobody restarts", "--ranks", "1", "--restarts", "2")
     # Six parts on two ranks: three each is no power of two.
     refused("2 ranks cannot share the 6 parts of a batch", "one of 1, 3, 6 ranks", "--ranks", "2", "--set", "parallel.parts=6",
             "--set", "run.batch_tokens=768")

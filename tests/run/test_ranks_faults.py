@@ -338,7 +338,7 @@ def kill_one(launch, rank, besides=(), ranks=RANKS, line=None):
 
 
 def check_restarts(cases):
-    restart = "restart {} of {} without a new checkpoint: {}, from {}"
+    restart = "restart {} of {} since the last checkpoint: {}, from {}"
     # Fewer and fewer ranks, while no checkpoint comes.
     launch = started(cases.place, "fewer", "--restarts", "2", "--min-ranks", "1")
     before = kill_one(launch, 2)
@@ -353,9 +353,15 @@ def check_restarts(cases):
     before = kill_one(launch, 3, line="step 15/")
     before = kill_one(launch, 1, before, line="step 35/")
     launch.end().require(launch.code == 0, f"exit code {launch.code}")
-    launch.require(launch.text().count("\nrestart 1 of 1 without a new checkpoint: 4 ranks, from step ") == 2, "restarts")
+    launch.require(launch.text().count("\nrestart 1 of 1 since the last checkpoint: 4 ranks, from step ") == 2, "restarts")
     found = difference(cases.place.run("whole-step"), launch.run)
     launch.require(found is None, f"restarted twice: {found}")
+    # --stop-after counts the steps of all launches together.
+    launch = started(cases.place, "stops", "--restarts", "1", "--stop-after", "25")
+    kill_one(launch, 1, line="step 15/")
+    launch.end().require(launch.code == 0, f"exit code {launch.code}")
+    newest = checkpoints(launch.run)[-1].name
+    launch.require(newest == "step-00000025", f"stopped at {newest}")
     # No more than asked for.
     launch = started(cases.place, "enough", "--restarts", "1")
     before = kill_one(launch, 1)
@@ -378,7 +384,7 @@ def check_fresh_restarts(cases):
     check(done.returncode == 0, done.stderr)
     launch = started(cases.place, "fresh", "--fresh", "--restarts", "1")
     before = kill_one(launch, 2)
-    launch.until_line("restart 1 of 1 without a new checkpoint: 4 ranks, from the beginning")
+    launch.until_line("restart 1 of 1 since the last checkpoint: 4 ranks, from the beginning")
     kill_one(launch, 2, before, line="step 15/")
     launch.end().require(launch.code == 0, f"exit code {launch.code}")
     found = difference(cases.place.run("whole-step"), launch.run)

@@ -38,31 +38,35 @@ int64_t newest_step(const std::string& run) {
   return std::strtoll(name.c_str() + name.find_last_of('-') + 1, nullptr, 10);
 }
 
-// Of the run's batch; `otherwise` before it has a configuration.
-int64_t parts_of(const std::string& run, int64_t otherwise) {
+// Of the run; `otherwise` before it has a configuration.
+ParallelConfig parallel_of(const std::string& run, const ParallelConfig& otherwise) {
   const std::string file = run + "/config.yaml";
-  const bool begun = std::filesystem::exists(file);
-  return std::max<int64_t>(1, begun ? load_config(file).parallel.batch_parts() : otherwise);
+  return std::filesystem::exists(file) ? load_config(file).parallel : otherwise;
 }
 
-std::string fitting_ranks(int64_t parts) {
+bool fits(const ParallelConfig& parallel, int64_t ranks) {
+  const int64_t parts = std::max<int64_t>(1, parallel.batch_parts());
+  return Layout::fits(parts, ranks) && ranks % std::max<int64_t>(1, parallel.expert_ranks) == 0;
+}
+
+std::string fitting_ranks(const ParallelConfig& parallel) {
   std::vector<int64_t> fitting;
-  for (int64_t n = 1; n <= parts; ++n) {
-    if (Layout::fits(parts, n)) fitting.push_back(n);
+  for (int64_t n = 1; n <= std::max<int64_t>(1, parallel.batch_parts()); ++n) {
+    if (fits(parallel, n)) fitting.push_back(n);
   }
   std::string text;
   for (size_t i = 0; i < fitting.size(); ++i) {
     if (i > 0) text += i + 1 == fitting.size() ? " or " : ", ";
     text += std::to_string(fitting[i]);
   }
-  return text + (parts == 1 ? " rank" : " ranks");
+  return text + (fitting == std::vector<int64_t>{1} ? " rank" : " ranks");
 }
 
-// The largest number of ranks below `ranks` that can share the run's parts.
+// The largest number of ranks below `ranks` that can share the run's parts and experts.
 int64_t fewer_ranks(const RankLaunch& launch, int64_t ranks) {
-  const int64_t parts = parts_of(launch.run, launch.parts);
+  const ParallelConfig parallel = parallel_of(launch.run, launch.parallel);
   for (int64_t n = ranks - 1; n >= std::max<int64_t>(1, launch.min_ranks); --n) {
-    if (Layout::fits(parts, n)) return n;
+    if (fits(parallel, n)) return n;
   }
   return ranks;
 }
@@ -118,7 +122,7 @@ struct LastWords {
 };
 
 std::string hint_after(const RankLaunch& launch, const LastWords& words) {
-  return how_it_goes_on(launch.run, launch.parts, words.step());
+  return how_it_goes_on(launch.run, launch.parallel, words.step());
 }
 
 // These come from what a program does, and Open MPI prints where.
@@ -187,6 +191,14 @@ int explain(const MpirunEnd& end, const RankLaunch& launch) {
   return kExitUserError;
 }
 
+void set_stop_after(std::vector<std::string>& command, int64_t steps) {
+  const std::string name = "--stop-after";
+  for (size_t i = 0; i < command.size(); ++i) {
+    if (command[i] == name && i + 1 < command.size()) command[i + 1] = std::to_string(steps);
+    if (command[i].rfind(name + "=", 0) == 0) command[i] = name + "=" + std::to_string(steps);
+  }
+}
+
 // Of a run that is in use, before anything of it is touched.
 void require_unused(const std::string& run) {
   if (!run.empty() && folder_in_use(run)) const FolderLock lock(run, "choose another --run");
@@ -222,7 +234,8 @@ int launch_ranks(const RankLaunch& launch) {
   // A run that --fresh has yet to delete has no checkpoint of ours.
   const auto reached = [&] { return fresh ? 0 : newest_step(launch.run); };
   int64_t ranks = launch.ranks, used = 0;  // restarts since the newest checkpoint
-  int64_t saved = reached();
+  const int64_t began = reached();
+  int64_t saved = began;
   while (true) {
     std::error_code ignored;  // what was said in an earlier launch
     if (!launch.run.empty()) std::filesystem::remove(last_words_path(launch.run), ignored);
@@ -242,16 +255,21 @@ int launch_ranks(const RankLaunch& launch) {
     }
     if (used == launch.restarts) return code;
     used += 1;
-    std::fprintf(stderr, "restart %ld of %ld without a new checkpoint: %ld rank%s, from %s\n",
+    if (launch.stop_after > 0) {
+      const int64_t left = began + launch.stop_after - now;
+      if (left <= 0) return kExitDone;  // its last step has a checkpoint
+      set_stop_after(command, left);
+    }
+    std::fprintf(stderr, "restart %ld of %ld since the last checkpoint: %ld rank%s, from %s\n",
                  long(used), long(launch.restarts), long(ranks), ranks == 1 ? "" : "s",
                  now > 0 ? strprintf("step %ld", long(now)).c_str() : "the beginning");
   }
 }
 
-std::string how_it_goes_on(const std::string& run, int64_t parts, int64_t step) {
+std::string how_it_goes_on(const std::string& run, const ParallelConfig& parallel, int64_t step) {
   if (run.empty()) return "the same command begins again";
   const int64_t saved = newest_step(run);
-  const std::string on = "on " + fitting_ranks(parts_of(run, parts));
+  const std::string on = "on " + fitting_ranks(parallel_of(run, parallel));
   if (saved == 0) {
     return "there is no checkpoint yet; the same command begins again, " + on;
   }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/config.h"
+
 namespace assay {
 
 struct RankLaunch {
@@ -14,7 +16,8 @@ struct RankLaunch {
   int64_t min_ranks = 0;  // such a restart may take fewer ranks, at least so many; 0: as many
   std::vector<std::string> command;  // of one rank: the whole command line without these options
   std::string run;                   // the run directory
-  int64_t parts = 0;                 // parallel.parts; 0: one for each rank of the first launch
+  ParallelConfig parallel = {};      // of a run that has no configuration yet
+  int64_t stop_after = 0;            // steps of all launches together; 0: to the run's end
 };
 
 // Returns the exit code of the run, kExitRankLost if a rank was lost and no restart is left. Output
@@ -24,9 +27,9 @@ struct RankLaunch {
 int launch_ranks(const RankLaunch& launch);
 
 // For the hint after a loss: "the last checkpoint is step 400, about 12 steps are repeated; the
-// same command goes on, on 1, 2 or 4 ranks". step: how far the run is known to have come; parts: of
-// a run that has no configuration yet.
-std::string how_it_goes_on(const std::string& run, int64_t parts, int64_t step);
+// same command goes on, on 1, 2 or 4 ranks". step: how far the run is known to have come; parallel:
+// of a run that has no configuration yet.
+std::string how_it_goes_on(const std::string& run, const ParallelConfig& parallel, int64_t step);
 
 // The command line of one rank.
 std::vector<std::string> without_rank_options(const std::vector<std::string>& arguments);

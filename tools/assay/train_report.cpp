@@ -193,6 +193,7 @@ void report_not_finite(Log& log, const RunDir& dir, const Config& config, const 
                    : "the checkpoint " + kept.back() + " is kept";
   std::string help = strprintf("lower optimizer.lr, which is %g", config.optimizer.lr);
   if (config.optimizer.clip == 0) help += ", or set optimizer.clip";
+  help += ", in another --run or with --fresh";
   if (result.why.empty()) {
     log.info("error: loss or gradient is NaN or infinite at step " +
              std::to_string(result.steps_done));

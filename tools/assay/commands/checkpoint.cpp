@@ -185,7 +185,7 @@ void add_merge(Commands& commands, CLI::App* checkpoint) {
       "The checkpoint's folder then has model.safetensors and optimizer.safetensors in place of "
       "the files of the ranks, to the byte what one rank would have saved. An interrupted merge "
       "leaves a valid checkpoint. It needs room for a second copy on the disk, and little memory.\n"
-      "No other command of assay needs this: all of them read both formats. A receipt that lists "
+      "Of the commands of assay only dissect used --export needs this. A receipt that lists "
       "the files of the ranks no longer holds: make it again.\n"
       "Examples:\n"
       "  assay checkpoint merge runs/moe\n"

@@ -48,6 +48,7 @@ std::vector<std::string> shortened_schedule(const TrainArguments& a) {
   const Config whole = load_run_config(a.config, a.sets);
   std::vector<std::string> sets;
   if (*a.steps <= 0 || *a.steps >= whole.run.steps) return sets;
+  int64_t left = *a.steps;  // for the warm-down: what the warm-up leaves
   const auto shorten = [&](const char* field, int64_t steps, bool by_fraction) {
     const std::string name = std::string("schedule.") + field;
     const bool given = std::any_of(a.sets.begin(), a.sets.end(), [&](const std::string& set) {
@@ -55,8 +56,9 @@ std::vector<std::string> shortened_schedule(const TrainArguments& a) {
     });
     if (steps == 0 || by_fraction || given) return;
     const double share = double(*a.steps) / double(whole.run.steps);
-    sets.push_back(name + "=" +
-                   std::to_string(std::max<int64_t>(1, std::llround(share * double(steps)))));
+    const int64_t own = std::max<int64_t>(1, std::llround(share * double(steps)));
+    sets.push_back(name + "=" + std::to_string(std::min(own, left)));
+    left -= std::min(own, left);
   };
   const ScheduleConfig& s = whole.schedule;
   shorten("warmup", s.warmup, s.warmup_fraction.has_value());
@@ -151,15 +153,21 @@ Loaded load_for(const TrainArguments& a, int64_t ranks) {
   return loaded;
 }
 
+// parallel.parts of a run that begins on so many ranks: one for each unless it is given.
+ParallelConfig with_parts(ParallelConfig parallel, int64_t ranks) {
+  if (parallel.parts == 0) parallel.parts = ranks;
+  return parallel;
+}
+
 int launch(const TrainArguments& a) {
   const Loaded loaded = load_for(a, *a.ranks);
-  const int64_t parts = loaded.config.parallel.parts;
   return launch_ranks({.ranks = *a.ranks,
                        .restarts = a.restarts.value_or(0),
                        .min_ranks = a.min_ranks.value_or(0),
                        .command = without_rank_options(a.command),
                        .run = run_path(a),
-                       .parts = parts > 0 ? parts : *a.ranks});
+                       .parallel = with_parts(loaded.config.parallel, *a.ranks),
+                       .stop_after = a.stop_after.value_or(0)});
 }
 
 int train(const TrainArguments& a) {
@@ -180,6 +188,10 @@ int train(const TrainArguments& a) {
   if ((a.restarts || a.min_ranks) && !a.ranks) {
     throw UserError("--restarts and --min-ranks need --ranks",
                     "under mpirun and srun the job's scheduler restarts it: exit code 4");
+  }
+  if ((a.restarts || a.min_ranks) && *a.ranks == 1) {
+    throw UserError("--restarts and --min-ranks need --ranks 2 or more",
+                    "one rank is this process, which nobody restarts");
   }
   if (a.ranks && launched > 0) {
     throw UserError(
@@ -202,13 +214,11 @@ int train(const TrainArguments& a) {
       return load_for(a, ranks->size());
     });
     const ParallelConfig& parallel = loaded.config.parallel;
-    const int64_t parts = parallel.parts > 0 ? parallel.parts : ranks->size();
     ranks->watch({.silence_s = parallel.silence_s,
                   .stuck_s = parallel.stuck_s,
                   .folder = run_path(a),
-                  .goes_on = [run = run_path(a), parts](int64_t step) {
-                    return how_it_goes_on(run, parts, step);
-                  }});
+                  .goes_on = [run = run_path(a), whole = with_parts(parallel, ranks->size())](
+                                 int64_t step) { return how_it_goes_on(run, whole, step); }});
     return train_here(call_of(a, loaded), ranks.get());
   });
 }
