@@ -39,6 +39,25 @@ std::vector<StepValue> thinned(const std::vector<StepValue>& curve, int64_t poin
   return kept;
 }
 
+std::vector<StepValue> stretch_means(const std::vector<StepValue>& curve, int64_t stretches) {
+  const auto size = int64_t(curve.size());
+  if (size <= stretches || stretches < 1) return curve;
+  std::vector<StepValue> means;
+  for (int64_t i = 0; i < stretches; ++i) {
+    const int64_t from = i * size / stretches, to = (i + 1) * size / stretches;
+    double sum = 0;
+    int64_t steps = 0, numbers = 0;
+    for (int64_t at = from; at < to; ++at) {
+      steps += curve[size_t(at)].step - curve[size_t(from)].step;
+      if (std::isnan(curve[size_t(at)].value)) continue;
+      sum += curve[size_t(at)].value;
+      ++numbers;
+    }
+    means.push_back({curve[size_t(from)].step + steps / (to - from), sum / double(numbers)});
+  }
+  return means;
+}
+
 std::vector<int64_t> evenly_chosen(const std::vector<int64_t>& steps, int64_t count) {
   const auto size = int64_t(steps.size());
   if (size <= count || count < 2) return steps;
@@ -62,15 +81,28 @@ std::vector<int64_t> early_chosen(const std::vector<int64_t>& steps, int64_t cou
   return {chosen.begin(), chosen.end()};
 }
 
-Json series_json(const std::vector<StepValue>& curve, int64_t points) {
+namespace {
+
+// {"step": [...], "value": [...]}
+Json steps_and_values(const std::vector<StepValue>& curve) {
   Json json;
   json["step"] = Json::array();
   json["value"] = Json::array();
-  for (const StepValue& v : thinned(curve, points)) {
+  for (const StepValue& v : curve) {
     json["step"].push_back(v.step);
     json["value"].push_back(short_number(v.value, kCurveDigits));
   }
+  return json;
+}
+
+}  // namespace
+
+Json series_json(const std::vector<StepValue>& curve, int64_t points) {
+  const std::vector<StepValue> kept = thinned(curve, points);
+  Json json = steps_and_values(kept);
   json["of"] = curve.size();
+  if (kept.size() < curve.size())
+    json["means"] = steps_and_values(stretch_means(curve, points / 2));
   return json;
 }
 

@@ -22,12 +22,18 @@ nlohmann::ordered_json short_number(double value, int digits);
 // if a stretch has nothing else.
 std::vector<StepValue> thinned(const std::vector<StepValue>& curve, int64_t points);
 
+// The means of `stretches` stretches of equal length at the mean of their steps, rounded down; a
+// curve that is no longer than that as it is. NaN is left out, and is the mean of nothing else.
+std::vector<StepValue> stretch_means(const std::vector<StepValue>& curve, int64_t stretches);
+
 // At most `count` of them, evenly spaced by position, first and last included.
 std::vector<int64_t> evenly_chosen(const std::vector<int64_t>& steps, int64_t count);
 // The same, but half of them spaced evenly by the logarithm of the position: routers decide early.
 std::vector<int64_t> early_chosen(const std::vector<int64_t>& steps, int64_t count);
 
-// {"step": [...], "value": [...], "of": values before thinning}
+// {"step": [...], "value": [...], "of": values before thinning}, and of a thinned curve "means":
+// {"step": [...], "value": [...]}, from which averages and differences are drawn, since the lowest
+// and highest values say nothing of the mean.
 nlohmann::ordered_json series_json(const std::vector<StepValue>& curve, int64_t points);
 
 }  // namespace assay

@@ -54,6 +54,25 @@ TEST_CASE("a thinned curve keeps its ends and its peaks") {
   REQUIRE(thinned({}, 100).empty());
 }
 
+TEST_CASE("a thinned curve has the means of its stretches beside its extremes") {
+  std::vector<StepValue> curve;  // 3, and every hundredth value 23: 3.2 on average
+  for (int64_t step = 1; step <= 5000; ++step) curve.push_back({step, step % 100 == 50 ? 23. : 3.});
+  const std::vector<StepValue> means = stretch_means(curve, 50);
+  REQUIRE(means.size() == 50);
+  REQUIRE(means[0].step == 50);
+  REQUIRE(means[49].step == 4950);
+  for (const StepValue& mean : means) REQUIRE(mean.value == Approx(3.2).epsilon(1e-12));
+  curve[10].value = std::numeric_limits<double>::quiet_NaN();
+  REQUIRE(stretch_means(curve, 50)[0].value == Approx((98 * 3 + 23) / 99.).epsilon(1e-12));
+  REQUIRE(stretch_means(curve, 5000).size() == 5000);
+
+  const auto json = series_json(curve, 100);
+  REQUIRE(json["means"]["step"].size() == 50);
+  REQUIRE(json["means"]["value"][1] == 3.2);
+  REQUIRE(json["of"] == 5000);
+  REQUIRE_FALSE(series_json(curve, 5000).contains("means"));
+}
+
 TEST_CASE("chosen steps include both ends, and can be denser early") {
   std::vector<int64_t> steps;
   for (int64_t step = 10; step <= 10000; step += 10) steps.push_back(step);

@@ -89,6 +89,25 @@ def check_loss(browser):
     slide(browser, "#loss-from", 0)
 
 
+def check_means(browser, w):
+    """A thinned curve is drawn by its extremes, smoothed and compared by the means of its stretches."""
+    whole = assay("report", *[w.run(name) for name in ("dense", "healthy", "collapsed")], "--json").stdout
+    data = json.loads(whole)
+    curve = data["runs"][1]["scalars"]["train_loss_nats"]
+    end, mean = curve["step"][-1], 3.5
+    extremes = {"step": [1, 10, 11, 30, 31, end], "value": [3, 9, 3, 9, 3, 9]}
+    data["runs"][1]["scalars"]["train_loss_nats"] = {**extremes, "of": 5000, "means": {"step": [15, 30, 45], "value": [mean] * 3}}
+    update = "assayPage.update(JSON.parse(arguments[0]))"
+    browser.js(update, json.dumps(data))
+    slide(browser, "#loss-smooth", 3)
+    raw, smooth = loss_plot(browser, "plot.data.filter((t) => t.name.includes('healthy, training')).map((t) => ({x: t.x, y: t.y}))")
+    expect(raw["y"] == extremes["value"] and smooth["x"] == [15, 30, 45] and all(near(v, mean, 1e-12) for v in smooth["y"]), f"{raw}, {smooth}")
+    note = browser.one("#chart-loss .note").text
+    expect("the lowest and the highest of each stretch of their 5,000 logged values" in note, note)
+    slide(browser, "#loss-smooth", 0)
+    browser.js(update, whole)
+
+
 def check_update(browser, w):
     """New data in place: what the reader chose stays, also where runs come and go."""
     def update(*names):
@@ -327,6 +346,7 @@ def main():
             check_slider(browser)
             check_csv(browser, w)
             check_switches(browser)
+            check_means(browser, w)
             check_update(browser, w)
             quiet(browser, "the page after all interactions")
             check_phone(browser, page)

@@ -15,6 +15,10 @@ function valueAt({step, value}, at) {
   return value[low] + (value[high] - value[low]) * (at - step[low]) / (step[high] - step[low]);
 }
 
+// What averages and differences are drawn from: a thinned curve has the lowest and the highest value
+// of each stretch, which say nothing of its mean.
+const averaged = (series) => (series.means ? {...series.means, of: series.of} : series);
+
 const meanOf = (list) => list.reduce((a, b) => a + b, 0) / list.length;
 
 // At every step that a seed has: {step, x, mean, low, high, n}, over the seeds that reached it.
@@ -48,7 +52,7 @@ function curveTraces(curves, unit, banded) {
     const key = curve.run.modelOf.slot + ' ' + curve.of;
     groups.set(key, [...(groups.get(key) || []), {...curve, name: curve.name || curve.run.label}]);
   }
-  return [...groups.values()].flatMap((seeds) => (seeds.length > 1 ? bandTraces(seeds, unit) : alone(seeds[0])));
+  return [...groups.values()].flatMap((seeds) => (seeds.length > 1 ? bandTraces(seeds.map((seed) => ({...seed, series: averaged(seed.series)})), unit) : alone(seeds[0])));
 }
 const bandNote = (curves) => (curves.some(({run}) => run.modelOf.runs.length > 1) ?
   'Line: mean over the seeds; band: from the lowest to the highest seed.' : '');

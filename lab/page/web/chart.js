@@ -150,6 +150,6 @@ const seriesTable = (all) => () => ({
 });
 const thinnedNote = (all) => {
   const long = all.filter(({series}) => series.of > series.step.length);
-  return long.length ? `Long curves show the lowest and highest value of each stretch (${grouped(long[0].series.step.length)} of ` +
-    `${grouped(long[0].series.of)} logged values).` : '';
+  return long.length ? `Long curves show the lowest and the highest of each stretch of their ${grouped(long[0].series.of)} logged values; ` +
+    'smoothed curves, differences and means over seeds go through the mean of each stretch.' : '';
 };

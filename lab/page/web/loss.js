@@ -34,7 +34,7 @@ function smoothCurves(curves, weight, isDifference) {
   if (weight === 0) return curves;
   return curves.flatMap((curve) => {
     if (curve.of !== 'train_loss_nats') return [curve];
-    const smooth = {...curve, series: smoothed(curve.series, weight), style: {line: {width: 1.8}, mode: 'lines'}};
+    const smooth = {...curve, series: smoothed(averaged(curve.series), weight), style: {line: {width: 1.8}, mode: 'lines'}};
     const raw = {...curve, of: 'raw', style: {opacity: 0.22, line: {width: 1}, hoverinfo: 'skip', showlegend: false}};
     return isBanded() || isDifference ? [smooth] : [raw, smooth];
   });
@@ -42,7 +42,8 @@ function smoothCurves(curves, weight, isDifference) {
 
 // Curves minus that of the reference at the same place on the x axis: the same seed's, if the
 // reference is a model that has it.
-function differencesTo(reference, curves) {
+function differencesTo(reference, given) {
+  const curves = given.map((curve) => ({...curve, series: averaged(curve.series)}));
   const members = curves.filter(({run}) => reference.runs.includes(run));
   return curves.flatMap((curve) => {
     const same = members.filter(({of}) => of === curve.of);
