@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
-#include <unordered_set>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -26,30 +25,26 @@ bool exists(const std::string& path) {
 // Names of files of the corpus `name`: NAME_train_000001.bin, NAME_val_000000.bin.
 std::vector<std::string> shards_in(const std::string& folder, const std::string& name) {
   std::vector<std::string> found;
-  if (!exists(folder)) return found;
   for (const std::string& file : names_in(folder)) {
     for (const char* split : kSplitName) {
-      if (file.starts_with(name + "_" + split + "_") && file.ends_with(".bin"))
-        found.push_back(file);
+      const std::string begin = name + "_" + split + "_", end = ".bin";
+      if (!file.starts_with(begin) || !file.ends_with(end)) continue;
+      const std::string number = file.substr(begin.size(), file.size() - begin.size() - end.size());
+      const bool digits = number.find_first_not_of("0123456789") == std::string::npos;
+      if (digits && number.size() >= 6) found.push_back(file);
     }
   }
-  std::sort(found.begin(), found.end());
   return found;
 }
 
-// Those of an old corpus that the new one does not replace: of the old manifest, and those of a
-// corpus of this name whose manifest was lost.
-void remove_stale_shards(const Manifest& old, const Manifest& made, const std::string& folder,
-                         const std::string& name) {
-  std::unordered_set<std::string> kept;
-  for (const ShardEntry& shard : made.shards) kept.insert(shard.file);
+// The shards of an old corpus: of its manifest, and those of this name whose manifest was lost. All
+// before the first new one has its name, so that a kill leaves no mixture.
+void remove_shards(const Manifest& old, const std::string& folder, const std::string& name) {
   std::vector<std::string> stale = shards_in(folder, name);
   for (const ShardEntry& shard : old.shards)
     stale.push_back(fs::path(shard.file).filename().string());
-  for (const std::string& file : stale) {
-    std::error_code ignored;
-    if (!kept.count(file)) fs::remove(folder + "/" + file, ignored);
-  }
+  std::error_code ignored;
+  for (const std::string& file : stale) fs::remove(folder + "/" + file, ignored);
 }
 
 // Empty if there is no manifest or if it is damaged: its shards are then unknown.
@@ -59,6 +54,15 @@ Manifest existing_manifest(const std::string& folder) {
   } catch (const UserError&) {
   }
   return {};
+}
+
+// False also for a file that is no tokenizer.
+bool is_same(const std::string& file, const Tokenizer& tokenizer) {
+  try {
+    return tokenizer_hash(read_tokenizer(file)) == tokenizer_hash(tokenizer);
+  } catch (const UserError&) {
+    return false;
+  }
 }
 
 void write_and_sync(AtomicFile& file, const std::string& text) {
@@ -82,18 +86,17 @@ CorpusWriter::CorpusWriter(const Tokenizer& tokenizer, Config config)
   make_folders(config_.folder);
 }
 
-// A tokenizer.json that is the given one stays as it is: `assay tokenizer train` may have put it
-// there.
+// The given tokenizer may be there already: `assay tokenizer train` put it there.
 void CorpusWriter::refuse_existing() const {
-  const char* const replace = "choose another folder, or replace it with --overwrite";
+  const std::string replace = "choose another folder, or replace it with --overwrite";
   if (exists(config_.folder + "/" + kManifestName))
     throw UserError(config_.folder + " already holds a corpus", replace);
   const std::vector<std::string> shards = shards_in(config_.folder, config_.name);
   if (!shards.empty())
     throw UserError(config_.folder + " already holds shards, " + shards.front(),
-                    std::string(replace) + ", or give another --name");
+                    replace + ", or give another --name");
   const std::string tokenizer = config_.folder + "/" + kTokenizerName;
-  if (exists(tokenizer) && tokenizer_hash(read_tokenizer(tokenizer)) != tokenizer_hash(tokenizer_))
+  if (exists(tokenizer) && !is_same(tokenizer, tokenizer_))
     throw UserError(config_.folder + " already holds another tokenizer.json", replace);
 }
 
@@ -173,8 +176,7 @@ Manifest CorpusWriter::commit(const std::string& validation) {
   const Manifest old = existing_manifest(config_.folder);
   std::error_code ignored;
   fs::remove(manifest_file.path(), ignored);
-  // Before the new ones are there: nobody would know the old ones after a crash.
-  remove_stale_shards(old, manifest, config_.folder, config_.name);
+  remove_shards(old, config_.folder, config_.name);
   for (const Part& part : parts_)
     for (const auto& shard : part.shards) shard->commit();
   tokenizer_file.commit();

@@ -58,4 +58,8 @@ void require_manifest_hashes(const HashedFiles& files);
 // hash or token count; empty if all match.
 std::vector<std::string> verify_corpus(const Manifest& manifest, const std::string& folder);
 
+// *.bin files in the folder that the manifest does not list, which a pattern would find all the
+// same.
+std::vector<std::string> unlisted_shards(const Manifest& manifest, const std::string& folder);
+
 }  // namespace assay

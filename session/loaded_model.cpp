@@ -58,9 +58,9 @@ void require_data_of_checkpoint(const CheckpointSource& source, const RunData& d
 std::string own_tokenizer(const CheckpointSource& source) {
   const DataConfig& data = source.config.data;
   std::error_code ignored;
-  const std::string imported = run_of(source) + "/" + kRunTokenizer;
   if (!data.check_tokenizer) return "";
-  if (std::filesystem::exists(imported, ignored)) return imported;
+  const std::string imported = imported_tokenizer(run_of(source));
+  if (!imported.empty()) return imported;
   if (data.synth) return "";
   return std::filesystem::exists(data.tokenizer, ignored) ? data.tokenizer : "";
 }
@@ -68,7 +68,6 @@ std::string own_tokenizer(const CheckpointSource& source) {
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path) {
   // Without data.synth the configuration names the file, also for a run without data.
   const DataConfig& data = source.config.data;
-  const std::string own = run_of(source) + "/" + kRunTokenizer;
   const auto of_corpus = [&] {
     try {
       return resolve_data(source.config).tokenizer;
@@ -81,7 +80,7 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
     }
   };
   std::string file = path;
-  if (file.empty() && std::filesystem::exists(own)) file = own;
+  if (file.empty()) file = imported_tokenizer(run_of(source));
   if (file.empty()) file = data.synth ? of_corpus() : data.tokenizer;
   if (file.empty()) {
     throw UserError(

@@ -186,8 +186,8 @@ void require_enough_data(Loader& loader, const Config& config) {
 }
 
 void require_tokenizer_of_run(const std::string& run, const Config& config, const RunData& data) {
-  const std::string file = run + "/" + kRunTokenizer;
-  if (!config.data.check_tokenizer || !std::filesystem::exists(file)) return;
+  const std::string file = imported_tokenizer(run);
+  if (!config.data.check_tokenizer || file.empty()) return;
   const Tokenizer tokenizer = read_tokenizer(file);
   if (!data.tokenizer.empty()) {
     require_same_tokenizer(tokenizer, file, read_tokenizer(data.tokenizer), data.tokenizer);

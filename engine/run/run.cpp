@@ -35,6 +35,7 @@ class Run {
         steps_(parts.config.run.steps),
         done_(start.steps_done),
         saved_(start.steps_done),
+        same_until_(start.steps_done),
         seconds_before_(start.train_s),
         energy_(parts.energy, start.energy) {
     // A best checkpoint from after this step is damaged, or the run would go on from it.
@@ -315,7 +316,8 @@ class Run {
 
   void save() { record_checkpoint(write_checkpoint()); }
 
-  // If it fails, it fails on all ranks.
+  // Telemetry or files that cannot be written, after which try_to_save() goes on, fail on all
+  // ranks.
   std::string write_checkpoint() {
     energy_.pause();
     const auto start = Clock::now();
@@ -434,7 +436,7 @@ class Run {
   int64_t saved_;  // steps done when the newest checkpoint was written
   Clock::time_point saved_at_ = Clock::now();
   double save_seconds_ = 0;  // of the newest checkpoint
-  int64_t same_until_ = 0;   // step after which all ranks were seen to have the same parameters
+  int64_t same_until_;       // step after which all ranks were seen to have the same parameters
   double best_loss_ = std::numeric_limits<double>::infinity();
   bool is_best_ = false;  // the last step has the lowest validation loss and is not saved yet
   int64_t steps_here_ = 0;

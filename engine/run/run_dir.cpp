@@ -36,7 +36,6 @@ constexpr const char* kOwnFiles[] = {"checkpoints",
                                      "samples.jsonl",
                                      kTuneCopy,
                                      kProductsFile,
-                                     kRunTokenizer,
                                      kBranchFile,
                                      kImportedFile,
                                      kReusedFile,
@@ -273,6 +272,14 @@ void require_same_run(const RunDir& run, const Config& now, int64_t steps_done) 
   throw UserError(run.path() + " was started with another configuration: " + all,
                   "give the same values, train in another --run, or delete it with --fresh; `assay "
                   "branch` goes on from a checkpoint with another end");
+}
+
+std::string imported_tokenizer(const std::string& run) {
+  std::error_code ignored;
+  const std::string file = run + "/" + kRunTokenizer;
+  const bool there =
+      fs::exists(fs::path(run) / kImportedFile, ignored) && fs::exists(file, ignored);
+  return there ? file : "";
 }
 
 }  // namespace assay

@@ -28,8 +28,9 @@ std::filesystem::path require_run(const std::string& run);
 constexpr const char* kImportedFile = "imported.json";
 // Describes the trunk of a run that began as a branch of another (session/branch.h).
 constexpr const char* kBranchFile = "branch.json";
-// The tokenizer of a run that was imported with one.
+// The tokenizer that a run was imported with; "" of another run, or without one.
 constexpr const char* kRunTokenizer = "tokenizer.json";
+std::string imported_tokenizer(const std::string& run);
 // Describes the source of a run that a matrix copied from another folder.
 constexpr const char* kReusedFile = "reused.json";
 

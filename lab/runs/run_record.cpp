@@ -138,9 +138,9 @@ RunRecord read_run(const std::string& path) {
   run.val_bits_per_byte = telemetry.eval("val", "bits_per_byte");
   run.train_s = telemetry.scalar("train_s");
   const auto launches = contributing_launches(path, run.steps_done);
-  if (launches.size() > 1) {  // a run may go on, or branch, on another device
-    run.device = over_launches(launches, "device");
-    run.cpu = over_launches(launches, "cpu");
+  for (const auto& [text, key] : {std::pair(&run.device, "device"), std::pair(&run.cpu, "cpu")}) {
+    const std::string all = over_launches(launches, key);
+    if (!all.empty()) *text = all;
   }
   run.end = telemetry.end();
   run.health = read_health(telemetry, run);

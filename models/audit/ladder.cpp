@@ -90,9 +90,13 @@ Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, in
 void require_own_steps(const Config& base) {
   const ContractConfig& c = base.contract;
   if (c.kind == ContractKind::kSteps && c.reference.empty() && c.fraction == 1) return;
-  throw UserError(strprintf("horizons are multiples of run.steps = %ld, but contract.kind is %s "
-                            "with a share of %g",
-                            long(base.run.steps), name_of(c.kind), c.fraction),
+  const std::string by =
+      c.reference.empty()
+          ? strprintf("contract.kind %s and contract.fraction %g", name_of(c.kind), c.fraction)
+          : "contract.reference " + c.reference;
+  throw UserError(strprintf("horizons are multiples of run.steps = %ld, but its steps follow from ",
+                            long(base.run.steps)) +
+                      by,
                   "give a configuration with contract: {kind: steps}, and run.steps as `assay "
                   "audit` shows them");
 }

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "models/parameters/table.h"
 
 namespace assay {
 
@@ -329,17 +330,29 @@ ProductFormats formats_of(const PrecisionTable& table, ProductRole role, int64_t
   return table.of(role);
 }
 
+// The formats of a role; none if all of its blocks are among those kept in bf16.
+static ProductFormats formats_in_use(const PrecisionTable& table, ProductRole role,
+                                     const ModelConfig& m) {
+  const int64_t dense = m.layers - moe_blocks(m);
+  const bool experts = role == ProductRole::kExperts || role == ProductRole::kSharedExperts;
+  const int64_t begin = std::max(table.bf16_first_layers, experts ? dense : 0);
+  const int64_t end = std::min(m.layers - table.bf16_last_layers,
+                               role == ProductRole::kDenseFfn ? dense : m.layers);
+  return begin < end ? table.of(role) : ProductFormats{};
+}
+
 void require_whole_blocks(const PrecisionTable& table, const ModelConfig& m) {
   const Width hidden{"model.hidden", m.hidden};
   const int64_t head = m.resolved_head_dim();
   const Width heads{"model.heads x head_dim", m.heads * head};
   const Width qkv{"the width of q, k and v", (m.heads + 2 * m.resolved_kv_heads()) * head};
-  const ProductFormats& attention = table.of(ProductRole::kAttention);
+  const ProductFormats attention = formats_in_use(table, ProductRole::kAttention, m);
   require_layer(ProductRole::kAttention, attention, hidden, qkv);
   require_layer(ProductRole::kAttention, attention, heads, hidden);
   const auto require_ffn = [&](ProductRole role, const char* name, int64_t width) {
-    require_layer(role, table.of(role), hidden, {name, width});
-    require_layer(role, table.of(role), {name, width}, hidden);
+    const ProductFormats formats = formats_in_use(table, role, m);
+    require_layer(role, formats, hidden, {name, width});
+    require_layer(role, formats, {name, width}, hidden);
   };
   if (has_role(m, ProductRole::kDenseFfn)) {
     require_ffn(ProductRole::kDenseFfn, "model.ffn", m.ffn);

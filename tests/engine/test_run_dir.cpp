@@ -87,13 +87,15 @@ TEST_CASE("a run starts over only on request, and only files that a run wrote ar
       write_file_atomic(run.file(name), "x");
     write_file_atomic(run.file("notes.txt"), "mine");
   }
+  REQUIRE(imported_tokenizer(path) == path + "/tokenizer.json");
   const RunDir run(path, Start::kFresh);
   REQUIRE(!run.previous());
   REQUIRE(!fs::exists(run.file("checkpoints")));
   REQUIRE(!fs::exists(run.file("telemetry.db")));
-  for (const char* name :
-       {"config.yaml", "tokenizer.json", "branch.json", "imported.json", "dissect"})
+  for (const char* name : {"config.yaml", "branch.json", "imported.json", "dissect"})
     REQUIRE(!fs::exists(run.file(name)));
+  REQUIRE(fs::exists(run.file("tokenizer.json")));  // data.tokenizer may name it
+  REQUIRE(imported_tokenizer(run.path()).empty());
   REQUIRE(read_file(run.file("notes.txt")) == "mine");
 }
 

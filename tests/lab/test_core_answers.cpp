@@ -103,6 +103,10 @@ TEST_CASE("a run that went on elsewhere has all its devices") {
   meta["before"] = {launch(0, "cpu"), launch(10, "cuda: X"), launch(20, "never used")};
   write_file_atomic(run.path + "/meta.json", meta.dump());
   REQUIRE(read_run(run.path).device == "cpu, then cuda: X");
+  meta = launch(FakeRun::kSteps, "cuda: Y");  // the command again, after the run's end
+  meta["before"] = {launch(0, "cpu")};
+  write_file_atomic(run.path + "/meta.json", meta.dump());
+  REQUIRE(read_run(run.path).device == "cpu");
 }
 
 }  // namespace assay::test_core_answers

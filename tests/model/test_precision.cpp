@@ -168,6 +168,16 @@ TEST_CASE("a width that is not a multiple of the block is named with its product
       Catch::Matchers::ContainsSubstring("blocks of 32 along model.moe.expert_ffn = 24"));
   REQUIRE_NOTHROW(
       require_whole_blocks(table_of("mxfp8", {"experts=bf16", "shared_experts=bf16"}), narrow));
+
+  // A role whose blocks are all kept in bf16 has no blocks of numbers.
+  ModelConfig one_dense = model;
+  one_dense.ffn = 24;
+  one_dense.moe->first_dense_layers = 1;
+  PrecisionConfig first_kept;
+  first_kept.recipe = "mxfp8";
+  REQUIRE_THROWS(require_whole_blocks(precision_table(first_kept, one_dense), one_dense));
+  first_kept.bf16_first_layers = 1;
+  REQUIRE_NOTHROW(require_whole_blocks(precision_table(first_kept, one_dense), one_dense));
 }
 
 }  // namespace assay::test_precision

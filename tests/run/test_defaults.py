@@ -50,6 +50,8 @@ def check_short(place):
     check("finished step 20/20" in done.stderr, done.stderr)
     done = place.train("shortest", "--steps", "1")
     check("schedule.warmup=1, schedule.warmdown=0" in done.stderr, done.stderr)
+    done = place.train("given", "--steps", "10", "--set", "schedule.warmup=8")
+    check("schedule.warmdown=2" in done.stderr, done.stderr)
     done = place.train("kept", "--steps", "20", "--set", "schedule.warmup=20", "--set", "schedule.warmdown=0")
     check("shortens" not in done.stderr, done.stderr)
     done = place.train("cosine", "--steps", "10", "--set", "schedule.warmup=2", "--set", "schedule.warmdown=0", "--set",

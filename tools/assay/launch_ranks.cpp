@@ -20,6 +20,7 @@
 #include "comm/layout.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint.h"
+#include "engine/run/checkpoint_files.h"
 #include "engine/run/folder_lock.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/mpirun.h"
@@ -191,6 +192,14 @@ int explain(const MpirunEnd& end, const RankLaunch& launch) {
   return kExitUserError;
 }
 
+// The step that the run would go on from; 0 unless --stop-after needs it, since all of a checkpoint
+// is read for it.
+int64_t valid_step(const RankLaunch& launch) {
+  if (launch.stop_after == 0) return 0;
+  const std::optional<std::string> newest = Checkpoints(launch.run, 1, {}).newest();
+  return newest ? step_of(std::filesystem::path(*newest).filename().string()) : 0;
+}
+
 void set_stop_after(std::vector<std::string>& command, int64_t steps) {
   const std::string name = "--stop-after";
   for (size_t i = 0; i < command.size(); ++i) {
@@ -234,8 +243,8 @@ int launch_ranks(const RankLaunch& launch) {
   // A run that --fresh has yet to delete has no checkpoint of ours.
   const auto reached = [&] { return fresh ? 0 : newest_step(launch.run); };
   int64_t ranks = launch.ranks, used = 0;  // restarts since the newest checkpoint
-  const int64_t began = reached();
-  int64_t saved = began;
+  const int64_t began = fresh ? 0 : valid_step(launch);
+  int64_t saved = reached();
   while (true) {
     std::error_code ignored;  // what was said in an earlier launch
     if (!launch.run.empty()) std::filesystem::remove(last_words_path(launch.run), ignored);
@@ -253,13 +262,14 @@ int launch_ranks(const RankLaunch& launch) {
     } else if (launch.min_ranks > 0) {
       ranks = fewer_ranks(launch, ranks);
     }
+    const int64_t left = began + launch.stop_after - (fresh ? 0 : valid_step(launch));
+    if (launch.stop_after > 0 && left <= 0) {
+      std::fprintf(stderr, "the steps of --stop-after are done and saved\n");
+      return kExitDone;
+    }
     if (used == launch.restarts) return code;
     used += 1;
-    if (launch.stop_after > 0) {
-      const int64_t left = began + launch.stop_after - now;
-      if (left <= 0) return kExitDone;  // its last step has a checkpoint
-      set_stop_after(command, left);
-    }
+    if (launch.stop_after > 0) set_stop_after(command, left);
     std::fprintf(stderr, "restart %ld of %ld since the last checkpoint: %ld rank%s, from %s\n",
                  long(used), long(launch.restarts), long(ranks), ranks == 1 ? "" : "s",
                  now > 0 ? strprintf("step %ld", long(now)).c_str() : "the beginning");

@@ -340,7 +340,9 @@ struct VerifyArguments {
 
 int run_verify(const VerifyArguments& a) {
   const Manifest manifest = read_manifest(a.folder);
-  const std::vector<std::string> wrong = verify_corpus(manifest, a.folder);
+  std::vector<std::string> wrong = verify_corpus(manifest, a.folder);
+  for (const std::string& file : unlisted_shards(manifest, a.folder))
+    wrong.push_back(file + ": not in the manifest, but a pattern such as *.bin finds it");
   if (a.json) print_json(Json{{"folder", a.folder}, {"ok", wrong.empty()}, {"wrong", wrong}});
   for (const std::string& line : wrong) std::fprintf(stderr, "%s\n", line.c_str());
   if (wrong.empty() && !a.json)

@@ -291,12 +291,13 @@ int evaluate_here(const EvalArguments& a, Ranks* ranks) {
   }
   if (a.sets.empty()) {  // what the run recorded was measured with its own configuration
     const auto where = recorded(source, result);
-    if (where && !a.json) {
-      std::printf("recorded in %s%s\n", where->path.c_str(),
-                  where->kept_core ? ", without this CORE: it has one of more rows, or of longer "
-                                     "prompts"
-                                   : "");
+    if (where && where->kept_core) {
+      std::fflush(stdout);
+      std::fprintf(stderr,
+                   "note: %s keeps its CORE, of more rows or longer prompts than this one\n",
+                   where->path.c_str());
     }
+    if (where && !a.json) std::printf("recorded in %s\n", where->path.c_str());
   }
   if (rows) write_rows(*rows, *report);
   return kExitDone;
@@ -327,7 +328,7 @@ int evaluate(const EvalArguments& a) {
   if (!only_core.empty() && !wants(a, "core") && a.merge.empty()) {
     throw UserError(only_core + " is only for core", "give --tasks core --bundle FOLDER");
   }
-  if (!a.part.empty() && (a.ranks > 1 || launched_processes() > 0)) {
+  if (!a.part.empty() && (a.ranks > 1 || launched_processes() > 1)) {
     throw UserError("--part " + a.part + " is of one process, not of ranks",
                     "give --ranks alone, which share the rows, or start every part by itself");
   }

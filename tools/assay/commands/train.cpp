@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "base/step_count.h"
 #include "comm/agree.h"
 #include "comm/launch.h"
 #include "engine/config/check.h"
@@ -48,21 +49,31 @@ std::vector<std::string> shortened_schedule(const TrainArguments& a) {
   const Config whole = load_run_config(a.config, a.sets);
   std::vector<std::string> sets;
   if (*a.steps <= 0 || *a.steps >= whole.run.steps) return sets;
-  int64_t left = *a.steps;  // for the warm-down: what the warm-up leaves
-  const auto shorten = [&](const char* field, int64_t steps, bool by_fraction) {
-    const std::string name = std::string("schedule.") + field;
-    const bool given = std::any_of(a.sets.begin(), a.sets.end(), [&](const std::string& set) {
-      return set.rfind(name + "=", 0) == 0;
-    });
-    if (steps == 0 || by_fraction || given) return;
-    const double share = double(*a.steps) / double(whole.run.steps);
-    const int64_t own = std::max<int64_t>(1, std::llround(share * double(steps)));
-    sets.push_back(name + "=" + std::to_string(std::min(own, left)));
-    left -= std::min(own, left);
-  };
   const ScheduleConfig& s = whole.schedule;
-  shorten("warmup", s.warmup, s.warmup_fraction.has_value());
-  shorten("warmdown", s.warmdown, s.warmdown_fraction.has_value());
+  struct Part {
+    std::string name;
+    int64_t steps;
+    std::optional<double> fraction;
+  };
+  const Part parts[] = {{"schedule.warmup", s.warmup, s.warmup_fraction},
+                        {"schedule.warmdown", s.warmdown, s.warmdown_fraction}};
+  const auto given = [&](const Part& part) {
+    return std::any_of(a.sets.begin(), a.sets.end(),
+                       [&](const std::string& set) { return set.rfind(part.name + "=", 0) == 0; });
+  };
+  int64_t left = *a.steps;  // what the parts that stay as they are leave to the others
+  for (const Part& part : parts) {
+    if (part.fraction) left -= fraction_of_steps(*a.steps, *part.fraction);
+    if (!part.fraction && given(part)) left -= part.steps;
+  }
+  for (const Part& part : parts) {
+    if (part.steps == 0 || part.fraction || given(part)) continue;
+    const double share = double(*a.steps) / double(whole.run.steps);
+    const int64_t own = std::max<int64_t>(1, std::llround(share * double(part.steps)));
+    const int64_t steps = std::clamp<int64_t>(left, 0, own);
+    sets.push_back(part.name + "=" + std::to_string(steps));
+    left -= steps;
+  }
   return sets;
 }
 
