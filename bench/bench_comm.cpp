@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/standard_output.h"
 #include "bench/options.h"
 #include "comm/launch.h"
 
@@ -234,7 +235,7 @@ int main_of(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return assay::main_of(argc, argv);
+    return assay::finish_standard_output(assay::main_of(argc, argv));
   } catch (const std::exception& error) {
     return assay::print_bench_error(error);
   }

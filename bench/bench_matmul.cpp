@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/check.h"
 #include "base/standard_output.h"
 #include "bench/options.h"
 #include "bench/peers/onednn.h"
@@ -89,10 +90,11 @@ void print_case(const Options& options, double limit, const OpCase& c, double fl
                 const char* separator) {
   const double p50 = median(r.us), peer = median(r.peer_us), gflops = 1e-3 * flops / p50;
   if (options.json) {
+    const std::string of_peer = peer > 0 ? strprintf("%.3f", peer) : "null";
     std::printf(
         "%s\n  {\"case\": \"%s\", \"p50_us\": %.3f, \"min_us\": %.3f, \"gflops\": %.1f, "
-        "\"share_of_limit\": %.4f, \"onednn_p50_us\": %.3f}",
-        separator, c.name.c_str(), p50, r.us[0], gflops, gflops / limit, peer);
+        "\"share_of_limit\": %.4f, \"onednn_p50_us\": %s}",
+        separator, c.name.c_str(), p50, r.us[0], gflops, gflops / limit, of_peer.c_str());
     return;
   }
   char ratio[32] = "";

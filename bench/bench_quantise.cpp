@@ -185,10 +185,14 @@ int run(const Options& options) {
       std::fflush(stdout);
     }
   }
+  if (done + wrong == 0) {
+    std::fprintf(stderr, "error: no timed case matches --filter %s\nhint: leave --filter out\n",
+                 options.filter.c_str());
+  }
   if (options.json) std::printf("\n], \"errors\": [");
   print_errors(options, on);
   if (options.json) std::printf("\n]}\n");
-  return wrong > 0;
+  return wrong > 0 || done == 0;
 }
 
 }  // namespace

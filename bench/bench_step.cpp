@@ -212,7 +212,9 @@ struct Timings {
 };
 
 double median(const std::vector<double>& ascending) {
-  return ascending[ascending.size() / 2];
+  const size_t middle = ascending.size() / 2;
+  return ascending.size() % 2 == 1 ? ascending[middle]
+                                   : 0.5 * (ascending[middle - 1] + ascending[middle]);
 }
 
 // meter: null, or that of the GPU it runs on.

@@ -6,6 +6,7 @@
 #include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
 #include "engine/run/checkpoint_files.h"
+#include "models/parameters/table.h"
 
 namespace assay {
 
@@ -26,9 +27,9 @@ CheckpointSource with_bias(CheckpointSource source, HeldOutOptions::Bias bias) {
 }  // namespace
 
 void require_experts(const CheckpointSource& source) {
-  if (source.config.model.moe) return;
+  if (moe_blocks(source.config.model) > 0) return;
   throw UserError(source.folder + " is a dense model: it has no experts and no router",
-                  "give a run with model.moe");
+                  "give a run with MoE layers (model.moe)");
 }
 
 HeldOut::HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& options)

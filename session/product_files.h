@@ -36,7 +36,7 @@ struct KeptProduct {
   int64_t workspace_bytes = 0;  // that the algorithm needs
   // Measured, in tune files only.
   struct Timing {
-    int64_t calls = 0;            // of a micro-batch; 0: in evaluations only
+    int64_t calls = 0;            // of a usual micro-batch; 0: elsewhere
     int64_t proposals = 0;        // that were timed beside the first itself
     double us = 0;                // median
     gpu::ProductAlgorithm first;  // what the library proposes first, in the usual workspace

@@ -36,7 +36,8 @@ double seconds_since(Clock::time_point begin) {
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
 }
 
 // A mark on a stream.
@@ -83,14 +84,17 @@ class TunedModel {
   }
 
   // Those of the first micro-batch of a step, which stores gradients, and of another, which adds to
-  // them.
-  ProductChoices::Calls calls_of_micro_batches() {
+  // them. `usual` is the one that a step has more of.
+  struct OfMicroBatches {
+    ProductChoices::Calls usual, other;
+  };
+  OfMicroBatches calls_of_micro_batches() {
     memory_.model->begin_step(on_, {.loss = 1.0f / float(batch_tokens())});
-    const ProductChoices::Calls first =
-        calls([&] { memory_.model->forward_backward(on_, batch()); });
-    ProductChoices::Calls all = calls([&] { memory_.model->forward_backward(on_, batch()); });
-    all.insert(first.begin(), first.end());
-    return all;
+    ProductChoices::Calls first = calls([&] { memory_.model->forward_backward(on_, batch()); });
+    ProductChoices::Calls adding = calls([&] { memory_.model->forward_backward(on_, batch()); });
+    const bool one = config_.run.batch_tokens == batch_tokens();
+    return one ? OfMicroBatches{std::move(first), std::move(adding)}
+               : OfMicroBatches{std::move(adding), std::move(first)};
   }
   ProductChoices::Calls calls_of_evaluation() {
     std::vector<float> nats(static_cast<size_t>(batch_tokens()));
@@ -178,8 +182,10 @@ class ProductTimer {
   // False if it was stopped.
   bool measure(const std::function<bool()>& stop_requested) {
     const auto begin = Clock::now();
+    const size_t runs = std::max(kMostCalls, runs_.size());  // each at least once: it is loaded
     do {
-      for (size_t i = 0; i < kMostCalls; ++i) run(i % runs_.size());
+      if (stop_requested && stop_requested()) return false;
+      for (size_t i = 0; i < runs; ++i) run(i % runs_.size());
       wait(model_.at(calls_.front()));
     } while (seconds_since(begin) < options_.heat_s);
     for (int r = 0; r < options_.rounds; ++r) {
@@ -263,9 +269,10 @@ std::optional<TuneFile> tune(const Session& session, const TuneOptions& options,
                     "tuning is for a GPU, whose cuBLASLt has several: --device cuda");
   }
   TunedModel model(session, options.workspace_bytes);
-  const ProductChoices::Calls trained = model.calls_of_micro_batches();
+  const TunedModel::OfMicroBatches trained = model.calls_of_micro_batches();
   ProductChoices::Calls all = model.calls_of_evaluation();
-  for (const auto& [key, calls] : trained) all[key] = calls;
+  for (const auto& [key, calls] : trained.other) all[key] = calls;
+  for (const auto& [key, calls] : trained.usual) all[key] = calls;
   TuneFile file{.device = *device,
                 .workspace_bytes = model.workspace_bytes(),
                 .date = "",
@@ -282,8 +289,8 @@ std::optional<TuneFile> tune(const Session& session, const TuneOptions& options,
     ++done;
     const std::optional<size_t> which = to_keep(timer.timed());
     if (which) {
-      const auto found = trained.find(key);
-      const auto number = found == trained.end() ? 0 : int64_t(found->second.size());
+      const auto found = trained.usual.find(key);
+      const auto number = found == trained.usual.end() ? 0 : int64_t(found->second.size());
       file.products.push_back(kept(key, timer.timed(), *which, number));
     }
     file.left_out += which ? 0 : 1;

@@ -228,7 +228,7 @@ without=$no_assay
 step_of() {
   local model=$1
   shift
-  echo "'${program:-$build/bench_step}' --config $(preset "$model") --device cuda --steps 3 --warmup 1 --json $*"
+  echo "'${program:-$build/bench_step}' --config $(preset "$model") --device cuda --steps 3 --warmup 2 --json $*"
 }
 # switches MODEL SECONDS ROOM SETTING...: bench_step as it is beside each setting, a predecessor (cuda/predecessors.h) or
 # wide=BATCH, sequences in a micro-batch, if there is room.
@@ -297,11 +297,11 @@ for row in "dense 12 32" "moe-64 16 50" "moe-256 30 90" "super-4096 40 88"; do
   read -r model about room <<<"$row"
   without=${no_assay:-$(without_memory "$room")}
   measure step "$model" "$model" "$about" --micro-batches 8 --steps 5 --warmup 2
-  measure profile "$model" "$model" $((about / 2)) --steps 2 --warmup 1 --profile
+  measure profile "$model" "$model" $((about / 2)) --steps 2 --warmup 2 --profile
 done
 without=$no_assay
 for pair in "${pairs[@]}"; do
-  measure profile "${pair}_native" "${pair%%_*}" 6 --recipe "${pair#*_}" --products native --steps 2 --warmup 1 --profile
+  measure profile "${pair}_native" "${pair%%_*}" 6 --recipe "${pair#*_}" --products native --steps 2 --warmup 2 --profile
 done
 
 begin_section "PyTorch"

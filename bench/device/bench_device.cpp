@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "base/standard_output.h"
 #include "bench/options.h"
 #include "machine/gpu_timer.h"
 #include "tests/ops/op_case.h"
@@ -281,7 +282,7 @@ int main(int argc, char** argv) {
   if (const auto status = options.parse(argc, argv)) return *status;
   o.ops = assay::words(ops);
   try {
-    return assay::run(o);
+    return assay::finish_standard_output(assay::run(o));
   } catch (const std::exception& error) {
     return assay::print_bench_error(error);
   }

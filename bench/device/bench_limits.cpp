@@ -1,6 +1,7 @@
 // bench_limits: this GPU's measured copy and matmul rates, the limits in the other benches.
 #include <cstdio>
 
+#include "base/standard_output.h"
 #include "bench/options.h"
 #include "machine/gpu_timer.h"
 
@@ -47,7 +48,7 @@ int main(int argc, char** argv) {
       std::printf("L2 read   %8.3f TB/s (24 MiB)\n", l2);
       if (add > 0) std::printf("add       %8.3f TB/s (floats that the memory adds, 1 GiB)\n", add);
     }
-    return 0;
+    return finish_standard_output(0);
   } catch (const std::exception& error) {
     return print_bench_error(error);
   }

@@ -278,6 +278,7 @@ void RunRecorder::evaluating(int64_t steps_done, const std::string& what, double
 
 void RunRecorder::no_evaluation(int64_t steps_done, const std::string& task,
                                 const std::string& why) {
+  said_at_s_ = 0;
   telemetry_.event(steps_done, "no_evaluation", task + ": " + why);
   log_.warn(
       strprintf("no evaluation %s at step %ld: %s", task.c_str(), long(steps_done), why.c_str()));

@@ -38,13 +38,20 @@ std::vector<ParameterSpec> trained_specs(const ModelConfig& model) {
   return specs;
 }
 
+// The parts of the configuration where the ranks divide them, else one of each rank.
+int64_t parts_on(const Config& config, int64_t ranks) {
+  const int64_t parts = config.parallel.batch_parts();
+  return parts % ranks == 0 ? parts : ranks;
+}
+
 // One step on one mapping, in the making.
 class Step {
  public:
   Step(const Config& config, const Mapping& mapping, const Cluster& cluster, const OpTimes& times)
       : config_(config), mapping_(mapping), cluster_(cluster), times_(times) {
     config_.run.micro_batch = mapping.micro_batch;
-    config_.parallel.parts = mapping.ranks();
+    config_.parallel.parts = parts_on(config, mapping.ranks());
+    config_.parallel.expert_ranks = mapping.expert_ranks;
     config_.precision.recipe = "bf16";
     specs_ = trained_specs(config_.model);
     ops_ = ops_of_step(config_, specs_, {.expert_ranks = mapping.expert_ranks});
@@ -127,16 +134,11 @@ class Step {
 
   // Memory, the optimizer's ops and, without expert ranks, the calls of the step.
   void plan(Prediction& p) {
-    Config planned = config_;
-    if (mapping_.expert_ranks > 1) {
-      MoeConfig& moe = *planned.model.moe;
-      moe.experts = std::max(moe.experts / mapping_.expert_ranks, moe.top_k);
-    }
     const int ranks = mapping_.ranks();
     const Recipe recipe = resolve_recipe("bf16", Backend::kGpu);
     int64_t most = -1;
     for (int rank = 0; rank < ranks; ++rank) {
-      TrainingMemory memory(planned, recipe,
+      TrainingMemory memory(config_, recipe,
                             {.backend = Backend::kGpu, .ranks = ranks, .rank = rank});
       p.memory_bytes = std::max(p.memory_bytes, device_bytes(memory.plan));
       if (rank == 0 && ranks > 1 && mapping_.expert_ranks == 1) {
@@ -148,8 +150,6 @@ class Step {
       }
     }
     if (mapping_.expert_ranks > 1) {
-      p.memory_is_planned = false;
-      p.memory_bytes += more_memory_of_expert_ranks();
       update_ = ops_of_update(shares(), {});
       cast_bytes_ =
           6 * (double(product_of(
@@ -183,23 +183,6 @@ class Step {
     std::vector<int64_t> counts;
     for (const ParameterSpec& s : specs_) counts.push_back(s.size() / mapping_.ranks());
     return counts;
-  }
-
-  // Beside a plan with the local experts alone: moments, which are sharded over fewer ranks; rows
-  // that other ranks send, for which half as many again are planned; logits of all experts; sums of
-  // the sources.
-  double more_memory_of_expert_ranks() const {
-    const ModelConfig& model = config_.model;
-    const MoeConfig& moe = *model.moe;
-    const double ep = double(mapping_.expert_ranks), layers = double(moe_blocks(model));
-    const double tokens = double(mapping_.micro_batch * config_.run.sequence);
-    const double experts = double(product_of(specs_, is_expert));
-    const double moments = 8 * experts / ranks() * (1 - 1 / ep);
-    const double rows = layers * tokens * double(moe.top_k) * sizeof(bf16) *
-                        (0.5 * 3 * double(moe.expert_ffn) + 1.5 * double(model.hidden));
-    const double logits = layers * tokens * double(moe.experts) * (1 - 1 / ep) * kFloat;
-    const double sums = std::ceil(std::log2(ep)) * experts / layers / ep * kFloat;
-    return moments + rows + logits + sums;
   }
 
   struct Ready {
@@ -355,8 +338,15 @@ Mapping mapping_of(const Config& config, const GroupShape& shape, int64_t expert
     }
   }
   const int64_t of_rank = sequences / ranks;
-  int64_t micro_batch = std::min(config.run.micro_batch, of_rank);
-  while (of_rank % micro_batch != 0) --micro_batch;
+  const int64_t parts = parts_on(config, ranks);
+  if (sequences % parts != 0) {
+    throw UserError(strprintf("parallel.parts = %ld does not divide the %ld sequences of a step",
+                              long(parts), long(sequences)),
+                    "choose other parts or another run.batch_tokens");
+  }
+  const int64_t of_part = sequences / parts;
+  int64_t micro_batch = std::min(config.run.micro_batch, of_part);
+  while (of_part % micro_batch != 0) --micro_batch;
   return {.shape = shape,
           .expert_ranks = expert_ranks,
           .micro_batch = micro_batch,

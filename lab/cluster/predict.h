@@ -35,14 +35,13 @@ struct StepTime {
 
 struct Prediction {
   Mapping mapping;
-  double memory_bytes = 0;        // of the fullest GPU
-  bool memory_is_planned = true;  // by the program itself; else estimated from a plan
+  double memory_bytes = 0;  // of the fullest GPU, as the program plans it
   bool fits = false;
   double sent_bytes = 0;     // in a step, by the rank that sends most
   double micro_batch_s = 0;  // forward and backward of one
   double update_s = 0;       // norm and optimizer of what a rank owns, zeroing
   // As the program works now: every call after backward, one after the other, over all ranks at
-  // once. Not with expert ranks, which it does not have.
+  // once. Not with expert ranks, whose exchanges lab/cluster/step_calls.h does not list.
   std::optional<StepTime> now;
   // With what is not built: gradients of a bucket leave while backward goes on; two levels.
   StepTime overlapped;

@@ -36,10 +36,10 @@ std::string causes_text(const StepTime& time) {
 
 std::string row(const ModelPredictions& model, const Prediction& p) {
   const Mapping& m = p.mapping;
-  std::string text = strprintf(
-      "%c %4d %5d %7ld %5ld x %-3ld %7.1f%s %8.2f ", is_best(model, p) ? '*' : ' ', m.ranks(),
-      m.shape.nodes, long(m.expert_ranks), long(m.micro_batch), long(m.micro_batches),
-      gib(p.memory_bytes), p.fits ? (p.memory_is_planned ? " " : "~") : "!", 1e-9 * p.sent_bytes);
+  std::string text = strprintf("%c %4d %5d %7ld %5ld x %-3ld %7.1f%s %8.2f ",
+                               is_best(model, p) ? '*' : ' ', m.ranks(), m.shape.nodes,
+                               long(m.expert_ranks), long(m.micro_batch), long(m.micro_batches),
+                               gib(p.memory_bytes), p.fits ? " " : "!", 1e-9 * p.sent_bytes);
   text += p.now ? strprintf("%8.1f", kMs * p.now->step_s) : strprintf("%8s", "-");
   return text + strprintf(" %10.1f %8.1f %9.2f %5.0f%%  %s\n", kMs * p.overlapped.step_s,
                           kMs * p.hidden.step_s, 1e-6 * tokens_per_s(model, p.overlapped),
@@ -63,7 +63,6 @@ ordered_json prediction_json(const ModelPredictions& model, const Prediction& p)
                  {"micro_batch", p.mapping.micro_batch},
                  {"micro_batches", p.mapping.micro_batches},
                  {"memory_bytes", int64_t(p.memory_bytes)},
-                 {"memory_is", p.memory_is_planned ? "planned" : "estimated"},
                  {"fits", p.fits},
                  {"best_that_fits", is_best(model, p)},
                  {"sent_bytes", int64_t(p.sent_bytes)},
@@ -111,7 +110,7 @@ std::string predictions_text(const std::vector<ModelPredictions>& models, const 
     for (const Prediction& p : model.mappings) text += row(model, p);
   }
   return text +
-         "\n* the fastest with as many GPUs that fits; ! does not fit; ~ memory estimated\n"
+         "\n* the fastest with as many GPUs that fits; ! does not fit\n"
          "now: as the program works; overlap: gradients leave during backward, by two levels (not "
          "built);\nhidden: parameters also arrive during the next forward (not built); Mtokens/s "
          "and share of\nperfect scaling: with overlap\n";

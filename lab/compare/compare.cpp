@@ -151,30 +151,41 @@ std::optional<double> common_target(std::span<const RunRecord> runs, const Compa
   return std::nullopt;
 }
 
-// Marks the comparison if the quantity of --contract is not equal in all runs.
-void check_held(Comparison& c, std::span<const RunRecord> runs, const std::string& kind) {
+// One quantity of --contract, by its place in held_fixed(). Returns false, with the comparison
+// marked, if it is not equal in all runs.
+bool is_held(Comparison& c, std::span<const RunRecord> runs, const std::string& kind,
+             size_t place) {
+  const auto held_in = [&](const RunRecord& run) {
+    return held_fixed(*choice_named<ContractKind>(kind), run).at(place);
+  };
   const RunRecord *least = nullptr, *most = nullptr;
   for (const RunRecord& run : runs) {
-    const HeldFixed held = held_fixed(*choice_named<ContractKind>(kind), run);
+    const HeldFixed held = held_in(run);
     if (!held.value) {
       c.notes.push_back(strprintf("--contract %s: %s of %s were not logged", kind.c_str(),
                                   held.what, run.name.c_str()));
       c.not_held = strprintf("Not known to be held fixed: %s, not logged in %s.", held.what,
                              run.name.c_str());
-      return;
+      return false;
     }
-    if (!least || *held.value < *held_fixed(*choice_named<ContractKind>(kind), *least).value)
-      least = &run;
-    if (!most || *held.value > *held_fixed(*choice_named<ContractKind>(kind), *most).value)
-      most = &run;
+    if (!least || *held.value < *held_in(*least).value) least = &run;
+    if (!most || *held.value > *held_in(*most).value) most = &run;
   }
-  const HeldFixed low = held_fixed(*choice_named<ContractKind>(kind), *least),
-                  high = held_fixed(*choice_named<ContractKind>(kind), *most);
-  if (*high.value <= (1 + kHeldWithin) * *low.value) return;
+  const HeldFixed low = held_in(*least), high = held_in(*most);
+  if (*high.value <= (1 + kHeldWithin) * *low.value) return true;
   const std::string values = strprintf("%s: %.6g in %s, %.6g in %s", low.what, *low.value,
                                        least->name.c_str(), *high.value, most->name.c_str());
   c.notes.push_back("--contract " + kind + " is not kept: " + values);
   c.not_held = "Not held fixed: " + values + ".";
+  return false;
+}
+
+// Marks the comparison if what --contract names is not equal in all runs.
+void check_held(Comparison& c, std::span<const RunRecord> runs, const std::string& kind) {
+  const size_t quantities = held_fixed(*choice_named<ContractKind>(kind), runs.front()).size();
+  for (size_t i = 0; i < quantities; ++i) {
+    if (!is_held(c, runs, kind, i)) return;
+  }
 }
 
 void name_contract(Comparison& c, std::span<const RunRecord> runs, const CompareOptions& options) {

@@ -1,5 +1,6 @@
 // A comparison in a sentence.
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "lab/compare/compare_report.h"
@@ -39,12 +40,13 @@ std::string ranking_sentence(const Comparison& c, const Ranking& r) {
   // A paired difference is that of the shared seeds; the means are of all.
   const double gap =
       first.to_next ? -first.to_next->summary.mean : second.value.mean - first.value.mean;
+  const char* side = gap < 0 ? "above" : "below";  // where the shared seeds disagree with all
   const bool tied = first.to_next && first.to_next->summary.interval95 &&
                     first.to_next->summary.interval95->contains(0);
   std::string text =
-      strprintf("%s is %s %s %s %s in %s%s.", first.model.c_str(), amount(gap, r.unit).c_str(),
-                r.unit.c_str(), gap < 0 ? "above" : "below", second.model.c_str(), r.by.c_str(),
-                tied ? ", but no model is ahead beyond the seeds" : "");
+      strprintf("%s is %s %s %s %s in %s%s.", first.model.c_str(),
+                amount(std::abs(gap), r.unit).c_str(), r.unit.c_str(), side, second.model.c_str(),
+                r.by.c_str(), tied ? ", but no model is ahead beyond the seeds" : "");
   text += " " + certainty(first, r.unit);
   std::string later;
   for (size_t i = 2; i < r.places.size(); ++i) {

@@ -1,5 +1,8 @@
 #include "lab/compare/contract_quantity.h"
 
+#include <cmath>
+#include <vector>
+
 #include "base/check.h"
 #include "models/audit/audit_report.h"
 
@@ -10,12 +13,34 @@ double planned_tokens(const RunRecord& run) {
   return double(run.config.run.steps) * double(run.config.run.batch_tokens);
 }
 
+double rounded_to(double share, double parts) {
+  return std::round(share * parts) / parts;
+}
+
+// Two runs of one share have other whole steps, so the roundest share that gives these steps.
 std::string share_text(const RunRecord& run) {
   const int64_t steps = run.config.run.steps, horizon = contract_horizon(run);
   if (steps >= horizon) return "";
-  for (const double share : {0.02, 0.05, 0.1, 0.2, 0.5})
-    if (steps == fraction_of_steps(horizon, share)) return strprintf("%g%% of ", 100 * share);
+  std::vector<double> shares = {0.02, 0.05, 0.1, 0.2, 0.5};
+  const double given = run.config.contract.fraction;
+  if (rounded_to(given, 1e4) == given) shares.push_back(given);
+  for (const double parts : {100, 1000, 10000}) {
+    const double near = rounded_to(double(steps) / double(horizon), parts);
+    shares.insert(shares.end(), {near, near - 1 / parts});
+  }
+  for (const double share : shares) {
+    if (share <= 0 || steps != fraction_of_steps(horizon, share)) continue;
+    return strprintf("%.4g%% of ", 100 * share);
+  }
   return strprintf("%.4g%% of ", 100 * double(steps) / double(horizon));
+}
+
+// What totalDN multiplies.
+double total_parameters(const RunRecord& run) {
+  const ContractConfig& contract = run.config.contract;
+  const bool own = contract.kind == ContractKind::kTotalDN;
+  return contract_parameters(ContractKind::kTotalDN, run.audit,
+                             own ? shared_experts(contract) : SharedExperts::kInTotal);
 }
 
 }  // namespace
@@ -49,20 +74,22 @@ std::string contract_text(const RunRecord& run) {
   return share + name_of(contract.kind) + ": " + steps;
 }
 
-HeldFixed held_fixed(ContractKind kind, const RunRecord& run) {
+std::vector<HeldFixed> held_fixed(ContractKind kind, const RunRecord& run) {
+  const HeldFixed steps = {"planned steps", double(run.config.run.steps)},
+                  step = {"tokens per step", double(run.config.run.batch_tokens)};
   switch (kind) {
     case ContractKind::kSteps:
-      return {"planned steps", double(run.config.run.steps)};
+      return {steps, step};
     case ContractKind::kActiveWidth:
-      return {"active FFN width", double(run.audit.ffn_active_width)};
+      return {{"active FFN width", double(run.audit.ffn_active_width)}, steps, step};
     case ContractKind::kActiveDN:
-      return {"tokens per active parameter", planned_tokens(run) / double(run.audit.active)};
+      return {{"tokens per active parameter", planned_tokens(run) / double(run.audit.active)}};
     case ContractKind::kTotalDN:
-      return {"tokens per total parameter", planned_tokens(run) / double(run.audit.total)};
+      return {{"tokens per total parameter", planned_tokens(run) / total_parameters(run)}};
     case ContractKind::kFlops:
-      return {"training FLOPs", run.flops_at(run.config.run.steps)};
+      return {{"training FLOPs", run.flops_at(run.config.run.steps)}};
     case ContractKind::kSeconds:
-      return {"seconds of training", run.seconds_at(run.steps_done)};
+      return {{"seconds of training", run.seconds_at(run.steps_done)}};
   }
   CHECK(false, "contract %d", int(kind));
 }

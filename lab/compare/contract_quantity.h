@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lab/runs/run_record.h"
 
@@ -20,12 +21,12 @@ int64_t contract_horizon(const RunRecord& run);
 // contract.
 std::string contract_text(const RunRecord& run);
 
-// The quantity that a contract of this kind (models/audit/horizon.h) makes equal, such as "tokens
-// per active parameter", and its planned value (seconds: the measured value).
+// What a contract of this kind (models/audit/horizon.h) makes equal, such as "tokens per active
+// parameter", and its planned value (seconds: the measured value).
 struct HeldFixed {
   const char* what;
   std::optional<double> value;
 };
-HeldFixed held_fixed(ContractKind kind, const RunRecord& run);
+std::vector<HeldFixed> held_fixed(ContractKind kind, const RunRecord& run);
 
 }  // namespace assay

@@ -263,7 +263,8 @@ std::string published_mismatch(const PublishedStudy& study, const PublishedColum
     return "losses on a text that is not known to be the study's, " + study.reference_data +
            " (data.reference is " + run.config.data.reference + ")";
   }
-  if (run.device == "cpu" && any_of({"step_ms", "k_tokens_per_s", "train_minutes"})) {
+  if (run.device == "cpu" &&
+      any_of({"step_ms", "k_tokens_per_s", "tflops_per_s", "train_minutes"})) {
     return "times on a CPU";
   }
   return "";

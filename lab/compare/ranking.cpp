@@ -19,10 +19,11 @@ std::string certainty(const ModelRow& a, const ModelRow& b, const Value& value) 
                          ? "interval overlaps the next one's"
                          : "interval does not overlap the next one's";
   const auto paired = paired_difference(of_a, of_b);
-  if (paired && paired->summary.interval95)
-    text += paired->summary.interval95->contains(0) ? ", paired difference includes 0"
-                                                    : ", paired difference excludes 0";
-  return text;
+  if (!paired || !paired->summary.interval95) return text;
+  const Interval& interval = *paired->summary.interval95;
+  if (interval.low > 0) return text + ", paired difference of the shared seeds is the other way";
+  return text + (interval.contains(0) ? ", paired difference includes 0"
+                                      : ", paired difference excludes 0");
 }
 
 Ranking ranking(const Comparison& c, const std::string& by, const std::string& unit,
@@ -68,12 +69,15 @@ bool stopped_at_target(const Comparison& c) {
 
 // "a ran on cpu, b on cuda: NVIDIA H200" if the runs had different devices; "" otherwise.
 std::string other_device(const Comparison& c) {
+  const auto device = [](const RunRecord& run) {
+    return run.device + (run.device == "cpu" && !run.cpu.empty() ? ", " + run.cpu : "");
+  };
   const RunRecord* first = nullptr;
   for (const ModelRow& row : c.models) {
     for (const RunRecord* run : row.group.runs) {
       if (first == nullptr) first = run;
-      if (run->device == first->device) continue;
-      return first->name + " ran on " + first->device + ", " + run->name + " on " + run->device;
+      if (device(*run) == device(*first)) continue;
+      return first->name + " ran on " + device(*first) + ", " + run->name + " on " + device(*run);
     }
   }
   return "";

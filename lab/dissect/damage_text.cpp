@@ -46,18 +46,27 @@ std::vector<Row> rows_of(const DamageReport& report, int64_t layer) {
   return rows;
 }
 
-// One row instead of several in turn whose experts have no load, which have no damage either.
+// "decile", "group" or "expert".
+std::string kind_of(const Row& row) {
+  return row.first->group.substr(0, row.first->group.find(' '));
+}
+
+// One row instead of several of a kind in turn whose experts have no load, which have no damage
+// either: "group 3 to 7", "12 unused experts".
 std::vector<Row> with_unused_together(const std::vector<Row>& rows) {
   const auto unused = [](const Row& row) {
     return row.first->what == Intervention::What::kExperts && row.first->share == 0;
   };
   std::vector<Row> fewer;
   for (const Row& row : rows) {
-    if (!fewer.empty() && unused(row) && unused(fewer.back())) {
+    if (!fewer.empty() && unused(row) && unused(fewer.back()) &&
+        kind_of(row) == kind_of(fewer.back())) {
       const std::string number = row.name.substr(row.name.rfind(' ') + 1);
       const std::string& before = fewer.back().name;
-      fewer.back().name = before.substr(0, before.find(" to ")) + " to " + number;
       fewer.back().experts += row.experts;
+      fewer.back().name = kind_of(row) == "expert"
+                              ? strprintf("%ld unused experts", long(fewer.back().experts))
+                              : before.substr(0, before.find(" to ")) + " to " + number;
     } else {
       fewer.push_back(row);
     }

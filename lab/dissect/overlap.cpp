@@ -59,7 +59,9 @@ std::string routing_text(const RoutingReport& r) {
   });
   return text + "\n" + table.text() +
          "1: the same shares of the assignments; in brackets what sampling alone would give if "
-         "both were alike\ntraining: the last W logged steps\n";
+         "both were alike\n" +
+         strprintf("training: the logged steps %ld to %ld, the last W of them up to this one\n",
+                   long(r.window_first), long(r.window_last));
 }
 
 nlohmann::ordered_json routing_json(const RoutingReport& r) {
@@ -69,6 +71,13 @@ nlohmann::ordered_json routing_json(const RoutingReport& r) {
   json["experts"] = r.experts;
   json["top_k"] = r.top_k;
   json["layers"] = r.layers;
+  json["training_steps"] = {r.window_first, r.window_last};
+  json["texts"] = nlohmann::ordered_json::array();
+  for (const RoutedText& t : r.texts) {
+    nlohmann::ordered_json text{{"name", t.name}};
+    text["tokens"] = t.tokens > 0 ? nlohmann::ordered_json(t.tokens) : nlohmann::ordered_json();
+    json["texts"].push_back(text);
+  }
   json["pairs"] = nlohmann::ordered_json::array();
   each_pair(r, [&](const RoutedText& a, const RoutedText& b) {
     nlohmann::ordered_json pair{{"a", a.name}, {"b", b.name}};

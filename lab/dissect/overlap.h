@@ -32,8 +32,9 @@ struct RoutedText {
 struct RoutingReport {
   std::string run;
   int64_t step = 0, experts = 0, top_k = 0;
-  std::vector<int64_t> layers;    // block indices
-  std::vector<RoutedText> texts;  // the first is training, the second all held-out text
+  int64_t window_first = 0, window_last = 0;  // logged steps of the training loads
+  std::vector<int64_t> layers;                // block indices
+  std::vector<RoutedText> texts;              // the first is training, the second all held-out text
 };
 std::string routing_text(const RoutingReport& report);
 nlohmann::ordered_json routing_json(const RoutingReport& report);

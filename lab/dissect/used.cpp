@@ -33,6 +33,17 @@ int64_t used_parameters(const Config& config, std::span<const LayerLoads> loads)
   return used;
 }
 
+namespace {
+
+// Experts that the first n / of of the text chose; nullopt of a short one that has no such part.
+std::optional<int64_t> used_after(const LayerLoads& loads, int64_t sequences, int64_t n,
+                                  int64_t of) {
+  if (sequences < of && sequences * n % of != 0) return std::nullopt;
+  return used_experts(loads, sequences * n / of);
+}
+
+}  // namespace
+
 std::string used_text(const UsedReport& r) {
   std::string text = strprintf(
       "%s, step %ld: E = %ld experts, K = %ld per token, %zu MoE layers; %s held-out tokens\n"
@@ -43,12 +54,16 @@ std::string used_text(const UsedReport& r) {
   TextTable table({"layer", "used", "unused", "busiest expert", "used after 1/8", "1/4", "1/2",
                    "last eighth adds"});
   for (const LayerLoads& l : r.loads) {
-    const auto after = [&](int64_t n, int64_t of) { return used_experts(l, r.sequences * n / of); };
+    const auto after = [&](int64_t n, int64_t of) -> std::string {
+      const std::optional<int64_t> used = used_after(l, r.sequences, n, of);
+      return used ? grouped(*used) : "-";
+    };
+    const std::optional<int64_t> before = used_after(l, r.sequences, 7, 8);
     const std::vector<int32_t> order = l.by_load();
     table.add({std::to_string(l.layer), grouped(used_experts(l)),
                grouped(r.experts - used_experts(l)),
-               strprintf("%.2f%%", 100 * l.share(std::span(order).first(1))), grouped(after(1, 8)),
-               grouped(after(1, 4)), grouped(after(1, 2)), grouped(used_experts(l) - after(7, 8))});
+               strprintf("%.2f%%", 100 * l.share(std::span(order).first(1))), after(1, 8),
+               after(1, 4), after(1, 2), before ? grouped(used_experts(l) - *before) : "-"});
   }
   return text + table.text() +
          "used: chosen by at least one held-out token; the busiest expert's share is of the "
@@ -76,7 +91,9 @@ nlohmann::ordered_json used_json(const UsedReport& r) {
     layer["used"] = used_experts(l);
     layer["used_after_eighths"] = nlohmann::ordered_json::array();
     for (int64_t n = 1; n <= 8; ++n) {
-      layer["used_after_eighths"].push_back(used_experts(l, r.sequences * n / 8));
+      const std::optional<int64_t> used = used_after(l, r.sequences, n, 8);
+      layer["used_after_eighths"].push_back(used ? nlohmann::ordered_json(*used)
+                                                 : nlohmann::ordered_json());
     }
     layer["counts"] = l.counts;
     json["layers"].push_back(layer);

@@ -128,6 +128,7 @@ std::string run_fingerprint(const std::string& path) {
 }
 
 bool is_over(const RunStatus& s) {
+  if (s.state == RunState::kUnreadable) return !folder_in_use(s.path) && !is_fresh(s.path);
   return s.state == RunState::kEnded || s.state == RunState::kBrokenOff;
 }
 

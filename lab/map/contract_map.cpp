@@ -176,6 +176,9 @@ std::string crossing_text(const ContractMap& map, CostAxis axis, const MapPair& 
   }
   if (with == 0) return "none in [" + cost_text(low) + ", " + cost_text(high) + "]";
   if (!on.crossing) {
+    if (turn_in_opposite_directions(on.crossings)) {
+      return "in every seed once, but not in the same direction, at " + at;
+    }
     return strprintf("not in every seed once: in %zu of %zu, at ", with, on.crossings.size()) + at;
   }
   const size_t then = on.crossings.front().to_first ? pair.first : pair.second;

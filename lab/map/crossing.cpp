@@ -83,6 +83,15 @@ void summarise_crossings(PairOnAxis& pair) {
 
 }  // namespace
 
+bool turn_in_opposite_directions(const std::vector<SeedCrossings>& seeds) {
+  const auto once = [](const SeedCrossings& seed) { return seed.at.size() == 1; };
+  const auto as_first = [&](const SeedCrossings& seed) {
+    return seed.to_first == seeds.front().to_first;
+  };
+  return !seeds.empty() && std::all_of(seeds.begin(), seeds.end(), once) &&
+         !std::all_of(seeds.begin(), seeds.end(), as_first);
+}
+
 bool PairOnAxis::turns() const {
   const auto has = [&](Ahead who) {
     return std::any_of(budgets.begin(), budgets.end(),

@@ -61,6 +61,9 @@ struct SeedCrossings {
   bool to_first = false;     // the first model is ahead after the last crossing
 };
 
+// Whether every seed crosses once, some to the first model and some to the second.
+bool turn_in_opposite_directions(const std::vector<SeedCrossings>& seeds);
+
 struct PairOnAxis {
   std::vector<BudgetRow> budgets;        // by ascending cost
   std::vector<SeedCrossings> crossings;  // of the seeds whose ranges overlap, by ascending seed

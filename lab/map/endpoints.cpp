@@ -152,7 +152,8 @@ Spent energy_of(const RunRecord& run, const TelemetryReader& telemetry, std::str
     counted += (counted.empty() ? "" : " and ") + std::string(name);
   }
   if (counted.empty()) return {.value = {}, .missing = "no counter of energy was read"};
-  return {.value = joules, .missing = ""};
+  return joules > 0 ? Spent{.value = joules, .missing = ""}
+                    : Spent{.value = {}, .missing = "the counters read no energy"};
 }
 
 Endpoint endpoint_of(const RunRecord& run, double value) {
@@ -263,6 +264,10 @@ std::vector<SeedGroup> chosen(std::vector<SeedGroup> groups, const std::vector<s
                                     [&](const SeedGroup& g) { return g.name == name; });
     if (group == groups.end()) {
       throw UserError("there is no model " + name, "the runs have " + names_of(groups));
+    }
+    for (const SeedGroup& other : found) {
+      if (other.name != name) continue;
+      throw UserError("the model " + name + " is named twice", "name each model once");
     }
     found.push_back(*group);
   }

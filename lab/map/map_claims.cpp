@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "lab/compare/contract_quantity.h"
 #include "lab/runs/text_table.h"
 
 namespace assay {
@@ -105,25 +106,32 @@ void judge_every_budget(MapClaimResult& result, const PairOnAxis& pair,
 // pair: the other model first, so that "to_first" means that `of` falls behind.
 void judge_crossing(MapClaimResult& result, const PairOnAxis& pair) {
   const MapClaim& c = result.claim;
-  const auto covers = [&](const SeedCrossings& s) { return s.low <= c.from && s.high >= c.to; };
+  // As value_at() takes endpoints: whole steps meet a budget only nearly.
+  const auto covers = [&](const SeedCrossings& s) {
+    return s.low <= (1 + kHeldWithin) * c.from && s.high >= (1 - kHeldWithin) * c.to;
+  };
+  const bool covered = std::all_of(pair.crossings.begin(), pair.crossings.end(), covers);
+  const char* not_covered = "; it says nothing of what lies beyond the endpoints of both";
   const auto none = [](const SeedCrossings& s) { return s.at.empty(); };
   if (pair.crossings.empty()) {
     result.why = "the two share no range of budgets";
   } else if (std::all_of(pair.crossings.begin(), pair.crossings.end(), none)) {
     result.why = "the order does not turn";
-    const bool all = std::all_of(pair.crossings.begin(), pair.crossings.end(), covers);
-    if (all && pair.crossings.size() > 1) {
+    if (covered && pair.crossings.size() > 1) {
       result.verdict = ClaimVerdict::kFails;
     } else {
-      result.why += all ? " (one seed)" : " where both have endpoints, which is not all of it";
+      result.why += covered ? " (one seed)" : " where both have endpoints, which is not all of it";
     }
   } else if (!pair.crossing) {
-    result.why = "it does not turn once in every seed";
+    result.why = turn_in_opposite_directions(pair.crossings)
+                     ? "it turns once in every seed, but not in the same direction"
+                     : "it does not turn once in every seed";
   } else if (pair.crossings.front().to_first) {
     result.crossing = pair.crossing;
     result.crossing95 = pair.crossing95;
     result.why = "it turns the other way";
-    if (pair.crossing95) result.verdict = ClaimVerdict::kFails;
+    if (!covered) result.why += not_covered;
+    if (covered && pair.crossing95) result.verdict = ClaimVerdict::kFails;
   } else {
     result.crossing = pair.crossing;
     result.crossing95 = pair.crossing95;
@@ -132,7 +140,8 @@ void judge_crossing(MapClaimResult& result, const PairOnAxis& pair) {
     } else if (pair.crossing95->low >= c.from && pair.crossing95->high <= c.to) {
       result.verdict = ClaimVerdict::kHolds;
     } else if (!pair.crossing95->overlaps({.low = c.from, .high = c.to})) {
-      result.verdict = ClaimVerdict::kFails;
+      if (covered) result.verdict = ClaimVerdict::kFails;
+      if (!covered) result.why = std::string("it turns elsewhere") + not_covered;
     }
   }
 }

@@ -182,6 +182,39 @@ void resolve_across(MatrixClaim& c, const Names& names) {
   }
 }
 
+// A claim is judged once for each contract and precision, so it can only name the first of two that
+// it goes across.
+void require_judged_somewhere(const MatrixClaim& c) {
+  if (!c.across || c.across->over == Over::kShares) return;
+  const bool contracts = c.across->over == Over::kContracts;
+  const std::string& where = contracts ? c.contract : c.precision;
+  if (where.empty() || where == c.across->from) return;
+  const char* key = contracts ? "contract" : "precision";
+  throw UserError(c.where + ": a claim across " + c.across->from + " and " + c.across->to +
+                      " has the " + key + " " + where,
+                  std::string("across names both: remove ") + key + ": " + where);
+}
+
+// A model may be called 64: below: 64 means it then.
+void resolve_other(MatrixClaim& c, const std::vector<std::string>& models) {
+  for (const std::string& model : models) {
+    const ReadDouble read = read_double(model);
+    if (!c.other.empty() || !read.problem.empty() || read.value != c.number) continue;
+    c.other = model;
+    c.number = 0;
+  }
+  if (c.other != c.of) return;
+  throw UserError(c.where + ": a claim compares " + c.of + " with itself",
+                  "name another model, or a number");
+}
+
+bool judged_in_one_place(const MatrixClaim& a, const MatrixClaim& b) {
+  const auto meet = [](const std::string& one, const std::string& other) {
+    return one.empty() || other.empty() || one == other;
+  };
+  return meet(a.contract, b.contract) && meet(a.precision, b.precision);
+}
+
 }  // namespace
 
 std::vector<MatrixClaim> read_claims(const SectionReader& reader, const YAML::Node& node) {
@@ -196,19 +229,21 @@ void resolve_claims(MatrixFile& file) {
   for (const MatrixModel& model : file.models) names.models.push_back(model.name);
   for (const MatrixContract& contract : file.contracts) names.contracts.push_back(contract.name);
   names.precisions = file.precisions;
-  std::vector<std::string> seen;
+  std::vector<const MatrixClaim*> seen;
   for (MatrixClaim& c : file.claims) {
     require(c, "of:", c.of, names.models, "model");
+    resolve_other(c, names.models);
     require(c, claim_relation_name(c.relation), c.other, names.models, "model");
     require(c, "contract:", c.contract, names.contracts, "contract");
     require(c, "precision:", c.precision, names.precisions, "precision");
     resolve_across(c, names);
+    require_judged_somewhere(c);
     if (c.name.empty()) c.name = c.text();
-    const std::string identity = c.name + "\n" + c.contract + "\n" + c.precision;
-    if (has(seen, identity)) {
+    for (const MatrixClaim* other : seen) {
+      if (other->name != c.name || !judged_in_one_place(*other, c)) continue;
       throw UserError(c.where + ": two claims are called " + c.name, "give them different names");
     }
-    seen.push_back(identity);
+    seen.push_back(&c);
   }
 }
 

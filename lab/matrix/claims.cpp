@@ -267,7 +267,7 @@ std::string claims_markdown(const std::vector<ClaimResult>& results,
   long holds = 0, fails = 0;
   for (const ClaimResult& r : results) {
     std::string name = r.claim->name;
-    if (seal && seal->added_after(r.claim->name)) name += " (late)";
+    if (seal && seal->added_after(*r.claim)) name += " (late)";
     if (contracts) name += ", " + r.contract;
     if (precisions) name += ", " + r.precision;
     holds += r.verdict == ClaimVerdict::kHolds;

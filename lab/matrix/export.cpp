@@ -285,9 +285,10 @@ std::string summary_json(const MatrixSummary& summary) {
       place["model"] = table.ranking[i]->cell->model;
       place["precision"] = table.ranking[i]->cell->precision;
       if (i < table.relation.size()) {
-        place["told_apart_from_next"] = table.relation[i] == Relation::kOneSeed
-                                            ? ordered_json()
-                                            : ordered_json(table.relation[i] == Relation::kBelow);
+        const bool interval =
+            table.relation[i] != Relation::kOneSeed && table.relation[i] != Relation::kNoSeed;
+        place["told_apart_from_next"] =
+            !interval ? ordered_json() : ordered_json(table.relation[i] == Relation::kBelow);
       }
       t["ranking"].push_back(place);
     }
@@ -298,8 +299,7 @@ std::string summary_json(const MatrixSummary& summary) {
   j["claims"] = ordered_json::array();
   for (const ClaimResult& r : evaluate_claims(summary.matrix->file.claims, summary.tables)) {
     j["claims"].push_back(claim_json(r));
-    const auto late =
-        summary.seal ? summary.seal->added_after(r.claim->name) : std::optional<int64_t>();
+    const auto late = summary.seal ? summary.seal->added_after(*r.claim) : std::optional<int64_t>();
     j["claims"].back()["added_after_runs"] = late ? ordered_json(*late) : ordered_json();
   }
   j["claims_seal"] = ordered_json();

@@ -18,6 +18,47 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kOwnHint = "use seeds, precisions, contracts and threads of the matrix";
+
+// The fields that `key: value` sets: run: {seed: 1, threads: 2} sets run.seed and run.threads.
+std::vector<std::string> fields_in(const std::string& key, const YAML::Node& value) {
+  if (!value.IsMap() || value.size() == 0) return {key};
+  std::vector<std::string> fields;
+  for (const auto& entry : value) {
+    const std::string below = entry.first.IsScalar() ? entry.first.Scalar() : "";
+    for (const std::string& field : fields_in(key + "." + below, entry.second)) {
+      fields.push_back(field);
+    }
+  }
+  return fields;
+}
+
+bool is_or_is_in(const std::string& field, const std::string& section) {
+  return field == section || field.rfind(section + ".", 0) == 0;
+}
+
+// --set of what the matrix sets itself would have no effect. Without contracts the models' own one
+// can be changed, and what the matrix says nothing of always.
+void require_effect(const std::string& set, const MatrixFile& file) {
+  const size_t equals = set.find('=');
+  if (equals == std::string::npos) return;  // where it is applied, the error is said
+  YAML::Node value;
+  try {
+    value = YAML::Load(set.substr(equals + 1));
+  } catch (const YAML::Exception&) {
+    return;  // likewise
+  }
+  std::vector<std::string> own = {"run.seed", "run.threads", "precision.recipe"};
+  if (file.contracts.front().kind) own.emplace_back("contract");
+  for (const std::string& field : fields_in(set.substr(0, equals), value)) {
+    for (const std::string& one : own) {
+      if (!is_or_is_in(field, one)) continue;
+      throw UserError("--set " + set + ": " + field + " is set by the matrix itself",
+                      std::string(kOwnHint) + " (" + file.path + ")");
+    }
+  }
+}
+
 // Reads one file; every message begins with its name and a line.
 class Reader : SectionReader {
  public:
@@ -206,6 +247,18 @@ class Reader : SectionReader {
       fail(item, "contract " + c.kind_text() + " has a coefficient and a reference",
            "the reference sets the coefficient: remove one");
     }
+    if (c.kind == ContractKind::kSteps && c.coefficient > 0) {
+      fail(item, strprintf("contract steps has a coefficient, %g", c.coefficient),
+           "each model takes its run.steps; give set: {run.steps: ...}, or reference: MODEL");
+    }
+    if (c.branch_warmdown > 0 && c.branches.empty()) {
+      fail(item, "contract " + c.kind_text() + " has branch_warmdown, but no branches",
+           "name where they end, e.g. branches: [0.2], or remove branch_warmdown");
+    }
+    if (!c.shared_in_total && c.kind != ContractKind::kTotalDN) {
+      fail(item, "contract " + c.kind_text() + " has shared_in_total: false",
+           "only totalDN counts shared experts or leaves them out: remove it");
+    }
     const bool needs_one = c.kind == ContractKind::kActiveDN || c.kind == ContractKind::kTotalDN;
     if (needs_one && c.coefficient == 0 && c.reference.empty()) {
       fail(item, "contract " + c.kind_text() + " has no coefficient",
@@ -287,11 +340,11 @@ class Reader : SectionReader {
 
   void read_changes(const YAML::Node& node, std::vector<ConfigChange>& changes) const {
     walk(node, "set", [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
-      for (const char* own : {"run.seed", "precision", "contract"}) {
-        const std::string section = std::string(own) + ".";
-        if (key != own && key.rfind(section, 0) != 0) continue;
-        fail(at, "set: " + key + " is varied by the matrix itself",
-             "use seeds, precisions and contracts");
+      for (const std::string& field : fields_in(key, value)) {
+        for (const char* own : {"run.seed", "run.threads", "precision", "contract"}) {
+          if (!is_or_is_in(field, own)) continue;
+          fail(at, "set: " + field + " is varied by the matrix itself", kOwnHint);
+        }
       }
       changes.push_back({.set = key + "=" + flow(value),
                          .where = source().at(at) + ": set " + key,
@@ -350,6 +403,7 @@ MatrixFile load_matrix_file(const std::string& given, const std::vector<std::str
   if (file.seeds.empty()) file.seeds = {1};
   resolve_claims(file);
   for (const std::string& set : sets) {
+    require_effect(set, file);
     file.sets.push_back(
         {.set = set, .where = "--set " + set, .folder = fs::current_path().string()});
   }

@@ -131,9 +131,9 @@ RecordedMatrix read_matrix_folder(const std::string& folder) {
           "assay matrix " +
           file.path + " adds them.");
     }
+    require_whole_record(record_of(folder), record);
   } catch (const Json::exception&) {
-    throw UserError(record_of(folder) + " is damaged: it is not the record of a matrix",
-                    "assay matrix FILE writes it anew; the runs beside it are intact");
+    throw damaged_record(record_of(folder));
   }
   std::erase_if(file.claims, [&](const MatrixClaim& claim) { return !names_known(claim, file); });
   return recorded;

@@ -20,10 +20,11 @@ struct Never {
 bool has_evaluation_near(const Config& config, double share) {
   const double steps = double(config.run.steps), wanted = share * steps;
   const double every = double(config.eval.every);
-  std::vector<double> near = {std::min(steps, std::round(wanted / every) * every), steps};
+  const double regular = std::max(every, std::round(wanted / every) * every);
+  std::vector<double> near = {std::min(steps, regular), steps};
   for (const Landing& l : landings(config)) near.push_back(double(l.step));
   return std::any_of(near.begin(), near.end(), [&](double step) {
-    return (step > 0 || config.eval.at_start) && std::abs(step - wanted) <= kShareDistance * steps;
+    return std::abs(step - wanted) <= kShareDistance * steps;
   });
 }
 

@@ -226,9 +226,14 @@ const Cell& Matrix::cell(const std::string& name) const {
 
 std::vector<const Cell*> Matrix::order() const {
   std::vector<const Cell*> order;
+  const auto add = [&](const Cell& one) {
+    if (std::count(order.begin(), order.end(), &one) == 0) order.push_back(&one);
+  };
   for (const int64_t seed : file.seeds) {
-    for (const Cell& cell : cells) {
-      if (cell.seed == seed && cell.trained()) order.push_back(&cell);
+    for (const Cell& one : cells) {
+      if (one.seed != seed || !one.trained()) continue;
+      if (!one.trunk.empty()) add(cell(one.trunk));
+      add(one);
     }
   }
   return order;
@@ -306,8 +311,10 @@ Config what_matters(const Config& config) {
     c.precision.products = ProductsMode::kSimulated;  // before a machine resolved it
   }
   if (c.contract.kind == ContractKind::kSeconds) {
-    c.run.steps = usual.run.steps;  // measured by the run
+    c.run.steps = usual.run.steps;  // measured by the run, which says so and writes its landings
     c.contract.step_seconds = 0;
+    c.contract.derived_from = "";
+    c.contract.landings = landing_fractions(c.contract);
     return c;
   }
   const std::optional<std::vector<double>> landings = c.contract.landings;
@@ -335,6 +342,9 @@ std::vector<std::string> matrix_differences(Config before, const Config& now) {
   return differences;
 }
 
+// Where it stops a run, and so which loss is its last.
+constexpr const char* kTargetLoss = "run.target_loss";
+
 std::string config_sha256(const Config& config) {
   return sha256_hex(to_yaml(by_file_name(what_matters(config))));
 }
@@ -344,7 +354,8 @@ std::string different_data(const Matrix& matrix) {
   const auto values = [](const Config& config) {
     std::map<std::string, std::string> shown;
     for (const auto& [path, value] : values_of(what_matters(config))) {
-      if (path.rfind("data.", 0) == 0 || path == "eval.tokens") shown[path] = value;
+      const bool measured = path == "eval.tokens" || path == "run.sequence" || path == kTargetLoss;
+      if (path.rfind("data.", 0) == 0 || measured) shown[path] = value;
     }
     return shown;
   };

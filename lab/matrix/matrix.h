@@ -48,7 +48,7 @@ struct Matrix {
 
   const Cell& cell(const std::string& name) const;
   // The cells that are trained, in starting order: seed by seed, so that an unfinished matrix has
-  // all models of its first seeds.
+  // all models of its first seeds, and a branch after the run that it leaves.
   std::vector<const Cell*> order() const;
 };
 
@@ -69,8 +69,8 @@ std::vector<std::string> matrix_differences(Config before, const Config& now);
 // SHA-256 of the fields that matrix_differences compares.
 std::string config_sha256(const Config& config);
 
-// The first field in which two models see other data or are validated on other tokens:
-// "data.tokenizer of moe is ..., of dense ...". "" if all see the same.
+// The first field in which two models see other data, are validated on other tokens or in another
+// context, or stop at another loss: "data.tokenizer of moe is ..., of dense ...". "" if none.
 std::string different_data(const Matrix& matrix);
 
 }  // namespace assay

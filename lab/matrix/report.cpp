@@ -1,6 +1,7 @@
 #include "lab/matrix/report.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/check.h"
 #include "engine/run/progress.h"
@@ -182,13 +183,15 @@ std::string ranking_text(const ContractTable& table) {
                      (steps ? strprintf("mean steps to %g nats, fewest", table.target_nats)
                             : "mean final loss, best") +
                      " first): ";
-  bool unclear = false, one_seed = false;
+  std::set<Relation> seen;
   for (size_t i = 0; i < table.ranking.size(); ++i) {
     if (i > 0) {
       const Relation relation = table.relation[i - 1];
-      text += relation == Relation::kBelow ? " < " : relation == Relation::kUnclear ? " ~ " : " ? ";
-      unclear |= relation == Relation::kUnclear;
-      one_seed |= relation == Relation::kOneSeed;
+      text += relation == Relation::kBelow     ? " < "
+              : relation == Relation::kAbove   ? " ! "
+              : relation == Relation::kUnclear ? " ~ "
+                                               : " ? ";
+      seen.insert(relation);
     }
     const SummaryRow& row = *table.ranking[i];
     text += row_name(row, table) + (steps ? strprintf(" %.0f", row.target_steps->mean)
@@ -196,13 +199,22 @@ std::string ranking_text(const ContractTable& table) {
     if (table.ranking[i]->collapsed > 0) text += " (routers collapsed)";
   }
   text += ".\n";
-  if (unclear) {
+  if (seen.contains(Relation::kUnclear)) {
     text +=
         "`~`, between neighbours: the 95% interval of the difference over shared seeds includes 0; "
         "these seeds show no difference.\n";
   }
-  if (one_seed) {
-    text += "`?`: one shared seed, so there is no interval; the order may depend on the seed.\n";
+  if (seen.contains(Relation::kAbove)) {
+    text +=
+        "`!`: over the seeds that both have the order is the other way; the means are of all "
+        "seeds.\n";
+  }
+  if (seen.contains(Relation::kOneSeed) || seen.contains(Relation::kNoSeed)) {
+    text += std::string("`?`: ") +
+            (!seen.contains(Relation::kNoSeed)    ? "one shared seed"
+             : !seen.contains(Relation::kOneSeed) ? "no shared seed"
+                                                  : "one shared seed or none") +
+            ", so there is no interval; the order may depend on the seed.\n";
   }
   return text + not_ranked_text(table) + "Another contract may rank them differently.\n";
 }

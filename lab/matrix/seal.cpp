@@ -11,18 +11,18 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Names of the claims in `of` that `other` does not have as they are.
-std::vector<std::string> names_without(const std::vector<MatrixClaim>& of,
-                                       const std::vector<MatrixClaim>& other) {
-  std::vector<std::string> names;
+// The claims in `of` that `other` does not have as they are.
+std::vector<std::string> labels_without(const std::vector<MatrixClaim>& of,
+                                        const std::vector<MatrixClaim>& other) {
+  std::vector<std::string> labels;
   for (const MatrixClaim& claim : of) {
     const ordered_json json = claim_to_json(claim);
     const bool found = std::any_of(other.begin(), other.end(), [&](const MatrixClaim& one) {
       return claim_to_json(one) == json;
     });
-    if (!found) names.push_back(claim.name);
+    if (!found) labels.push_back(claim_label(claim));
   }
-  return names;
+  return labels;
 }
 
 std::string list_text(const char* what, const std::vector<std::string>& names) {
@@ -37,13 +37,22 @@ const char* runs_word(int64_t runs) {
 
 }  // namespace
 
-std::optional<int64_t> ClaimSeal::added_after(const std::string& claim) const {
+std::optional<int64_t> ClaimSeal::added_after(const MatrixClaim& claim) const {
   std::optional<int64_t> runs;
   if (runs_begun > 0) runs = 0;
   for (const ClaimEdit& edit : edits) {
-    if (std::count(edit.added.begin(), edit.added.end(), claim) > 0) runs = edit.runs_finished;
+    for (const std::string& added : edit.added) {
+      // Version 0.2.0 recorded the bare name.
+      if (added == claim_label(claim) || added == claim.name) runs = edit.runs_finished;
+    }
   }
   return runs;
+}
+
+std::string claim_label(const MatrixClaim& claim) {
+  std::string where = claim.contract;
+  if (!claim.precision.empty()) where += (where.empty() ? "" : ", ") + claim.precision;
+  return claim.name + (where.empty() ? "" : " (" + where + ")");
 }
 
 std::string claims_sha256(const std::vector<MatrixClaim>& claims) {
@@ -54,7 +63,7 @@ std::string claims_sha256(const std::vector<MatrixClaim>& claims) {
 
 ClaimChanges claim_changes(const std::vector<MatrixClaim>& before,
                            const std::vector<MatrixClaim>& now) {
-  return {.added = names_without(now, before), .removed = names_without(before, now)};
+  return {.added = labels_without(now, before), .removed = labels_without(before, now)};
 }
 
 std::string seal_text(const ClaimSeal& seal) {

@@ -12,7 +12,7 @@
 
 namespace assay {
 
-// An edit after a run had begun. Claims by name; a changed claim is removed and added.
+// An edit after a run had begun. Claims by their labels; a changed claim is removed and added.
 struct ClaimEdit {
   std::string time;  // UTC
   int64_t runs_finished = 0;
@@ -22,19 +22,23 @@ struct ClaimEdit {
 struct ClaimSeal {
   std::string time;        // UTC, when the claims were first recorded
   std::string sha256;      // of the claims as they are now
-  int64_t runs_begun = 0;  // at that time
+  int64_t runs_begun = 0;  // at that time, with those taken over from elsewhere
   std::vector<ClaimEdit> edits;
 
   // Runs that had finished when the claim was last added after the seal; nullopt if it is as it was
   // sealed.
-  std::optional<int64_t> added_after(const std::string& claim) const;
+  std::optional<int64_t> added_after(const MatrixClaim& claim) const;
 };
 
 // SHA-256 of the claims, without their places in the file.
 std::string claims_sha256(const std::vector<MatrixClaim>& claims);
 
+// "sparse wins", "sparse wins (activeDN, bf16)": with the contract and precision of the claim, since
+// claims that are judged in different places may have one name.
+std::string claim_label(const MatrixClaim& claim);
+
 struct ClaimChanges {
-  std::vector<std::string> added, removed;  // by name
+  std::vector<std::string> added, removed;  // labels
   bool any() const { return !added.empty() || !removed.empty(); }
 };
 ClaimChanges claim_changes(const std::vector<MatrixClaim>& before,

@@ -23,12 +23,29 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-// null if there is no readable manifest.
+std::vector<MatrixClaim> claims_in(const ordered_json& manifest) {
+  std::vector<MatrixClaim> claims;
+  for (const ordered_json& claim : manifest.at("claims")) claims.push_back(claim_of_json(claim));
+  return claims;
+}
+
+bool has_seal(const ordered_json& manifest) {
+  return manifest.is_object() && manifest.contains("claims") && manifest.contains("claims_seal");
+}
+
+std::vector<int64_t> extra_seeds_in(const ordered_json& manifest) {
+  if (!manifest.is_object() || !manifest.contains("extra_seeds")) return {};
+  return manifest["extra_seeds"].get<std::vector<int64_t>>();
+}
+
+// null if there is no readable manifest. UserError if its claims are not those of its seal.
 ordered_json read_manifest(const MatrixFolder& folder) {
   auto manifest = json_in_file<ordered_json>(folder.file(kMatrixRecord));
-  return manifest.is_object() && manifest.contains("cells") && manifest["cells"].is_array()
-             ? manifest
-             : ordered_json();
+  if (!manifest.is_object() || !manifest.contains("cells") || !manifest["cells"].is_array()) {
+    return {};
+  }
+  require_whole_record(folder.file(kMatrixRecord), manifest);
+  return manifest;
 }
 
 // But for what a process leaves that is killed before it has written the record of a matrix.
@@ -70,16 +87,6 @@ std::string text_in(const ordered_json& object, const char* key) {
              : "";
 }
 
-std::vector<MatrixClaim> claims_in(const ordered_json& manifest) {
-  std::vector<MatrixClaim> claims;
-  for (const ordered_json& claim : manifest.at("claims")) claims.push_back(claim_of_json(claim));
-  return claims;
-}
-
-bool has_seal(const ordered_json& manifest) {
-  return manifest.is_object() && manifest.contains("claims") && manifest.contains("claims_seal");
-}
-
 // Runs of the matrix that have begun, and those of them that are done.
 struct RunCounts {
   int64_t begun = 0, finished = 0;
@@ -97,18 +104,14 @@ RunCounts count_runs(const MatrixFolder& folder, const Matrix& matrix) {
 
 // The seal of the claims now: made anew as long as no run has begun.
 ClaimSeal next_seal(const MatrixFolder& folder, const Matrix& matrix, const ordered_json& before,
-                    const ClaimChanges& changes) {
+                    const ClaimChanges& changes, int64_t reused_runs) {
   const RunCounts runs = count_runs(folder, matrix);
   const std::string sha256 = claims_sha256(matrix.file.claims);
   if (!has_seal(before) || runs.begun == 0) {
-    return {.time = utc_now(), .sha256 = sha256, .runs_begun = runs.begun, .edits = {}};
+    return {
+        .time = utc_now(), .sha256 = sha256, .runs_begun = runs.begun + reused_runs, .edits = {}};
   }
   ClaimSeal seal = seal_of_json(before["claims_seal"]);
-  if (seal.sha256 != claims_sha256(claims_in(before))) {
-    throw UserError(
-        folder.file("matrix.json") + ": its claims are not those that were sealed " + seal.time,
-        "the file was edited; restore it, or train the matrix in another folder");
-  }
   seal.sha256 = sha256;
   if (changes.any()) {
     seal.edits.push_back({.time = utc_now(),
@@ -129,6 +132,29 @@ bool same_collapse_stop(const Config& a, const Config& b) {
 }
 
 }  // namespace
+
+void require_whole_record(const std::string& path, const nlohmann::ordered_json& record) {
+  std::optional<ClaimSeal> seal;
+  std::string claims;
+  try {
+    extra_seeds_in(record);
+    if (has_seal(record)) {
+      claims = claims_sha256(claims_in(record));
+      seal = seal_of_json(record["claims_seal"]);
+    }
+  } catch (const ordered_json::exception&) {
+    throw damaged_record(path);
+  }
+  if (!seal || seal->sha256 == claims) return;
+  throw UserError(path + ": its claims are not those that were sealed " + seal->time,
+                  "the file was edited; restore it, or train the matrix in another folder");
+}
+
+UserError damaged_record(const std::string& path) {
+  return UserError(path + " is damaged: it is not the record of a matrix",
+                   "move it away, and assay matrix FILE writes it anew, without the history of its "
+                   "claims; the runs beside it are intact");
+}
 
 const char* cell_state_name(CellState state) {
   switch (state) {
@@ -198,7 +224,10 @@ void prefer_existing_runs(Matrix& matrix, const MatrixFolder& folder) {
     std::string& run = run_of.try_emplace(cell.run, cell.run).first->second;
     if (!has_run(run) && has_run(cell.name)) run = cell.name;
   }
-  for (Cell& cell : matrix.cells) cell.run = run_of[cell.run];
+  for (Cell& cell : matrix.cells) {
+    cell.run = run_of[cell.run];
+    if (!cell.trunk.empty()) cell.trunk = run_of.at(cell.trunk);
+  }
 }
 
 MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
@@ -255,12 +284,11 @@ std::optional<ClaimSeal> recorded_seal(const MatrixFolder& folder) {
 }
 
 std::vector<int64_t> recorded_extra_seeds(const MatrixFolder& folder) {
-  const ordered_json manifest = read_manifest(folder);
-  if (!manifest.is_object() || !manifest.contains("extra_seeds")) return {};
-  return manifest["extra_seeds"].get<std::vector<int64_t>>();
+  return extra_seeds_in(read_manifest(folder));
 }
 
-void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const MatrixEdits& edits) {
+void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const MatrixEdits& edits,
+                  int64_t reused_runs) {
   const ordered_json before = read_manifest(folder);
   ordered_json j;
   j["matrix"] = matrix.file.name;
@@ -282,7 +310,7 @@ void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const Matrix
   j["extra_seeds"] = matrix.file.extra_seeds;
   j["claims"] = ordered_json::array();
   for (const MatrixClaim& claim : matrix.file.claims) j["claims"].push_back(claim_to_json(claim));
-  j["claims_seal"] = seal_to_json(next_seal(folder, matrix, before, edits.claims));
+  j["claims_seal"] = seal_to_json(next_seal(folder, matrix, before, edits.claims, reused_runs));
   j["cells"] = ordered_json::array();
   for (const Cell& cell : matrix.cells) j["cells"].push_back(cell_json(cell));
   j["edits"] =

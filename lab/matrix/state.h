@@ -90,10 +90,16 @@ MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix);
 // it.
 std::optional<ClaimSeal> recorded_seal(const MatrixFolder& folder);
 
+// UserError if a record read from `path` has other claims than were sealed, or is damaged.
+void require_whole_record(const std::string& path, const nlohmann::ordered_json& record);
+UserError damaged_record(const std::string& path);
+
 // Seeds in matrix.json that undecided claims added.
 std::vector<int64_t> recorded_extra_seeds(const MatrixFolder& folder);
 
-// Writes matrix.json, with the edits added to its history and to that of the claims.
-void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const MatrixEdits& edits);
+// Writes matrix.json, with the edits added to its history and to that of the claims. reused_runs:
+// finished ones of elsewhere that are going to be copied, which the claims may have been made for.
+void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const MatrixEdits& edits,
+                  int64_t reused_runs = 0);
 
 }  // namespace assay

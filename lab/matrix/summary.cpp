@@ -53,9 +53,8 @@ std::string missing_text(const Cell& cell, const CellStatus& status) {
   std::string text = cell.name + ": " + cell_state_name(status.state);
   if (!status.differences.empty()) text += ", its run has another configuration";
   if (status.state == CellState::kGuard) text += " by its guard (" + status.end + ")";
-  if (status.steps_done > 0) {
-    text += strprintf(", step %ld of %ld", long(status.steps_done), long(cell.steps()));
-  }
+  if (status.steps_done > 0) text += strprintf(", step %ld", long(status.steps_done));
+  if (status.steps_done > 0 && cell.known_steps) text += strprintf(" of %ld", long(cell.steps()));
   return text;
 }
 
@@ -83,9 +82,12 @@ void rank(ContractTable& table) {
     const auto difference = paired_difference(values_of(table.ranking[i - 1]->runs, ranked_value),
                                               values_of(table.ranking[i]->runs, ranked_value));
     using Relation = ContractTable::Relation;
-    Relation relation = Relation::kOneSeed;
+    Relation relation = difference ? Relation::kOneSeed : Relation::kNoSeed;
     if (difference && difference->summary.interval95) {
-      relation = difference->summary.interval95->high < 0 ? Relation::kBelow : Relation::kUnclear;
+      const Interval& interval = *difference->summary.interval95;
+      relation = interval.high < 0  ? Relation::kBelow
+                 : interval.low > 0 ? Relation::kAbove
+                                    : Relation::kUnclear;
     }
     table.relation.push_back(relation);
   }

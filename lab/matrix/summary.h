@@ -50,8 +50,10 @@ struct ContractTable {
   std::vector<const SummaryRow*> ranking;
   enum class Relation {
     kBelow,    // the 95% interval of the paired difference excludes 0
+    kAbove,    // it excludes 0 the other way: the shared seeds contradict the means of all
     kUnclear,  // it includes 0
-    kOneSeed,  // there is no interval
+    kOneSeed,  // one shared seed: there is no interval
+    kNoSeed,   // no shared seed
   };
   std::vector<Relation> relation;
 };

@@ -61,7 +61,7 @@ void add_plan(const Config& config, Json& json) {
   json["layers"] = config.model.layers;
   json["vocab_size"] = config.model.vocab_size;
   json["moe"] = nullptr;
-  if (config.model.moe) {
+  if (moe_blocks(config.model) > 0) {
     json["moe"] = Json::object();
     json["moe"]["experts"] = config.model.moe->experts;
     json["moe"]["top_k"] = config.model.moe->top_k;

@@ -61,6 +61,8 @@ Json report_dissect(const std::string& run) {
   const Json used = json_in_file<Json>(run + "/" + kUsedFile);
   if (used.is_object()) {
     for (const char* key : {"p_used", "p_total", "p_active"}) json[key] = number_at(used, key);
+    json["used_step"] = number_at(used, "checkpoint_step");
+    json["used_tokens"] = number_at(used, "tokens");
   }
   return json;
 }

@@ -95,14 +95,27 @@ Json steps_and_values(const std::vector<StepValue>& curve) {
   return json;
 }
 
+// NaN is left out; of an even number the upper of the two in the middle.
+double median_of(const std::vector<StepValue>& curve) {
+  std::vector<double> values;
+  for (const StepValue& v : curve) {
+    if (!std::isnan(v.value)) values.push_back(v.value);
+  }
+  if (values.empty()) return std::nan("");
+  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 }  // namespace
 
 Json series_json(const std::vector<StepValue>& curve, int64_t points) {
   const std::vector<StepValue> kept = thinned(curve, points);
   Json json = steps_and_values(kept);
   json["of"] = curve.size();
-  if (kept.size() < curve.size())
-    json["means"] = steps_and_values(stretch_means(curve, points / 2));
+  if (kept.size() == curve.size()) return json;
+  json["means"] = steps_and_values(stretch_means(curve, points / 2));
+  json["median"] = short_number(median_of(curve), kCurveDigits);
   return json;
 }
 

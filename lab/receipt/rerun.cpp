@@ -274,8 +274,15 @@ std::vector<Check> rerun_receipt(const std::string& file_or_folder, const RerunO
   std::vector<Check> checks;
   for (const ReceiptInput& input : receipt.inputs) {
     if (input.kind != "run") continue;
-    const Receipt of_run = read_receipt((folder / input.path / kReceiptName).string());
-    checks.push_back(rerun(of_run, folder / input.path / of_run.run, options));
+    try {
+      const Receipt of_run = read_receipt((folder / input.path / kReceiptName).string());
+      checks.push_back(rerun(of_run, folder / input.path / of_run.run, options));
+    } catch (const DamagedReceipt& damaged) {
+      checks.push_back({.finding = Finding::kNotAvailable,
+                        .what = strprintf("rerun of %ld steps", long(options.steps)),
+                        .detail = std::string("its receipt: ") + damaged.what(),
+                        .run = ""});
+    }
     checks.back().run = input.path;
   }
   return checks;

@@ -213,7 +213,9 @@ EarlyWarning judge_warnings(std::vector<WarningRun> runs) {
     const auto found = run.value.find(best.measure);
     if (!run.collapsed() || found == run.value.end() || !best.rule->warns(found->second)) continue;
     warning.warned += 1;
-    const bool before = !run.saturated_at || run.step_at(best.measure.share) < *run.saturated_at;
+    const auto read = run.read_at.find(best.measure.share);
+    const int64_t at = read == run.read_at.end() ? run.step_at(best.measure.share) : read->second;
+    const bool before = !run.saturated_at || at < *run.saturated_at;
     warning.warned_before += before ? 1 : 0;
   }
   return warning;

@@ -49,6 +49,7 @@ struct WarningRun {
   int64_t steps = 0;                            // planned
   std::optional<int64_t> saturated_at;          // the first layer
   std::map<WarningMeasure, double> value = {};  // absent: not measured
+  std::map<double, int64_t> read_at = {};       // share -> the logged step of its values
 
   int64_t step_at(double share) const;  // of the planned ones, rounded up
   bool collapsed() const { return end == RouterState::kCollapsed; }

@@ -5,6 +5,7 @@
 #include "lab/matrix/matrix.h"
 #include "lab/router/analysis.h"
 #include "lab/router/early_warning.h"
+#include "models/parameters/table.h"
 
 namespace assay {
 
@@ -26,6 +27,7 @@ void add_values(WarningRun& run, const RouterHistory& history, double share) {
   const auto step = std::lower_bound(history.steps.begin(), history.steps.end(), from);
   if (step == history.steps.end() || double(*step) > 1.5 * std::max<double>(double(from), 2))
     return;
+  run.read_at[share] = *step;
   for (const char* measure : kWarningMeasures) {
     std::vector<double> values;
     for (const LayerHistory& layer : history.layers) {
@@ -92,18 +94,22 @@ EndedRuns read_ended_runs(
       leave(error.what());
       continue;
     }
-    if (!record->config.model.moe) {
+    if (moe_blocks(record->config.model) == 0) {
       leave("dense");
       continue;
     }
-    const RouterAnalysis analysis = analyse_router(*record, {});
-    std::string why = why_not(*record, analysis);
-    if (why.empty()) {
-      WarningRun run = ended_run(path, *record, analysis);
-      why = add(run, *record, TelemetryReader(record->path + "/telemetry.db"));
-      if (why.empty()) ended.runs.push_back(std::move(run));
+    try {
+      const RouterAnalysis analysis = analyse_router(*record, {});
+      std::string why = why_not(*record, analysis);
+      if (why.empty()) {
+        WarningRun run = ended_run(path, *record, analysis);
+        why = add(run, *record, TelemetryReader(record->path + "/telemetry.db"));
+        if (why.empty()) ended.runs.push_back(std::move(run));
+      }
+      if (!why.empty()) leave(why);
+    } catch (const UserError& error) {
+      leave(error.what());
     }
-    if (!why.empty()) leave(why);
   }
   return ended;
 }

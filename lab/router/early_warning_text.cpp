@@ -114,7 +114,14 @@ std::string runs_text(const std::vector<WarningRun>& runs, size_t left_out) {
 std::string early_warning_text(const EarlyWarning& w) {
   std::string text = runs_text(w.runs, w.left_out.size());
   if (w.rules.empty()) {
-    return text + "nothing to judge: it takes runs that collapsed and runs that did not\n";
+    const auto collapsed = std::count_if(w.runs.begin(), w.runs.end(),
+                                         [](const WarningRun& run) { return run.collapsed(); });
+    if (collapsed == 0 || size_t(collapsed) == w.runs.size()) {
+      return text + "nothing to judge: it takes runs that collapsed and runs that did not\n";
+    }
+    return text +
+           "nothing to judge: too few of the runs logged a step near the shares that are judged "
+           "(run.log_every), or no measure has a bound between the two kinds\n";
   }
   TextTable table({"measure at share of the steps", "warns if", "hits", "false alarms",
                    "by study: hits", "false alarms", "by run: hits", "false alarms", "balanced"});

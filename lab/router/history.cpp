@@ -95,12 +95,21 @@ double turnover_floor(int64_t experts, int64_t top_k, double assignments) {
   return std::sqrt(double(experts - top_k) / (std::numbers::pi * assignments));
 }
 
-RouterHistory read_router_history(const TelemetryReader& telemetry, int64_t top_k, int64_t window) {
+RouterHistory read_router_history(const TelemetryReader& telemetry, int64_t top_k, int64_t window,
+                                  std::optional<int64_t> up_to) {
   RouterHistory history{.top_k = top_k, .window = window};
-  const std::optional<int64_t> last = telemetry.last_step();
+  std::optional<int64_t> last = telemetry.last_step();
   if (!last) return history;
   // A running run may log more meanwhile; only steps up to `last` are used.
-  for (auto& [layer, curves] : telemetry.router_curves(kHistoryMeasures, *last)) {
+  auto layers = telemetry.router_curves(kHistoryMeasures, std::min(*last, up_to.value_or(*last)));
+  if (up_to) {
+    last = 0;  // the last logged step up to there
+    for (auto& [layer, curves] : layers) {
+      const std::vector<StepValue>& assignments = curves["assignments"];
+      if (!assignments.empty()) last = std::max(*last, assignments.back().step);
+    }
+  }
+  for (auto& [layer, curves] : layers) {
     const std::vector<StepValue>& assignments = curves["assignments"];
     if (assignments.empty() || assignments.back().step != *last) continue;
     history.layers.push_back({.layer = layer, .measure = std::move(curves)});

@@ -1,8 +1,10 @@
 #include "lab/router/text.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
+#include "lab/runs/router_state.h"
 #include "lab/runs/text_table.h"
 #include "models/audit/audit_report.h"
 
@@ -83,11 +85,15 @@ std::string first_crossings_text(const RouterAnalysis& a) {
   for (const RouterLayer& l : a.layers) {
     if (l.saturated_at) order.push_back(&l);
   }
-  if (order.empty()) return "\nno layer had max_load >= 0.9 / K at a logged step\n";
+  const double limit = saturation_limit(a.experts, a.top_k);
+  if (!std::isfinite(limit)) return "\nK = E: no layer can saturate\n";
+  if (order.empty()) {
+    return strprintf("\nno layer had max_load >= %.3g / K at a logged step\n", limit);
+  }
   std::stable_sort(order.begin(), order.end(), [](const RouterLayer* x, const RouterLayer* y) {
     return *x->saturated_at < *y->saturated_at;
   });
-  std::string text = "\nfirst step with max_load >= 0.9 / K:";
+  std::string text = strprintf("\nfirst step with max_load >= %.3g / K:", limit);
   for (const RouterLayer* l : order) {
     text += strprintf("%s layer %ld at %s", l == order.front() ? "" : ",", long(l->layer),
                       grouped(*l->saturated_at).c_str());

@@ -4,7 +4,19 @@
 
 namespace assay {
 
-std::string markdown_table(const MarkdownRows& rows, size_t text_columns) {
+namespace {
+
+// A cell cannot hold the sign between cells or a line's end.
+std::string escaped(const std::string& cell) {
+  std::string text;
+  for (const char c : cell) text += c == '|' ? "\\|" : c == '\n' ? " " : std::string(1, c);
+  return text;
+}
+
+}  // namespace
+
+std::string markdown_table(MarkdownRows rows, size_t text_columns) {
+  for (auto& row : rows) std::transform(row.begin(), row.end(), row.begin(), escaped);
   std::vector<size_t> width(rows.front().size(), 3);
   const auto columns = [](const std::string& text) {  // without the continuation bytes of UTF-8
     return size_t(

@@ -54,10 +54,12 @@ Value nearest_to_share(const RunRecord& run, const std::vector<EvalValue>& value
   const auto distance = [&](const EvalValue& v) {
     return std::abs(double(v.step) - share * steps);
   };
-  const auto nearest = std::min_element(
-      values.begin(), values.end(),
-      [&](const EvalValue& a, const EvalValue& b) { return distance(a) < distance(b); });
-  if (nearest == values.end() || distance(*nearest) > kShareDistance * steps) return std::nullopt;
+  const EvalValue* nearest = nullptr;
+  for (const EvalValue& v : values) {
+    if (v.step == 0) continue;  // the weights as they were drawn
+    if (nearest == nullptr || distance(v) < distance(*nearest)) nearest = &v;
+  }
+  if (nearest == nullptr || distance(*nearest) > kShareDistance * steps) return std::nullopt;
   return nearest->value;
 }
 

@@ -30,7 +30,7 @@ std::vector<double> fractions_of(const Config& config, const AuditOptions& optio
 
 std::vector<int64_t> steps_of(const Config& config, const AuditOptions& options) {
   if (!options.steps.empty()) return options.steps;
-  return {config.run.steps};
+  return {horizon_is_known(config) ? planned_steps(config) : config.run.steps};
 }
 
 // Tokens per parameter; 0 if the contract's coefficient has another unit (FLOPs, seconds, width).

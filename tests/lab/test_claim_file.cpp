@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "engine/config/text.h"
 #include "lab/matrix/file.h"
+#include "lab/matrix/folder.h"
 #include "lab/matrix/seal.h"
 #include "lab/matrix/state.h"
 #include "tests/catch.h"
@@ -86,6 +87,15 @@ TEST_CASE("claims of a file") {
        "precision: fp8 is not a precision of this matrix", "it has bf16, nvfp4"},
       {"{measure: cv, of: full, below: 1}\n  - {measure: cv, of: full, below: 1}",
        "two claims are called cv of full < 1", "different names"},
+      {"{name: x, measure: cv, of: full, below: 1, contract: long}\n"
+       "  - {name: x, measure: cv, of: full, below: 2}",
+       "two claims are called x", "different names"},
+      {"{measure: cv, of: full, near: full, within: 1}", "a claim compares full with itself",
+       "another model"},
+      {"{measure: val_loss, of: full, below: even, across: [short, long], contract: long}",
+       "a claim across short and long has the contract long", "remove contract: long"},
+      {"{measure: val_loss, of: full, below: even, across: [bf16, nvfp4], precision: nvfp4}",
+       "a claim across bf16 and nvfp4 has the precision nvfp4", "remove precision: nvfp4"},
       {"{measure: cv, of: full, bellow: 1}", "unknown key bellow in a claim", "did you mean below"},
   };
   for (const Bad& row : rows) {
@@ -129,7 +139,7 @@ TEST_CASE("claims are sealed before the first run; later edits are recorded") {
   const ClaimSeal seal = recorded_seal(folder).value();
   REQUIRE(seal.sha256 == claims_sha256(before.file.claims));
   REQUIRE(seal.runs_begun == 0);
-  REQUIRE(!seal.added_after("one"));
+  REQUIRE(!seal.added_after(before.file.claims[0]));
 
   // No run has begun: another claim is as good as the first.
   const Matrix other = matrix_with(first + "  - {name: two, measure: val_loss, of: a, below: 2}\n");
@@ -149,8 +159,8 @@ TEST_CASE("claims are sealed before the first run; later edits are recorded") {
   const ClaimSeal after = recorded_seal(folder).value();
   REQUIRE(after.edits.size() == 1);
   REQUIRE(after.edits[0].runs_finished == 0);
-  REQUIRE(after.added_after("two") == 0);
-  REQUIRE(!after.added_after("one"));
+  REQUIRE(after.added_after(edited.file.claims[1]) == 0);
+  REQUIRE(!after.added_after(edited.file.claims[0]));
   REQUIRE(after.sha256 == claims_sha256(edited.file.claims));
   REQUIRE(!record(edited).any());
   REQUIRE(recorded_seal(folder)->edits.size() == 1);
@@ -163,6 +173,57 @@ TEST_CASE("claims are sealed before the first run; later edits are recorded") {
   write_file_atomic(manifest, text.replace(at, 13, "\"name\": \"too\""));
   const Matrix same = matrix_with(first + "  - {name: too, measure: val_loss, of: a, below: 4}\n");
   expect_error([&] { record(same); }, "its claims are not those that were sealed");
+  expect_error([&] { recorded_seal(folder); }, "its claims are not those that were sealed");
+  expect_error([&] { read_matrix_folder(folder.path()); },
+               "its claims are not those that were sealed");
+
+  for (const char* wrong : {"{}", "null", "[]"}) {
+    INFO(wrong);
+    auto damaged = nlohmann::ordered_json::parse(text);
+    damaged["claims_seal"] = nlohmann::ordered_json::parse(wrong);
+    write_file_atomic(manifest, damaged.dump());
+    expect_error([&] { recorded_seal(folder); }, "is damaged: it is not the record of a matrix");
+  }
+}
+
+TEST_CASE("claims recorded when finished runs are taken over are no predictions") {
+  const TempFolder place;
+  write_file_atomic(place / "a.yaml", "model: {layers: 2}\n");
+  write_file_atomic(place / "m.yaml",
+                    "models: {a: a.yaml}\nclaims: [{measure: val_loss, of: a, below: 3}]\n");
+  const Matrix matrix = lay_out(load_matrix_file(place / "m.yaml"));
+  const MatrixFolder folder(place / "runs");
+  make_folders(folder.path());
+  write_matrix(folder, matrix, {}, 6);
+  REQUIRE(recorded_seal(folder)->runs_begun == 6);
+  REQUIRE(seal_text(*recorded_seal(folder)).starts_with("Recorded when 6 runs had begun"));
+}
+
+TEST_CASE("claims of one name are told apart by their places") {
+  MatrixClaim here, there;
+  here.name = there.name = "same";
+  here.contract = "short";
+  there.contract = "long";
+  const ClaimChanges changes = claim_changes({here}, {here, there});
+  REQUIRE(changes.added == std::vector<std::string>{"same (long)"});
+  const ClaimSeal seal{
+      .time = {},
+      .sha256 = {},
+      .edits = {{.time = {}, .runs_finished = 2, .added = changes.added, .removed = {}}}};
+  REQUIRE(seal.added_after(there) == 2);
+  REQUIRE(!seal.added_after(here));
+}
+
+TEST_CASE("a number that is the name of a model means the model") {
+  const TempFolder place;
+  write_file_atomic(place / "a.yaml", "model: {layers: 2}\n");
+  write_file_atomic(place / "m.yaml",
+                    "models: {16: a.yaml, 64: a.yaml}\nclaims:\n"
+                    "  - {measure: val_loss, of: 16, below: 64}\n"
+                    "  - {measure: val_loss, of: 16, below: 3.5}\n");
+  const MatrixFile file = load_matrix_file(place / "m.yaml");
+  REQUIRE(file.claims[0].text() == "val_loss of 16 - 64 < 0");
+  REQUIRE(file.claims[1].text() == "val_loss of 16 < 3.5");
 }
 
 }  // namespace assay::test_claim_file

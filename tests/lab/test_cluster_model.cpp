@@ -207,7 +207,21 @@ TEST_CASE("mappings") {
     REQUIRE(p.sent_bytes > 8 * 0.85 * 755534592);
   }
   REQUIRE_FALSE(model.mappings[3].now.has_value());
-  REQUIRE_FALSE(model.mappings[3].memory_is_planned);
+  REQUIRE(predict(config, mapping_of(config, {4, 8}, 8), cluster, times).memory_bytes <
+          predict(config, mapping_of(config, {4, 8}, 1), cluster, times).memory_bytes);
+  // What the configuration says of its own ranks belongs to no other mapping.
+  Config own = config;
+  own.parallel.expert_ranks = 8;
+  const Prediction all = predict(own, mapping_of(own, {2, 8}, 1), cluster, times);
+  REQUIRE(all.memory_bytes == model.mappings[2].memory_bytes);
+  REQUIRE(all.sent_bytes == model.mappings[2].sent_bytes);
+  const Prediction shared = predict(own, mapping_of(own, {2, 8}, 8), cluster, times);
+  REQUIRE(shared.memory_bytes == model.mappings[3].memory_bytes);
+  // Parts are kept where the ranks divide them: their sums need memory.
+  own = config;
+  own.parallel.parts = 8;
+  REQUIRE(predict(own, mapping_of(own, {}, 1), cluster, times).memory_bytes >
+          model.mappings[0].memory_bytes);
   REQUIRE(model.mappings[3].overlapped.exposed_s.at("expert rows") > 0);
   REQUIRE(is_best(model, model.mappings[2]) != is_best(model, model.mappings[3]));
   const std::string text = predictions_text({model}, cluster, times);

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/step_count.h"
 #include "lab/compare/compare.h"
 #include "lab/compare/compare_report.h"
 #include "lab/compare/contract_quantity.h"
@@ -64,8 +65,68 @@ TEST_CASE("what a contract holds fixed is a quotient of planned tokens") {
   RunRecord run = hand_made({.name = "moe"});
   run.audit.total = 5000;
   run.audit.active = 2000;
-  REQUIRE(*held_fixed(ContractKind::kActiveDN, run).value == 100 * 1000 / 2000.0);
-  REQUIRE(*held_fixed(ContractKind::kTotalDN, run).value == 100 * 1000 / 5000.0);
+  REQUIRE(*held_fixed(ContractKind::kActiveDN, run)[0].value == 100 * 1000 / 2000.0);
+  REQUIRE(*held_fixed(ContractKind::kTotalDN, run)[0].value == 100 * 1000 / 5000.0);
+  run.audit.parameters.shared_experts = 1000;
+  run.config.contract.kind = ContractKind::kTotalDN;
+  run.config.contract.shared_in_total = false;
+  REQUIRE(*held_fixed(ContractKind::kTotalDN, run)[0].value == 100 * 1000 / 4000.0);
+}
+
+TEST_CASE("equal steps of other lengths, or one width with other steps, are not held fixed") {
+  std::vector<RunRecord> runs = two_models();
+  runs[2].config.run.batch_tokens = runs[3].config.run.batch_tokens = 2000;
+  REQUIRE(compare(runs, {.contract = "steps"}).not_held.find("tokens per step: 1000") !=
+          std::string::npos);
+  runs = two_models();
+  for (RunRecord& run : runs) run.audit.ffn_active_width = 64;
+  REQUIRE(compare(runs, {.contract = "active-width"}).not_held.empty());
+  runs[2].config.run.steps = 80;
+  REQUIRE(compare(runs, {.contract = "active-width"}).not_held.find("planned steps: 80") !=
+          std::string::npos);
+}
+
+TEST_CASE("one share of two horizons is one contract") {
+  const auto text = [](int64_t steps, double coefficient, double fraction) {
+    RunRecord run = run_of("a", 1, 64, 3.3);
+    run.config.contract.kind = ContractKind::kActiveDN;
+    run.config.contract.coefficient = coefficient;  // horizon: 5 of it
+    run.config.contract.fraction = fraction;
+    run.config.run.steps = steps;
+    REQUIRE(fraction_of_steps(contract_horizon(run), fraction) == steps);
+    return contract_text(run).substr(0, contract_text(run).find(' '));
+  };
+  REQUIRE(text(64, 42.2, 0.3) == "30%");
+  REQUIRE(text(64, 42.4, 0.3) == "30%");
+  REQUIRE(text(53, 42.2, 0.25) == "25%");
+  // A branch records the quotient of whole steps.
+  REQUIRE(text(64, 42.2, 64. / 211) == "30%");
+  REQUIRE(text(64, 42.4, 64. / 212) == "30%");
+}
+
+TEST_CASE("shared seeds that contradict the means of all are said to") {
+  std::vector<RunRecord> runs = {run_of("dense-s1", 1, 64, 3.30), run_of("dense-s2", 2, 64, 3.10),
+                                 run_of("moe-s1", 1, 99, 3.25)};
+  const Comparison c = compare(runs, {});
+  REQUIRE(c.rankings[0].places[0].model == "dense");
+  REQUIRE_THAT(comparison_sentence(c),
+               Catch::Matchers::StartsWith("dense is 0.0500 nats above moe-s1 in validation loss"));
+}
+
+TEST_CASE("seconds of two CPUs are not ranked") {
+  std::vector<RunRecord> runs = two_models();
+  for (RunRecord& run : runs) {
+    run.device = "cpu";
+    run.cpu = "a";
+  }
+  const auto by_seconds = [&] {
+    const Comparison c = compare(runs, {.target_loss = 4});
+    return std::any_of(c.rankings.begin(), c.rankings.end(),
+                       [](const Ranking& r) { return r.unit == "s"; });
+  };
+  REQUIRE(by_seconds());
+  runs[3].cpu = "b";
+  REQUIRE(!by_seconds());
 }
 
 TEST_CASE("curves are read at the step or at a near evaluation, never interpolated") {

@@ -118,6 +118,13 @@ TEST_CASE("one study says nothing of another") {
   REQUIRE(early_warning_text(w).find("one study, ") != std::string::npos);
 }
 
+TEST_CASE("a warning is as early as the logged step that it was read at") {
+  std::vector<WarningRun> runs = planted();
+  REQUIRE(judge_warnings(runs).warned_before == 2);  // at step 10; saturated at 5 and at 50
+  for (WarningRun& run : runs) run.read_at[0.1] = 50;
+  REQUIRE(judge_warnings(runs).warned_before == 0);
+}
+
 TEST_CASE("nothing to judge") {
   std::vector<WarningRun> runs = planted();
   for (WarningRun& run : runs) run.end = RouterState::kHealthy;
@@ -126,6 +133,8 @@ TEST_CASE("nothing to judge") {
   for (WarningRun& run : runs) run.value.erase({"good", 0.1});
   REQUIRE(early_warning_text(judge_warnings(runs)).find("no measure tells") != std::string::npos);
   REQUIRE(early_warning_text(judge_warnings({})).find("nothing to judge") != std::string::npos);
+  for (WarningRun& run : runs) run.value.clear();
+  REQUIRE(early_warning_text(judge_warnings(runs)).find("run.log_every") != std::string::npos);
 }
 
 }  // namespace assay::test_early_warning

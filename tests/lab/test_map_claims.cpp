@@ -158,6 +158,28 @@ TEST_CASE("an order that does not turn refutes a crossing only where there are e
   const MapClaimResult beyond = judge(overtakes("sparse", "dense", 50, 5000), map);
   REQUIRE(beyond.verdict == ClaimVerdict::kUndecided);
   REQUIRE(beyond.why.find("which is not all of it") != std::string::npos);
+  // Budgets are as printed: 10 of the map may be 10.04.
+  REQUIRE(judge(overtakes("sparse", "dense", 9.95, 1004), map).verdict == ClaimVerdict::kFails);
+}
+
+TEST_CASE("where there are no endpoints, a turn elsewhere refutes nothing") {
+  const ContractMap map = crossing_map();  // near 100
+  for (const auto& [of, other] : {std::pair("sparse", "dense"), std::pair("dense", "sparse")}) {
+    const MapClaimResult far = judge(overtakes(of, other, 5000, 7000), map);
+    REQUIRE(far.verdict == ClaimVerdict::kUndecided);
+    REQUIRE(far.why.find("beyond the endpoints of both") != std::string::npos);
+  }
+}
+
+TEST_CASE("seeds that turn once, but not in the same direction, are told as such") {
+  EndpointSet set;
+  set.models = {model("dense", {4, 3, 2}, 0, 2), model("sparse", {5, 3, 1}, 0, 2)};
+  set.models[1].endpoints[3].value = 3;  // the second seed is ahead at first
+  set.models[1].endpoints[5].value = 3;
+  const ContractMap map = contract_map(set, MapMeasure::kValLoss, {CostAxis::kTokens});
+  const MapClaimResult found = judge(overtakes("sparse", "dense", 50, 200), map);
+  REQUIRE(found.verdict == ClaimVerdict::kUndecided);
+  REQUIRE(found.why == "it turns once in every seed, but not in the same direction");
 }
 
 TEST_CASE("a file of claims is read, and its claims are judged and printed") {

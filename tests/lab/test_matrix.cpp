@@ -288,7 +288,20 @@ TEST_CASE("an invalid matrix is refused with reason and place") {
       {"set of a seed", "models: {a: dense.yaml}\nset: {run.seed: 3}\n",
        "m.yaml:2: set: run.seed is varied by the matrix itself", "seeds"},
       {"set of a precision", "models: {a: dense.yaml}\nset: {precision: {recipe: fp32}}\n",
-       "set: precision is varied", ""},
+       "set: precision.recipe is varied", ""},
+      {"set of a section", "models: {a: dense.yaml}\nset: {run: {seed: 9}}\n",
+       "set: run.seed is varied", "seeds"},
+      {"a coefficient of steps",
+       "models: {a: dense.yaml}\ncontracts: [{kind: steps, coefficient: 50}]\n",
+       "contract steps has a coefficient, 50", "run.steps"},
+      {"a warm-down without branches",
+       "models: {a: dense.yaml}\n"
+       "contracts: [{kind: totalDN, coefficient: 2, branch_warmdown: 0.2}]\n",
+       "contract totalDN has branch_warmdown, but no branches", "branches: [0.2]"},
+      {"shared experts of other kinds",
+       "models: {a: dense.yaml}\n"
+       "contracts: [{kind: activeDN, coefficient: 2, shared_in_total: false}]\n",
+       "contract activeDN has shared_in_total: false", "only totalDN"},
       {"unknown field", "models: {a: dense.yaml}\nset:\n  run.stps: 3\n",
        "m.yaml:3: set run.stps: unknown key stps", "did you mean steps"},
       {"field out of range", "models: {a: dense.yaml}\nset: {run.steps: 0}\n", "run.steps = 0", ""},
@@ -321,6 +334,66 @@ TEST_CASE("models with different data are found") {
   REQUIRE(different_data(family.matrix(kMatrix)) == "data.synth.seed of large is 5, of dense 1");
   family.write("large.yaml", "include: dense.yaml\neval: {tokens: 8192}\n");
   REQUIRE(different_data(family.matrix(kMatrix)) == "eval.tokens of large is 8192, of dense 4096");
+  family.write("large.yaml", "include: dense.yaml\nrun: {sequence: 32}\n");
+  REQUIRE(different_data(family.matrix(kMatrix)) == "run.sequence of large is 32, of dense 64");
+  family.write("large.yaml", "include: dense.yaml\nrun: {target_loss: 3}\n");
+  REQUIRE(different_data(family.matrix(kMatrix)) ==
+          "run.target_loss of large is 3.0, of dense 0.0");
+}
+
+TEST_CASE("a run under a contract in seconds is that of its cell, whatever it measured") {
+  const Family family;
+  const Matrix m = family.matrix(
+      "models: {dense: dense.yaml}\nprecisions: [fp32]\n"
+      "contracts: [{kind: seconds, coefficient: 2}]\n");
+  const Cell& cell = m.cells.front();
+  REQUIRE(!cell.known_steps);
+  Config trained = cell.config;  // as session/training_run.cpp leaves it
+  trained.contract.step_seconds = 0.05;
+  trained.contract.derived_from = "step_seconds measured when the run began";
+  resolve_steps(trained);
+  REQUIRE(trained.run.steps == 40);
+  REQUIRE(matrix_differences(trained, cell.config).empty());
+  trained.contract.coefficient = 3;
+  REQUIRE(matrix_differences(trained, cell.config).size() == 1);
+}
+
+TEST_CASE("a branch follows its trunk into the run that another contract began") {
+  const Family family;
+  const auto text = [](const std::string& first) {
+    return "name: m\nmodels: {dense: dense.yaml}\nprecisions: [fp32]\nset: {run.steps: 100}\n"
+           "contracts: [" +
+           first + "{kind: activeDN, reference: dense, branches: [0.5]}]\n";
+  };
+  const Matrix before = family.matrix(text(""));
+  const Cell& trunk = before.cell("dense-activeDN-fp32-seed1");
+  REQUIRE(before.cell("dense-activeDN-at-0.5-fp32-seed1").trunk == trunk.name);
+  family.begin(trunk);
+  Matrix after = family.matrix(text("{kind: totalDN, reference: dense, branches: [0.5]}, "));
+  prefer_existing_runs(after, family.runs());
+  std::vector<std::string> order;
+  for (const Cell* cell : after.order()) {
+    order.push_back(cell->name);
+    if (!cell->trunk.empty()) REQUIRE(cell->trunk == trunk.name);
+  }
+  REQUIRE(order.front() == trunk.name);
+  REQUIRE(order.size() == 2);
+}
+
+TEST_CASE("--set of what the matrix sets itself is refused") {
+  const Family family;
+  for (const char* set : {"run.seed=9", "run={seed: 9}", "precision.recipe=bf16", "run.threads=2",
+                          "contract.fraction=0.5"}) {
+    INFO(set);
+    try {
+      family.file(kMatrix, {set});
+      FAIL("it was accepted");
+    } catch (const UserError& error) {
+      REQUIRE(std::string(error.what()).find("is set by the matrix itself") != std::string::npos);
+    }
+  }
+  REQUIRE_NOTHROW(family.file(kMatrix, {"precision.products=simulated"}));
+  REQUIRE_NOTHROW(family.file("models: {dense: dense.yaml}\n", {"contract.landings=[0.5]"}));
 }
 
 TEST_CASE("the changes of an edited matrix are listed") {

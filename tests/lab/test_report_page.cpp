@@ -70,7 +70,9 @@ TEST_CASE("a thinned curve has the means of its stretches beside its extremes") 
   REQUIRE(json["means"]["step"].size() == 50);
   REQUIRE(json["means"]["value"][1] == 3.2);
   REQUIRE(json["of"] == 5000);
+  REQUIRE(json["median"] == 3);
   REQUIRE_FALSE(series_json(curve, 5000).contains("means"));
+  REQUIRE_FALSE(series_json(curve, 5000).contains("median"));
 }
 
 TEST_CASE("chosen steps include both ends, and can be denser early") {

@@ -445,7 +445,7 @@ def check_refusals(place):
     refused(good, "--only sparse is not a model or precision", "--only", "sparse")
     (place.path / "other.yaml").write_text((place.path / "moe.yaml").read_text().replace("val_tokens: 20000",
                                                                                          "val_tokens: 30000"))
-    refused(good.replace("moe.yaml", "other.yaml"), "the models do not see the same data: data.synth.val_tokens of moe")
+    refused(good.replace("moe.yaml", "other.yaml"), "the models cannot be compared: data.synth.val_tokens of moe")
     (place.path / "held").mkdir()
     with open(place.path / "held" / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

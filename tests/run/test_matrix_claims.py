@@ -117,7 +117,7 @@ def check_sealed(place):
     check([claim["added_after_runs"] for claim in table["claims"] if claim["name"] == "found later"] == [6, 6], table["claims"])
     check([claim["added_after_runs"] for claim in table["claims"] if claim["name"] == "contract"] == [None], table["claims"])
     text = (place.path / "runs" / "summary.md").read_text()
-    for words in ("found later (late)", "when 6 runs had finished: added \"found later\"; removed \"grows\""):
+    for words in ("found later (late)", "when 6 runs had finished: added \"found later\"; removed \"grows (activeDN)\""):
         check(words in text, f"{words!r}: {text}")
     check("late" not in place.matrix(CONTRACTS + LATE, "--summary").stderr, "an accepted edit is no edit any more")
     hint = assay("compare", place.path / "runs").stderr.splitlines()[-1]
@@ -134,13 +134,56 @@ def check_until_decided(place):
     undecided = f"  - {{name: open, measure: val_loss, of: moe, below: {sum(values) / 2!r}, contract: activeDN}}\n"
     done = place.matrix(sure, "--until-decided", "4", "--late-claims")
     check("is added" not in done.stderr, done.stderr)
-    done = place.matrix(sure + undecided, "--until-decided", "3", "--late-claims")
+    done = place.matrix(sure + undecided, "--until-decided", "3", "--late-claims", "--json")
     check("undecided: open; seed 3 is added, of at most 3 seeds" in done.stderr and "3 to train" in done.stderr, done.stderr)
+    check(json.loads(done.stdout)["extra_seeds"] == [3], "one JSON object, of the last round")
     again = place.matrix(sure + undecided, "--json")
     table = json.loads(again.stdout)
     check("0 to train" in again.stderr and table["extra_seeds"] == [3], again.stderr)
     check(table["contracts"][0]["rows"][0]["planned"] == 3 and table["complete"], table["contracts"][0]["rows"][0])
     check("Seeds 3 were added because" in (place.path / "runs" / "summary.md").read_text(), "the table says so")
+
+
+def check_tampered(place):
+    """Claims edited in matrix.json and in the file alike are not those that were sealed."""
+    record = place.path / "runs" / "matrix.json"
+    text = record.read_text()
+    sure = "  - {name: sure, measure: val_loss, of: moe, above: 0, contract: activeDN}\n"
+    place.matrix(sure, "--late-claims")
+    sealed = record.read_text()
+    record.write_text(sealed.replace('"number": 0.0', '"number": 1.0'))
+    changed = sure.replace("above: 0", "above: 1")
+    for more in ((), ("--summary",), ("--summary", "--late-claims")):
+        error = place.matrix(changed, *more, expect=1).stderr
+        check("its claims are not those that were sealed" in error, error)
+    scoreboard = assay("published", "scoreboard", place.path / "runs")
+    check(scoreboard.returncode == 1 and "its claims are not those that were sealed" in scoreboard.stderr, scoreboard.stderr)
+    record.write_text(text)
+
+
+def check_reused_claims(place):
+    """Claims that come with --reuse were written when the runs had finished."""
+    name = place.path / "second.yaml"
+    name.write_text((place.path / "m.yaml").read_text().replace("name: sure", "name: known"))
+    done = assay("matrix", name, "--run-dir", place.path / "second", "--reuse", place.path / "runs")
+    check(done.returncode == 0 and "0 to train" in done.stderr, done.stderr)
+    check("known (late)" in done.stdout and "Recorded when 6 runs had begun" in done.stdout, done.stdout)
+
+
+def check_seconds(place):
+    """Cells under a contract in seconds are done when their runs are, and stay so."""
+    (place.path / "seconds.yaml").write_text("""
+models: {dense: dense.yaml, moe: moe.yaml}
+contracts: [{kind: seconds, coefficient: 0.2}]
+precisions: [fp32]
+""")
+    arguments = ("matrix", place.path / "seconds.yaml", "--run-dir", place.path / "seconds")
+    done = assay(*arguments)
+    check(done.returncode == 0 and "2 of 2 cells are done." in done.stdout, done.stdout + done.stderr)
+    again = assay(*arguments)
+    check(again.returncode == 0 and "0 to train" in again.stderr, again.stderr)
+    verified = assay("receipt", "verify", place.path / "seconds")
+    check(verified.returncode == 0, verified.stdout)
 
 
 def check_fraction(place):
@@ -217,6 +260,9 @@ def main():
         check_sealed(place)
         check_until_decided(place)
         check_scoreboard(place)
+        check_reused_claims(place)
+        check_tampered(place)
+        check_seconds(place)
         check_fraction(place)
     print("matrix_claims: ok")
 

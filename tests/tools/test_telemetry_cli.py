@@ -213,6 +213,9 @@ def main():
             last = "--jsonl" if "--jsonl" in (option, *more) else option
             refused(f"--json is given with {last}", run, option, *more, "--json")
         check(json.loads(ok(run, "--tables", "--json")), "--tables --json")
+        refused("--tables is given with --table", run, "--tables", "--table", "nosuch")
+        refused("--tables is given with --jsonl", run, "--tables", "--jsonl")
+        refused("--overwrite is given without --csv or --tensorboard", run, "--overwrite")
         refused("--table is given with --tensorboard", run, "--table", "steps", "--tensorboard", work / "new")
         refused("no run at", work / "nowhere")
         said = ok(run, "--csv", work / "csv", "--overwrite")

@@ -120,12 +120,18 @@ def check_answers(w):
                 broken.sendall(junk)
             except OSError:
                 pass
+    part, content = server.ask(headers={"Range": "bytes=0-9"})
+    expect(part.status == 200 and json.loads(content)["live"], f"a range of the answer: {part.status}, {content[:40]}")
+    deaf = socket.create_connection(("127.0.0.1", server.port))  # asks for the page, megabytes, and reads nothing
+    deaf.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3)]
     expect(server.ask()[0].status == 200, "an answer beside idle connections")
     status, seconds, rest = server.end(signal.SIGINT)
     expect((status, rest) == (0, "") and seconds < 10, f"SIGINT with idle connections: exit {status} after {seconds:.1f} s, {rest!r}")
-    for connection in idle:
+    for connection in [deaf, *idle]:
         connection.close()
+    refused = assay("watch", w.run("first"), "--text", "--every", "1e300")
+    expect(refused.returncode == 1 and "--every" in refused.stderr, f"--every 1e300: {refused.returncode} {refused.stderr}")
 
 
 def check_ports(w):

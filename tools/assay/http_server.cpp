@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -14,15 +15,18 @@
 namespace assay {
 namespace {
 
-constexpr int kIdleSeconds = 1;    // until the first byte of a request
-constexpr int kReadSeconds = 2;    // for the rest of it
-constexpr int kWriteSeconds = 30;  // per write: a slow tunnel
-constexpr size_t kThreads = 4;
+constexpr int kIdleSeconds = 1;       // until the first byte of a request
+constexpr int kReadSeconds = 2;       // for the rest of it
+constexpr int kWriteSeconds = 5;      // in which nothing at all can be sent
+constexpr int kSendBuffer = 1 << 16;  // bytes: a slow tunnel takes some of it in that time
+constexpr size_t kPiece = 1 << 16;    // bytes of a body between two looks whether the server stops
+constexpr size_t kThreads = 8;
 
 // Not SO_REUSEPORT, the library's default: two servers would share a port without an error.
 void set_socket_options(int socket) {
   const int yes = 1;
   setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
 }
 
 Encoding accepted(const httplib::Request& request) {
@@ -39,7 +43,7 @@ void answer_with(const SiteAnswer& answer, httplib::Response& response) {
   response.set_content_provider(
       answer.body->size(), answer.type,
       [body = answer.body](size_t offset, size_t length, httplib::DataSink& sink) {
-        return sink.write(body->data() + offset, length);
+        return sink.write(body->data() + offset, std::min(length, kPiece));
       });
 }
 
@@ -79,6 +83,8 @@ HttpServer::HttpServer(LiveSite& site, const std::string& address, int port)
   // Every request ends here, before the library reads a body or looks for a route.
   server.set_pre_routing_handler(
       [&site](const httplib::Request& request, httplib::Response& response) {
+        // The library would cut every answer to a range, under the status and tag of the whole.
+        const_cast<httplib::Request&>(request).ranges.clear();
         answer_with(site.answer({.method = request.method,
                                  .path = request.path,
                                  .host = request.get_header_value("Host"),

@@ -85,7 +85,6 @@ class Runner {
   Runner(const MatrixFolder& folder, std::vector<PlannedRun> planned, const RunnerOptions& options)
       : folder_(folder), options_(options), waiting_(std::move(planned)) {
     total_ = waiting_.size();
-    for (const PlannedRun& run : waiting_) flops_left_ += flops(run, run.status.steps_done);
     make_folders(folder_.file("logs"));
   }
 
@@ -103,6 +102,9 @@ class Runner {
  private:
   static double flops(const PlannedRun& run, int64_t steps_done) {
     return run.cell->flops_after(steps_done);
+  }
+  static double flops_done(const Running& run) {
+    return flops(run.plan, run.plan.status.steps_done) - flops(run.plan, run.step);
   }
 
   // A branch waits for the run that it leaves.
@@ -184,10 +186,12 @@ class Runner {
                         .log = LogTail(log),
                         .child = std::make_unique<Child>(arguments, log),
                         .step = plan.status.steps_done});
-    print(plan.cell->name + (plan.status.steps_done > 0 && !plan.fresh
-                                 ? strprintf(" resumes after step %ld of %ld",
-                                             long(plan.status.steps_done), long(plan.cell->steps()))
-                                 : strprintf(" starts, %ld steps", long(plan.cell->steps()))));
+    const bool resumes = plan.status.steps_done > 0 && !plan.fresh, known = plan.cell->known_steps;
+    std::string text =
+        plan.cell->name +
+        (resumes ? strprintf(" resumes after step %ld", long(plan.status.steps_done)) : " starts");
+    if (known) text += strprintf(resumes ? " of %ld" : ", %ld steps", long(plan.cell->steps()));
+    print(text);
   }
 
   void collect_ended() {
@@ -204,6 +208,7 @@ class Runner {
       } else if (*code == kExitDone) {
         finish(run);
       } else {
+        flops_done_ += flops_done(run);
         fail({.cell = run.plan.cell->name, .code = *code, .error = error_of(run, *code)});
       }
     }
@@ -211,14 +216,14 @@ class Runner {
 
   void finish(const Running& run) {
     flops_done_ += flops(run.plan, run.plan.status.steps_done);
-    ended_ += 1;
+    finished_ += 1;
     std::string said;
     for (const char* beginning : {"finished step", "reached the target loss"}) {
       if (said.empty()) said = run.log.last_line(beginning);
     }
-    print(strprintf("%s is done (%zu of %zu, %s)%s%s", run.plan.cell->name.c_str(), ended_, total_,
-                    duration_text(seconds_since(run.started)).c_str(), said.empty() ? "" : ": ",
-                    said.c_str()));
+    print(strprintf("%s is done (%zu of %zu, %s)%s%s", run.plan.cell->name.c_str(), finished_,
+                    total_, duration_text(seconds_since(run.started)).c_str(),
+                    said.empty() ? "" : ": ", said.c_str()));
   }
 
   static std::string error_of(const Running& run, int code) {
@@ -229,7 +234,6 @@ class Runner {
   }
 
   void fail(FailedRun failed) {
-    ended_ += 1;
     print(strprintf("%s FAILED (exit %d): %s", failed.cell.c_str(), failed.code,
                     failed.error.c_str()));
     result_.failed.push_back(std::move(failed));
@@ -249,11 +253,13 @@ class Runner {
 
   // Seconds until all runs are done at the mean FLOP rate so far; -1 if unknown.
   double seconds_left() const {
-    double done = flops_done_;
+    double done = flops_done_, left = 0;
+    for (const PlannedRun& run : waiting_) left += flops(run, run.status.steps_done);
     for (const Running& run : running_) {
-      done += flops(run.plan, run.plan.status.steps_done) - flops(run.plan, run.step);
+      done += flops_done(run);
+      left += flops(run.plan, run.step);
     }
-    return done > 0 ? (flops_left_ - done) / done * seconds_since(began_) : -1;
+    return done > 0 ? left / done * seconds_since(began_) : -1;
   }
 
   void show() {
@@ -277,8 +283,11 @@ class Runner {
       }
     }
     const double left = seconds_left();
-    block.push_back(strprintf("%zu of %zu done, %zu running, %zu waiting, eta %s", ended_, total_,
-                              running_.size(), waiting_.size(), duration_text(left).c_str()));
+    const size_t failed = result_.failed.size();
+    block.push_back(strprintf("%zu of %zu done, ", finished_, total_) +
+                    (failed > 0 ? strprintf("%zu failed, ", failed) : "") +
+                    strprintf("%zu running, %zu waiting, eta %s", running_.size(), waiting_.size(),
+                              duration_text(left).c_str()));
     lines_.show(block);
   }
 
@@ -286,8 +295,8 @@ class Runner {
   const RunnerOptions& options_;
   std::vector<PlannedRun> waiting_;
   std::vector<Running> running_;
-  size_t total_ = 0, ended_ = 0;
-  double flops_left_ = 0, flops_done_ = 0;  // to do when this process began; finished since then
+  size_t total_ = 0, finished_ = 0;
+  double flops_done_ = 0;  // by this process, of runs that have ended
   std::optional<Clock::time_point> holder_since_;
   const Clock::time_point began_ = Clock::now();
   Clock::time_point shown_ = began_;

@@ -112,7 +112,7 @@ step() {
   fi
   local log="$logs/$short.log" file="$logs/$name"
   [[ $name == *.json ]] || file=$log
-  rm -f "$log" "$file"
+  rm -f "$log" "$file" "$logs/$short.json"  # in_turn.py adds to the last of them
   if [[ -n ${SHARDS:-} ]]; then mkdir -p "$SHARDS"; fi
   run_step $((limit < room ? limit : room)) "$log" "$file" "$@" || status=$?
   if [[ -n ${SHARDS:-} ]]; then gather_shards "$log" "$status"; fi

@@ -17,7 +17,7 @@ function valueAt({step, value}, at) {
 
 // What averages and differences are drawn from: a thinned curve has the lowest and the highest value
 // of each stretch, which say nothing of its mean.
-const averaged = (series) => (series.means ? {...series.means, of: series.of} : series);
+const averaged = (series) => (series.means ? {...series.means, of: series.of, mean: true} : series);
 
 const meanOf = (list) => list.reduce((a, b) => a + b, 0) / list.length;
 

@@ -21,12 +21,14 @@ function digits(value, count = 4) {
   if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-4)) return value.toExponential(count - 1);
   return String(Number(value.toPrecision(count)));
 }
+const wholeOrDigits = (value) => (Number.isInteger(value) ? grouped(value) : digits(value));
 function scaled(value, units = [[1e12, ' T'], [1e9, ' B'], [1e6, ' M'], [1e3, ' k']]) {
-  for (const [size, unit] of units) if (Math.abs(value) >= size) return (value / size).toPrecision(3) + unit;
+  const three = (number) => (Math.abs(number) >= 999.5 ? number.toFixed(0) : number.toPrecision(3));
+  for (const [size, unit] of units) if (Math.abs(value) >= 0.9995 * size) return three(value / size) + unit;
   return digits(value, 3);
 }
 function flopsText(flops) {
-  const power = Math.floor(Math.log10(Math.max(1, flops)));
+  const power = Math.floor(Math.log10(Math.max(1, flops * 1.0005)));  // 9.999e12 is written 1.00e13
   return power < 6 ? grouped(flops) : (flops / 10 ** power).toFixed(2) + 'e' + power;
 }
 const bytesText = (bytes) => scaled(bytes, [[2 ** 30, ' GiB'], [2 ** 20, ' MiB'], [2 ** 10, ' KiB']]);
@@ -39,6 +41,8 @@ function median(values) {
   const sorted = values.filter((value) => value !== null).sort((a, b) => a - b);
   return sorted.length ? sorted[Math.floor(sorted.length / 2)] : null;
 }
+// Of a series of the page; a thinned one has that of all its values.
+const medianOf = (series) => (series.median === undefined ? median(series.value) : series.median);
 const last = (list) => list[list.length - 1];
 
 // A scalar's name in words, and the unit in its suffix.

@@ -33,7 +33,7 @@ function scalarChart(name, logY) {
   const curves = withTelemetry().map(({run}) => ({run, of: name, series: run.scalars[name]})).filter(({series}) => series);
   if (curves.length === 0) return {missing: withTelemetry().length === 0 ? noRuns() : `No run shown here logged ${name}.`};
   return curveChart(curves, {unit: unitOf(name), y: scalarTitle(name), logY,
-    layout: name === 'mfu_share' ? {yaxis: {title: scalarTitle(name), rangemode: 'tozero'}} : {}});
+    layout: name === 'mfu_share' ? {yaxis: {title: scalarTitle(name), ...(logY ? {type: 'log'} : {rangemode: 'tozero'})}} : {}});
 }
 
 function spanChart({span, logY}) {

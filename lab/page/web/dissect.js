@@ -42,13 +42,13 @@ const partChart = (values) => damageChart(values, (rows) => rows.filter((row) =>
 
 function usedNodes() {
   return visible().filter(({run}) => run.dissect && run.dissect.p_used).map(({run}) => element('p', {className: 'note', textContent:
-    `${run.label}: held-out text reaches ${grouped(run.dissect.p_used)} of ${grouped(run.dissect.p_total)} parameters (P_used), one token ${grouped(run.dissect.p_active)}.`}));
+    `${run.label}, step ${grouped(run.dissect.used_step)}: ${grouped(run.dissect.used_tokens)} held-out tokens reach ${grouped(run.dissect.p_used)} of ${grouped(run.dissect.p_total)} parameters (P_used), one token ${grouped(run.dissect.p_active)}.`}));
 }
 
 function addDissect() {
   const run = {id: 'of', label: 'run', options: dissectRuns};
   addSection({id: 'dissect', title: 'What the parts are worth', present: () => runs.some((one) => one.dissect), top: usedNodes,
-    how: 'The held-out loss of the last checkpoint with one change in one layer, minus the loss without it; assay dissect damage prints the same numbers.', charts: [
+    how: 'The held-out loss of a checkpoint with one change in one layer, minus the loss without it; assay dissect damage prints the same numbers.', charts: [
       {id: 'damage-groups', title: 'Without a tenth of the experts', wide: true, how: 'The busiest first, by their load on this text. A decile that no token chose has a damage of exactly 0.',
         controls: [run, {id: 'removal', label: 'they', options: removalsOf}], build: groupChart},
       {id: 'damage-parts', title: 'Without the other parts', wide: true, how: 'All routed experts, the shared expert, and routers that know nothing or only the token\'s id.',

@@ -51,7 +51,7 @@ function differencesTo(reference, given) {
     if (!base) return [];
     const at = {step: positions(base.run, base.series.step), value: base.series.value}, x = positions(curve.run, curve.series.step);
     const kept = curve.series.step.map((step, i) => ({step, v: curve.series.value[i], b: x[i] === null ? null : valueAt(at, x[i])})).filter(({v, b}) => v !== null && b !== null);
-    return [{...curve, series: {step: kept.map(({step}) => step), value: kept.map(({v, b}) => v - b), of: curve.series.of}}];
+    return [{...curve, series: {step: kept.map(({step}) => step), value: kept.map(({v, b}) => v - b), of: curve.series.of, mean: curve.series.mean}}];
   });
 }
 
@@ -128,8 +128,8 @@ function lossChart({which, logY, smooth, reference, from}) {
     weight ? 'Training loss: exponential average, the faint line is as logged.' : ''];
   const xaxis = {...commonX(), ...(ranges.x ? {range: ranges.x} : {})}, yaxis = {title, type: isLog ? 'log' : 'linear', ...(ranges.y ? {range: ranges.y} : {})};
   const built = curveChart(curves, {unit: 'nats', legend: true, height: isNarrow() ? 320 : 420, note: notes.filter(Boolean).join(' '), layout: {xaxis, yaxis, ...(base ? withLevels([level(0, '')]) : {})}});
-  const suffix = base ? ' minus ' + base.name : '';
-  built.table = seriesTable(all.map(({run, of, series}) => ({run, name: of + suffix, series})));
+  const suffix = (series) => (base ? ' minus ' + base.name + (series.mean ? ', stretch means' : '') : '');
+  built.table = seriesTable(all.map(({run, of, series}) => ({run, name: of + suffix(series), series})));
   if (anchorShown(which, base)) withAnchor(built);
   return built;
 }

@@ -60,7 +60,7 @@ const measureOptions = (first) => () => {
 function ceilingNote(list, measure) {
   const texts = list.map(({run}) => {
     const ceiling = measure.ceiling(run.router);
-    return ceiling === null ? null : `${digits(ceiling)} ${measure.normal ? '' : measure.unit}`.trim() + (measure.ceilingName ? ` (${measure.ceilingName})` : '');
+    return ceiling === null ? null : `${wholeOrDigits(ceiling)} ${measure.normal ? '' : measure.unit}`.trim() + (measure.ceilingName ? ` (${measure.ceilingName})` : '');
   });
   if (texts.some((text) => text === null)) return '';
   if (new Set(texts).size === 1) return `Ceiling: ${texts[0]}.`;

@@ -142,7 +142,7 @@ function loadMap({of, order, step: position}) {
     height: Math.min(620, Math.max(230, 120 + 26 * router.layers.length)), table: loadTable(chosen, order),
     layout: {xaxis: {title: order === 'id' ? 'expert' : 'experts of each layer, busiest first', tickformat: 'd', ...(router.experts <= 24 ? {dtick: 1} : {})}, yaxis: {type: 'category'}},
     note: `Experts without an assignment at step ${grouped(loads.steps[at])}, of ${grouped(router.experts)}: ${unused.join(', ')}. ` +
-      `Even is 1; the ceiling is E/K = ${digits(router.experts / router.top_k)}, an expert in every token's top-${router.top_k}.` +
+      `Even is 1; the ceiling is E/K = ${wholeOrDigits(router.experts / router.top_k)}, an expert in every token's top-${router.top_k}.` +
       (loads.bin > 1 ? ` One column is ${loads.bin} experts together.` : '') +
       (loads.of > loads.steps.length ? ` The slider has ${loads.steps.length} of ${grouped(loads.of)} logged steps, more of the early ones.` : ''),
   };
@@ -158,7 +158,7 @@ function tailChart({of}) {
       line: {color: colour, width: 1.8, dash}, marker: {color: colour, size: tail.load.length < 20 ? 6 : 3},
       hovertemplate: `<b>${plain(name)}</b><br>%{y:.3~g} of the experts have at least<br>%{x:.3~g} times the mean load<extra></extra>`})),
     layout: {xaxis: {title: 'load, times the mean (log)', type: 'log'}, yaxis: {title: 'share of the experts (log)', type: 'log'}, showlegend: of !== 'all' && !isNarrow()},
-    note: 'An even router drops from 1 at a load of 1. Ceiling of the load: ' + list.map(({run}) => `${run.label} E/K = ${digits(run.router.experts / run.router.top_k)}`).join('; ') +
+    note: 'An even router drops from 1 at a load of 1. Ceiling of the load: ' + list.map(({run}) => `${run.label} E/K = ${wholeOrDigits(run.router.experts / run.router.top_k)}`).join('; ') +
       `. Over the last W = ${list.map(({run}) => run.router.window).filter((w, i, all) => all.indexOf(w) === i).join(', ')} logged steps; experts without load are missing on the log axis.`,
     table: () => ({columns: ['run', 'layer', 'times_mean_load', 'share_of_experts_with_at_least'],
       rows: curves.flatMap(({run, tail}) => tail.load.map((load, i) => [run.label, tail.layer === null ? 'all' : tail.layer, load, tail.share[i]]))}),

@@ -2,14 +2,14 @@
 
 // Rows of [name, value of a run, text of the value].
 function timeRows() {
-  const scalar = (name, of) => (run) => (run.scalars[name] && run.scalars[name].value.length ? of(run.scalars[name].value) : null);
-  const largest = (values) => values.reduce((a, b) => Math.max(a, b ?? 0), 0);
+  const scalar = (name, of) => (run) => (run.scalars[name] && run.scalars[name].value.length ? of(run.scalars[name]) : null);
+  const largest = ({value}) => value.reduce((a, b) => Math.max(a, b ?? 0), 0);
   return [
-    ['training time (s)', scalar('train_s', last), secondsText],
-    ['tokens/s, median', scalar('tokens_per_s', median), grouped],
-    ['mfu, median', scalar('mfu_share', median), (value) => (100 * value).toFixed(1) + '%'],
+    ['training time (s)', scalar('train_s', ({value}) => last(value)), secondsText],
+    ['tokens/s, median', scalar('tokens_per_s', medianOf), grouped],
+    ['mfu, median', scalar('mfu_share', medianOf), (value) => (100 * value).toFixed(1) + '%'],
     ['peak memory (bytes)', scalar('peak_rss_bytes', largest), bytesText],
-    ...spanNames().map((span) => [`${span}, median (ms)`, (run) => (run.spans[span] ? median(run.spans[span].value) : null), (value) => digits(value)]),
+    ...spanNames().map((span) => [`${span}, median (ms)`, (run) => (run.spans[span] ? medianOf(run.spans[span]) : null), (value) => digits(value)]),
   ];
 }
 

@@ -15,7 +15,7 @@ const layerColumns = [['saturated at', 'saturated_at'], ['cv / ceiling', 'cv_nor
   ['dead', 'dead'], ['never used', 'never_used'], ['turnover', 'turnover'], ['bias range', 'bias_range'], ['margin', 'margin']];
 
 function layerTable(run) {
-  const cell = (value) => (value === null || value === undefined ? null : digits(value, 3));
+  const cell = (value) => (value === null || value === undefined ? null : Number.isInteger(value) ? grouped(value) : digits(value, 3));
   return {columns: ['layer', ...layerColumns.map(([name]) => name)], rows: run.router.analysis.layers.map((l) => [String(l.layer), ...layerColumns.map(([, key]) => cell(l[key]))])};
 }
 

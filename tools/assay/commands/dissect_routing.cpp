@@ -1,4 +1,5 @@
 // assay dissect routing: the loads on held-out text beside those of training, and by source.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,18 +14,25 @@
 namespace assay {
 namespace {
 
-RoutedText training(const HeldOut& text) {
+// The loads of the last W logged steps up to the checkpoint; their steps go to the report.
+RoutedText training(const HeldOut& text, RoutingReport& report) {
   const TelemetryReader telemetry(text.run() + "/telemetry.db");
-  const RouterHistory history = read_router_history(telemetry, text.config().model.moe->top_k,
-                                                    text.config().telemetry.window);
+  const RouterHistory history =
+      read_router_history(telemetry, text.config().model.moe->top_k, text.config().telemetry.window,
+                          text.source().state.step);
   RoutedText routed{.name = "training", .tokens = 0, .loads = {}};
   for (const LayerHistory& layer : history.layers) {
     routed.loads.emplace_back(layer.window_counts.begin(), layer.window_counts.end());
   }
-  if (routed.loads.size() != text.layers().size() || routed.loads.front().empty()) {
-    throw UserError(text.run() + " has no telemetry of its routers",
+  if (routed.loads.empty() || routed.loads.size() != text.layers().size() ||
+      routed.loads.front().empty()) {
+    throw UserError(strprintf("%s has no telemetry of its routers up to step %ld",
+                              text.run().c_str(), long(text.source().state.step)),
                     "give a run that was trained with telemetry, not an export");
   }
+  const auto steps = int64_t(history.steps.size());
+  report.window_first = history.steps.at(size_t(std::max<int64_t>(0, steps - history.window)));
+  report.window_last = history.steps.back();
   return routed;
 }
 
@@ -42,7 +50,9 @@ int dissect_routing(const DissectOptions& a) {
                        .experts = text.config().model.moe->experts,
                        .top_k = text.config().model.moe->top_k,
                        .layers = text.layers(),
-                       .texts = {training(text), routing_of(text, "held-out")}};
+                       .texts = {}};
+  report.texts.push_back(training(text, report));
+  report.texts.push_back(routing_of(text, "held-out"));
   if (a.text.files.empty()) {
     for (const SourceShards& source : text.sources()) {
       HeldOutOptions of_source = a.text;

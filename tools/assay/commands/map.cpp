@@ -1,4 +1,5 @@
 // assay map: which model is ahead at each budget on each axis of cost, and where the order turns.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -27,7 +28,7 @@ std::vector<CostAxis> axes_of(const std::vector<std::string>& names) {
     bool found = name == "all";
     for (const AxisWords& words : cost_axes()) {
       if (name != "all" && name != words.name) continue;
-      axes.push_back(words.axis);
+      if (std::count(axes.begin(), axes.end(), words.axis) == 0) axes.push_back(words.axis);
       found = true;
     }
     if (!found) throw UserError("--axis " + name + " is unknown", "choose of all" + known);

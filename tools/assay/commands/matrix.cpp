@@ -156,12 +156,12 @@ void require_sealed_claims(const MatrixArguments& a, const MatrixFolder& folder,
                   "says that it came after the runs");
 }
 
-void require_same_data_for_all(const MatrixArguments& a, const Matrix& matrix) {
+void require_comparable_models(const MatrixArguments& a, const Matrix& matrix) {
   const std::string difference = different_data(matrix);
   if (difference.empty() || a.force) return;
-  throw UserError("the models do not see the same data: " + difference,
-                  "losses on different tokens cannot be compared; --force trains them anyway, and "
-                  "the tables say so");
+  throw UserError("the models cannot be compared: " + difference,
+                  "losses on other tokens, in another context or where runs stop at another loss "
+                  "say nothing of the models; --force trains them anyway, and the tables say so");
 }
 
 void require_memory(const MatrixFile& file, const std::vector<PlannedRun>& planned) {
@@ -244,16 +244,20 @@ void take_over_runs(const std::vector<TakenRun>& runs, const MatrixFolder& folde
   }
 }
 
-int print_summary(const MatrixArguments& a, const MatrixFolder& folder, const Matrix& matrix) {
+// Writes the tables and the receipt.
+MatrixSummary write_results(const MatrixFolder& folder, const Matrix& matrix) {
   const MatrixSummary summary = summarise_matrix(matrix, folder);
   write_summary(folder, summary);
   write_receipt(folder.file(kReceiptName), make_matrix_receipt(folder, summary));
+  return summary;
+}
+
+void print_summary(const MatrixArguments& a, const MatrixSummary& summary) {
   if (a.json) {
     std::fputs(summary_json(summary).c_str(), stdout);
   } else {
     std::fputs(summary_markdown(summary).c_str(), stdout);
   }
-  return kExitDone;
 }
 
 // Prints one error line that names every failed cell. Returns kExitStoppedByGuard if guards stopped
@@ -320,14 +324,27 @@ void prepare_folder(const MatrixArguments& a, const MatrixFolder& folder, const 
   const std::vector<TakenRun> taken = examine_runs(a, matrix.file.device, work.reused, folder);
   prepare_data(work.planned);
   // Before copying, so that an interrupted copy is in a matrix's folder.
-  write_matrix(folder, matrix, edits);
+  write_matrix(folder, matrix, edits, int64_t(taken.size()));
   take_over_runs(taken, folder);
   for (const PlannedRun& run : work.planned) folder.write_config(*run.cell);
 }
 
-// Trains what is planned, writes the tables, and returns the exit code.
-int train_matrix(const MatrixArguments& a, const MatrixFolder& folder, const Matrix& matrix,
-                 const MatrixPlan& plan, Work work) {
+// What one number of seeds came to.
+struct Round {
+  int code = kExitDone;
+  std::vector<std::string> open;  // claims that one seed more may decide, if there may be one more
+};
+
+// Claims that further seeds could decide; none unless --until-decided allows another seed.
+std::vector<std::string> open_claims(const MatrixArguments& a, const MatrixSummary& summary) {
+  const MatrixFile& file = summary.matrix->file;
+  if (!a.until_decided || int64_t(file.seeds.size()) >= *a.until_decided) return {};
+  return undecided_claims(evaluate_claims(file.claims, summary.tables));
+}
+
+// Trains what is planned and writes the tables, which it prints after the last round.
+Round train_matrix(const MatrixArguments& a, const MatrixFolder& folder, const Matrix& matrix,
+                   const MatrixPlan& plan, Work work) {
   say(strprintf("matrix %s: %zu runs, %zu of them done; %zu to train in %s",
                 matrix.file.name.c_str(), plan.runs.size(),
                 plan.runs.size() - work.planned.size() - work.failed.size(), work.planned.size(),
@@ -340,19 +357,39 @@ int train_matrix(const MatrixArguments& a, const MatrixFolder& folder, const Mat
   const RunnerResult result = train_cells(folder, std::move(work.planned), options);
   std::vector<FailedRun>& failed = work.failed;
   failed.insert(failed.end(), result.failed.begin(), result.failed.end());
-  print_summary(a, folder, matrix);
+  const MatrixSummary summary = write_results(folder, matrix);
+  const bool done = !result.interrupted && failed.empty() && plan.unavailable.empty();
+  Round round;
+  if (done) round.open = open_claims(a, summary);
+  if (round.open.empty()) print_summary(a, summary);
   if (result.interrupted) {
     say("interrupted: run the same command to resume");
-    return kExitInterrupted;
+    round.code = kExitInterrupted;
+  } else if (!done) {
+    round.code = print_failures(failed, plan.unavailable, folder);
   }
-  if (!failed.empty() || !plan.unavailable.empty()) {
-    return print_failures(failed, plan.unavailable, folder);
+  return round;
+}
+
+// --summary. Of an edited file the tables are printed only: what is on the disk is of the matrix as
+// it was trained.
+void summarise(const MatrixArguments& a, const MatrixFolder& folder, const Matrix& matrix,
+               const MatrixEdits& edits) {
+  if (!edits.started) {
+    throw UserError("no matrix in " + folder.path(), "start it: assay matrix " + a.file);
   }
-  return kExitDone;
+  require_sealed_claims(a, folder, edits);
+  if (edits.any()) {
+    say_edits(edits);
+    say("its files are left as they are: assay matrix " + a.file + " takes the edit over");
+    return print_summary(a, summarise_matrix(matrix, folder));
+  }
+  if (edits.claims.any()) write_matrix(folder, matrix, edits);
+  print_summary(a, write_results(folder, matrix));
 }
 
 // Everything but further rounds of --until-decided.
-int run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFolder& folder) {
+Round run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFolder& folder) {
   Matrix matrix = lay_out(file, place_of(file));
   prefer_existing_runs(matrix, folder);
   const std::vector<const Cell*> selected = selected_cells(matrix, a.only);
@@ -363,18 +400,14 @@ int run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFold
   for (const std::string& run : reusable.unfinished) say("not reused: " + run);
   if (a.dry_run) {
     say_edits(edits);
-    return print_plan(a, plan, folder);
+    return {.code = print_plan(a, plan, folder), .open = {}};
   }
   if (a.summary) {
-    if (!edits.started) {
-      throw UserError("no matrix in " + folder.path(), "start it: assay matrix " + a.file);
-    }
-    require_sealed_claims(a, folder, edits);
-    if (edits.claims.any()) write_matrix(folder, matrix, edits);
-    return print_summary(a, folder, matrix);
+    summarise(a, folder, matrix, edits);
+    return {};
   }
   if (matrix.file.device == "cuda") gpu::require_usable(gpu::device_facts());
-  require_same_data_for_all(a, matrix);
+  require_comparable_models(a, matrix);
   say_edits(edits);
   require_unchanged(a, folder, edits);
   require_sealed_claims(a, folder, edits);
@@ -409,27 +442,17 @@ void check_until_decided(const MatrixArguments& a, const MatrixFile& file) {
   }
 }
 
-// Claims that further seeds could decide.
-std::vector<std::string> open_claims(const MatrixFile& file, const MatrixFolder& folder) {
-  Matrix matrix = lay_out(file, place_of(file));
-  prefer_existing_runs(matrix, folder);
-  const MatrixSummary summary = summarise_matrix(matrix, folder);
-  return undecided_claims(evaluate_claims(matrix.file.claims, summary.tables));
-}
-
 int run_matrix(const MatrixArguments& a) {
   MatrixFile file = load_file(a);
   check_until_decided(a, file);
   const MatrixFolder folder(a.folder.empty() ? "runs/" + file.name : a.folder);
   for (const int64_t seed : recorded_extra_seeds(folder)) add_seed(file, seed);
   while (true) {
-    const int code = run_seeds(a, file, folder);
-    if (code != kExitDone || !a.until_decided || a.dry_run || a.summary) return code;
-    const std::vector<std::string> open = open_claims(file, folder);
-    if (open.empty() || int64_t(file.seeds.size()) >= *a.until_decided) return code;
+    const Round round = run_seeds(a, file, folder);
+    if (round.open.empty()) return round.code;
     const int64_t seed = *std::max_element(file.seeds.begin(), file.seeds.end()) + 1;
     std::string names;
-    for (const std::string& name : open) names += (names.empty() ? "" : ", ") + name;
+    for (const std::string& name : round.open) names += (names.empty() ? "" : ", ") + name;
     say("undecided: " + names +
         strprintf("; seed %ld is added, of at most %ld seeds", long(seed), long(*a.until_decided)));
     add_seed(file, seed);
@@ -485,7 +508,8 @@ void add_matrix_command(Commands& commands) {
   sub->add_flag("--late-claims", a->late_claims,
                 "accept claims that were edited after a run had begun; they are marked as late");
   sub->add_flag("--force", a->force,
-                "train models that do not see the same data; every table says so");
+                "train models that cannot be compared, since they see other data, contexts or "
+                "targets; every table says so");
   sub->add_flag("--reuse-elsewhere", a->reuse_elsewhere,
                 "with --reuse: also accept runs of another build of assay or of another device")
       ->needs("--reuse");

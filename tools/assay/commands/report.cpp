@@ -19,6 +19,9 @@ struct ReportArguments {
 int run_report(const ReportArguments& a) {
   if (a.json) {
     const auto data = report_data(a.runs, {}, NoTelemetry::kRefuse, a.anchor);
+    for (const std::string& warning : report_warnings(data)) {
+      std::fprintf(stderr, "warning: %s\n", warning.c_str());
+    }
     std::printf("%s\n", script_json(data).c_str());
     return kExitDone;
   }
@@ -50,20 +53,24 @@ void add_report_command(Commands& commands) {
   sub->add_option("RUN", a->runs,
                   "directories of runs, finished or still training, or one folder of a matrix")
       ->required();
-  sub->add_option(
-         "-o,--output", a->output,
-         "HTML file to write, by default in the current folder; an existing file is replaced")
-      ->capture_default_str();
-  sub->add_option("--title", a->title, "heading of the page (default: what it is about)");
+  CLI::Option* output = sub->add_option(
+      "-o,--output", a->output,
+      "HTML file to write, by default in the current folder; an existing file is replaced");
+  output->capture_default_str();
+  CLI::Option* title =
+      sub->add_option("--title", a->title, "heading of the page (default: what it is about)");
   sub->add_option("--anchor", a->anchor,
                   "log of a public run (modded-nanogpt or llm.c), dotted in the loss chart; "
                   "tools/get_anchor_log.sh fetches one");
-  sub->add_option("--plotly", a->plotly,
-                  "inline: the page contains Plotly.js (4.8 MB); link: it loads it from "
-                  "cdn.plot.ly")
-      ->check(CLI::IsMember({"inline", "link"}))
-      ->capture_default_str();
-  sub->add_flag("--json", a->json, "print the page's data on stdout and write no page");
+  CLI::Option* plotly =
+      sub->add_option("--plotly", a->plotly,
+                      "inline: the page contains Plotly.js (4.8 MB); link: it loads it from "
+                      "cdn.plot.ly");
+  plotly->check(CLI::IsMember({"inline", "link"}))->capture_default_str();
+  sub->add_flag("--json", a->json, "print the page's data on stdout and write no page")
+      ->excludes(output)
+      ->excludes(title)
+      ->excludes(plotly);
   sub->footer(
       "Examples:\n"
       "  assay report runs/moe -o moe.html\n"

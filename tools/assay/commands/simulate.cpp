@@ -1,4 +1,5 @@
 // assay simulate: arguments; lab/cluster computes.
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -16,19 +17,29 @@ struct SimulateArguments {
   std::vector<std::string> configs, sets;
   std::string cluster = "h200x8", measured, links;
   std::vector<int> nodes = {1};
-  std::vector<int64_t> expert_ranks = {1};
+  std::vector<int64_t> expert_ranks;  // none: those of each configuration
   bool json = false;
 };
+
+// The name of the file, or its whole path beside another one of that name.
+std::string name_of(const std::string& path, const std::vector<std::string>& all) {
+  const auto stem = [](const std::string& one) {
+    return std::filesystem::path(one).stem().string();
+  };
+  const auto same = std::count_if(all.begin(), all.end(),
+                                  [&](const std::string& one) { return stem(one) == stem(path); });
+  return same > 1 ? path : stem(path);
+}
 
 ModelPredictions predictions_of(const std::string& path, const SimulateArguments& a,
                                 const Cluster& cluster, const OpTimes& times) {
   const Config config = load_run_config(path, a.sets);
-  ModelPredictions model{.name = std::filesystem::path(path).stem().string(),
-                         .batch_tokens = config.run.batch_tokens,
-                         .mappings = {}};
+  ModelPredictions model{
+      .name = name_of(path, a.configs), .batch_tokens = config.run.batch_tokens, .mappings = {}};
   model.mappings.push_back(predict(config, mapping_of(config, {}, 1), cluster, times));
   for (const int nodes : a.nodes) {
-    for (const int64_t expert_ranks : a.expert_ranks) {
+    const std::vector<int64_t> own = {config.parallel.expert_ranks};
+    for (const int64_t expert_ranks : a.expert_ranks.empty() ? own : a.expert_ranks) {
       if (expert_ranks > 1 && !config.model.moe) continue;  // beside models that have experts
       const Mapping mapping = mapping_of(config, {nodes, cluster.gpus_per_node}, expert_ranks);
       model.mappings.push_back(predict(config, mapping, cluster, times));
@@ -65,10 +76,9 @@ void add_simulate_command(Commands& commands) {
   sub->add_option("--nodes", a->nodes, "numbers of nodes (default: 1)")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(above_zero());
+      ->check(CLI::Range(1, 4096));
   sub->add_option("--expert-ranks", a->expert_ranks,
-                  "ranks that share the experts of a layer (default: 1); above 1 it is estimated, "
-                  "as training does not have it")
+                  "ranks that share the experts of a layer (default: parallel.expert_ranks)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(above_zero());

@@ -182,6 +182,19 @@ int write_folders(const TelemetryTables& tables, const TelemetryArguments& a) {
 }
 
 void check_arguments(const TelemetryArguments& a) {
+  const char* const beside_tables = !a.table.empty()         ? "--table"
+                                    : a.jsonl                ? "--jsonl"
+                                    : !a.csv.empty()         ? "--csv"
+                                    : !a.tensorboard.empty() ? "--tensorboard"
+                                                             : nullptr;
+  if (a.tables && beside_tables != nullptr) {
+    throw UserError(std::string("--tables is given with ") + beside_tables,
+                    "--tables lists the tables: give it alone, or with --json");
+  }
+  if (a.overwrite && a.csv.empty() && a.tensorboard.empty()) {
+    throw UserError("--overwrite is given without --csv or --tensorboard",
+                    "only these write files");
+  }
   const bool folders = !a.csv.empty() || !a.tensorboard.empty();
   const bool rows = a.jsonl || (!a.table.empty() && !a.tables);
   if (a.json && (folders || rows)) {

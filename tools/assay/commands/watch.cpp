@@ -52,6 +52,9 @@ class Signals {
     return std::max(0, number);
   }
 
+  // From here on a signal ends the process at once.
+  void let_through() const { pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
+
   static bool ends(int number) { return number == SIGINT || number == SIGTERM || number == SIGHUP; }
   static void suspend() { kill(getpid(), SIGSTOP); }
 
@@ -206,6 +209,7 @@ int serve(const WatchArguments& a, const std::vector<std::string>& runs) {
   for (int signal = 0; !Signals::ends(signal); signal = signals.wait_for(kLong)) {
     if (signal == SIGTSTP) Signals::suspend();
   }
+  signals.let_through();
   return kExitDone;
 }
 
@@ -227,6 +231,7 @@ void add_watch_command(Commands& commands) {
   sub->add_flag("--once", a->once, "with --text: print one screen and exit")->needs(text);
   sub->add_option("--every", a->every_s, "seconds between reads of the runs, at least")
       ->check(above_zero())
+      ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   sub->add_flag("--wait", a->wait, "wait for runs that do not exist yet");
   sub->add_option("--port", a->port,
