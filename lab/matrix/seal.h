@@ -33,8 +33,8 @@ struct ClaimSeal {
 // SHA-256 of the claims, without their places in the file.
 std::string claims_sha256(const std::vector<MatrixClaim>& claims);
 
-// "sparse wins", "sparse wins (activeDN, bf16)": with the contract and precision of the claim, since
-// claims that are judged in different places may have one name.
+// "sparse wins", "sparse wins (activeDN, bf16)": with the contract and precision of the claim,
+// since claims that are judged in different places may have one name.
 std::string claim_label(const MatrixClaim& claim);
 
 struct ClaimChanges {

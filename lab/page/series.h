@@ -32,8 +32,8 @@ std::vector<int64_t> evenly_chosen(const std::vector<int64_t>& steps, int64_t co
 std::vector<int64_t> early_chosen(const std::vector<int64_t>& steps, int64_t count);
 
 // {"step": [...], "value": [...], "of": values before thinning}, and of a thinned curve "means":
-// {"step": [...], "value": [...]}, from which averages and differences are drawn, and "median" of all
-// values, since the lowest and highest say nothing of either.
+// {"step": [...], "value": [...]}, from which averages and differences are drawn, and "median" of
+// all values, since the lowest and highest say nothing of either.
 nlohmann::ordered_json series_json(const std::vector<StepValue>& curve, int64_t points);
 
 }  // namespace assay

@@ -42,8 +42,8 @@ double load_turnover(const std::vector<uint32_t>& before, const std::vector<uint
 // experts a token: sqrt((E - K) / (pi A)).
 double turnover_floor(int64_t experts, int64_t top_k, double assignments);
 
-// window: telemetry.window. up_to: without the steps after this one. UserError if a load vector does
-// not unpack.
+// window: telemetry.window. up_to: without the steps after this one. UserError if a load vector
+// does not unpack.
 RouterHistory read_router_history(const TelemetryReader& telemetry, int64_t top_k, int64_t window,
                                   std::optional<int64_t> up_to = {});
 

@@ -176,6 +176,7 @@ def check_seconds(place):
 models: {dense: dense.yaml, moe: moe.yaml}
 contracts: [{kind: seconds, coefficient: 0.2}]
 precisions: [fp32]
+set: {schedule.warmup: 0, schedule.warmdown: 0}
 """)
     arguments = ("matrix", place.path / "seconds.yaml", "--run-dir", place.path / "seconds")
     done = assay(*arguments)

@@ -127,7 +127,7 @@ def check_dissect(browser, w, keep):
                for layer in (0, 1) for n in (1, 2, 3) for removal in ("zero", "next")]
     changes += [{"layer": 0, "without": "shared expert", "damage": {"nats": -0.125, "standard_error": None, "targets": 64}}, {"layer": "no row"}]
     (folder / "damage.json").write_text(json.dumps({"step": 40, "tokens": 4096, "loss_nats": 3.5, "experts": 6, "top_k": 2, "changes": changes}))
-    (folder / "used.json").write_text(json.dumps({"p_used": 1234, "p_total": 5678, "p_active": 910}))
+    (folder / "used.json").write_text(json.dumps({"p_used": 1234, "p_total": 5678, "p_active": 910, "checkpoint_step": 20, "tokens": 2048}))
     page = w.path / "dissect.html"
     report(w, page.name, w.run("healthy"))
     opened(browser, page)
@@ -140,7 +140,7 @@ def check_dissect(browser, w, keep):
     browser.choose("#damage-groups-removal", "next")
     expect(all(r["removal"] == "next" for r in table(browser, "damage-groups")), "the other removal")
     expect([(r["without"], float(r["damage_nats"])) for r in table(browser, "damage-parts")] == [("shared expert", -0.125)], "parts")
-    expect("reaches 1,234 of 5,678 parameters" in browser.js("return document.querySelector('#section-dissect').textContent"), "P_used")
+    expect("step 20: 2,048 held-out tokens reach 1,234 of 5,678 parameters" in browser.js("return document.querySelector('#section-dissect').textContent"), "P_used")
     if keep:
         browser.picture(keep / "dissect.png", browser.js("return document.querySelector('#section-dissect').getBoundingClientRect().top + scrollY - 20"))
     check_phone(browser, page)

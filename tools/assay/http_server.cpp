@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kIdleSeconds = 1;       // until the first byte of a request
 constexpr int kReadSeconds = 2;       // for the rest of it
-constexpr int kWriteSeconds = 5;      // in which nothing at all can be sent
+constexpr int kWriteSeconds = 3;      // in which nothing at all can be sent
 constexpr int kSendBuffer = 1 << 16;  // bytes: a slow tunnel takes some of it in that time
 constexpr size_t kPiece = 1 << 16;    // bytes of a body between two looks whether the server stops
 constexpr size_t kThreads = 8;

@@ -1,5 +1,5 @@
 // A LiveSite behind a socket, by cpp-httplib. One request per connection: a browser that stays open
-// holds no thread, and stopping waits at most five seconds, for a client that takes nothing.
+// holds no thread, and stopping waits a few seconds at most, for a client that takes nothing.
 #pragma once
 
 #include <memory>
