@@ -80,7 +80,6 @@ TEST_CASE("stories are clean text: no markup, single spaces, capitals after full
 TEST_CASE("later sentences of a story depend on earlier ones") {
   const std::regex sum(
       R"(\w+ had (\w+) \w+(?: pen)?s\w*, and \w+ had (\w+)\. Together they had (\w+)\.)");
-  const std::regex ran(R"(One \w+ (\w+) of them ran away, so only (\w+) )");
   const char* names[] = {"no",     "one",      "two",      "three",   "four",    "five",
                          "six",    "seven",    "eight",    "nine",    "ten",     "eleven",
                          "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen"};
@@ -89,7 +88,8 @@ TEST_CASE("later sentences of a story depend on earlier ones") {
   int sums = 0, songs = 0;
   for (const std::string& s : stories(4, 3000)) {
     std::smatch m;
-    if (std::regex_search(s, m, sum)) {
+    // std::regex is slow: it looks at the stories that have such a sentence.
+    if (s.find("Together they had ") != s.npos && std::regex_search(s, m, sum)) {
       INFO(m.str());
       REQUIRE(value.at(m[1]) + value.at(m[2]) == value.at(m[3]));
       ++sums;
@@ -110,8 +110,13 @@ TEST_CASE("towns and animals are the same in every seed") {
   const std::regex known(R"(\b(\w+), the town with the ([a-z ]+)\b[.,])");
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     for (const std::string& s : stories(seed, 2000)) {
-      for (std::sregex_iterator i(s.begin(), s.end(), known), end; i != end; ++i) {
-        landmark[(*i)[1]].insert((*i)[2]);
+      // std::regex is slow: it looks at each place where such a phrase may be.
+      constexpr const char* kPhrase = ", the town with the ";
+      for (size_t at = s.find(kPhrase); at != s.npos; at = s.find(kPhrase, at + 1)) {
+        const size_t from = s.rfind(' ', at);
+        const std::string place = s.substr(from == s.npos ? 0 : from, 150);
+        std::smatch m;
+        if (std::regex_search(place, m, known)) landmark[m[1]].insert(m[2]);
       }
     }
   }
