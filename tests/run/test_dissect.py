@@ -134,6 +134,15 @@ def check_routing(place):
     for layer, (overlap, sampling) in enumerate(zip(said["pairs"][0]["overlap"], said["pairs"][0]["sampling"])):
         held_out = used["layers"][layer]["counts"]
         check(0 < overlap <= 1 and 0.9 < sampling < 1 and sum(held_out) == 2 * 4096, said)
+    check([(t["name"], t["tokens"]) for t in said["texts"]] == [("training", None), ("held-out", 4096)], said["texts"])
+    check(said["training_steps"] == [53, 60], said["training_steps"])
+    # A checkpoint on the way is compared with the training before it.
+    early = next(c for c in checkpoints(run) if int(c.name.split("-")[1]) < 60)
+    step = int(early.name.split("-")[1])
+    of_early = json.loads(dissect("routing", early, "--json").stdout)
+    first, last = of_early["training_steps"]
+    check(of_early["step"] == step and first < last <= step, of_early["training_steps"])
+    check(f"the logged steps {first} to {last}" in dissect("routing", early).stdout, "the steps are named")
     # In the layer that was edited after training the tokens go elsewhere.
     check(said["pairs"][0]["overlap"][LAYER] < said["pairs"][0]["overlap"][0], said)
 
@@ -184,8 +193,13 @@ def check_emulator(place):
 
 def check_bad_input(place):
     place.train("dense", "--set", "model.moe=null", "--set", "run.steps=2", "--set", "schedule.warmup=0", "--set", "schedule.warmdown=0")
+    place.train("flat", "--set", "model.moe.first_dense_layers=2", "--set", "run.steps=2", "--set", "schedule.warmup=0",
+                "--set", "schedule.warmdown=0")
     run = place.run("run")
     for arguments, words in ((("damage", place.run("dense")), "is a dense model"),
+                             (("damage", place.run("flat")), "is a dense model"),
+                             (("used", place.run("flat")), "is a dense model"),
+                             (("routing", place.run("flat")), "is a dense model"),
                              (("used", place.path / "nothing"), "nothing"),
                              (("damage", run, "--layers", "7"), "layer 7 has no experts"),
                              (("damage", run, "--experts", "9"), "there is no expert 9"),

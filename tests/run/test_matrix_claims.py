@@ -104,6 +104,15 @@ def check_receipt(place, seal):
     check(names["claim.activeDN to totalDN.fp32.contract.verdict"] in ("holds", "fails", "undecided"), names)
     done = assay("receipt", "verify", runs)
     check(done.returncode == 0 and "contract.verdict" in done.stdout, done.stdout + done.stderr)
+    # A run's own receipt that is damaged: drift, and the other runs are trained again.
+    own = runs / "dense-activeDN-fp32-seed1" / "receipt.json"
+    whole = own.read_text()
+    own.write_text(whole[:900])
+    done = assay("receipt", "verify", runs, "--rerun", "2")
+    check(done.returncode == 2 and "rerun of 2 steps" in done.stdout and "its receipt: the file is damaged" in done.stdout,
+          done.stdout + done.stderr)
+    check("bug" not in done.stderr, done.stderr)
+    own.write_text(whole)
 
 
 def check_sealed(place):
@@ -174,7 +183,7 @@ def check_seconds(place):
     """Cells under a contract in seconds are done when their runs are, and stay so."""
     (place.path / "seconds.yaml").write_text("""
 models: {dense: dense.yaml, moe: moe.yaml}
-contracts: [{kind: seconds, coefficient: 0.2}]
+contracts: [{kind: seconds, coefficient: 2}]
 precisions: [fp32]
 set: {schedule.warmup: 0, schedule.warmdown: 0}
 """)

@@ -2,6 +2,7 @@
 """assay router as a user calls it: on a finished run, on one that is training, and refusals."""
 import json
 import pathlib
+import re
 import shutil
 import signal
 import sqlite3
@@ -81,6 +82,19 @@ def check_early_warning(w):
     expect(done.returncode == 0, f"a damaged run: {done}")
     said = json.loads(done.stdout)
     expect(len(said["runs"]) == 1 and len(said["left_out"]) == 1, f"named twice, counted once; damaged, left out: {said}")
+    # A mixture whose blocks are all dense, and loads that do not unpack: left out, and the others are judged.
+    for name in ("flat", "loads"):
+        shutil.copytree(w.run("moe"), w.path / "odd" / name)
+    config = w.path / "odd" / "flat" / "config.yaml"
+    text = config.read_text()
+    config.write_text(re.sub(r"first_dense_layers: \d+", "first_dense_layers: 2", text))
+    expect(config.read_text() != text, "the blocks are dense now")
+    with sqlite3.connect(w.path / "odd" / "loads" / "telemetry.db") as database:
+        database.execute("UPDATE expert_load SET counts = x'ff' WHERE step > 5")
+    done = assay("early-warning", w.path / "odd", w.run("moe"), "--json")
+    expect(done.returncode == 0, f"odd runs: {done}")
+    said = json.loads(done.stdout)
+    expect(len(said["runs"]) == 1 and [left.endswith("flat: dense") for left in sorted(said["left_out"])] == [True, False], said["left_out"])
     (w.path / "empty").mkdir()
     done = assay("early-warning", w.path / "empty")
     expect(done.returncode == 1 and "is no run and holds none" in done.stderr and "hint:" in done.stderr, f"early-warning: {done}")
