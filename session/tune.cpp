@@ -92,9 +92,10 @@ class TunedModel {
     memory_.model->begin_step(on_, {.loss = 1.0f / float(batch_tokens())});
     ProductChoices::Calls first = calls([&] { memory_.model->forward_backward(on_, batch()); });
     ProductChoices::Calls adding = calls([&] { memory_.model->forward_backward(on_, batch()); });
-    const bool one = config_.run.batch_tokens == batch_tokens();
-    return one ? OfMicroBatches{std::move(first), std::move(adding)}
-               : OfMicroBatches{std::move(adding), std::move(first)};
+    // The first of each part stores.
+    const int64_t of_part = config_.run.batch_tokens / config_.parallel.batch_parts();
+    return of_part == batch_tokens() ? OfMicroBatches{std::move(first), std::move(adding)}
+                                     : OfMicroBatches{std::move(adding), std::move(first)};
   }
   ProductChoices::Calls calls_of_evaluation() {
     std::vector<float> nats(static_cast<size_t>(batch_tokens()));

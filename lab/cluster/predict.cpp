@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "comm/layout.h"
 #include "engine/config/check.h"
 #include "lab/cluster/step_calls.h"
 #include "models/parameters/table.h"
@@ -38,10 +39,16 @@ std::vector<ParameterSpec> trained_specs(const ModelConfig& model) {
   return specs;
 }
 
-// The parts of the configuration where the ranks divide them, else one of each rank.
+// The parts of the configuration on so many ranks; one of each rank where it names none.
 int64_t parts_on(const Config& config, int64_t ranks) {
-  const int64_t parts = config.parallel.batch_parts();
-  return parts % ranks == 0 ? parts : ranks;
+  const int64_t parts = config.parallel.parts;
+  if (parts == 0 || (parts == 1 && ranks > 1)) return ranks;
+  if (Layout::fits(parts, ranks)) return parts;
+  throw UserError(
+      strprintf("parallel.parts = %ld does not lie on %ld GPUs: each has a power of two "
+                "of them",
+                long(parts), long(ranks)),
+      "--set parallel.parts=0 takes one part a GPU");
 }
 
 // One step on one mapping, in the making.
@@ -334,7 +341,8 @@ Mapping mapping_of(const Config& config, const GroupShape& shape, int64_t expert
     if (experts % expert_ranks != 0 || experts == 0 || ranks % expert_ranks != 0 || !in_nodes) {
       throw UserError(strprintf("%ld expert ranks on %ld GPUs, %ld a node, with %ld experts",
                                 long(expert_ranks), long(ranks), long(per_node), long(experts)),
-                      "--expert-ranks must divide the experts and the GPUs, in whole nodes");
+                      "--expert-ranks, or parallel.expert_ranks of the configuration, must divide "
+                      "the experts and the GPUs, in whole nodes");
     }
   }
   const int64_t of_rank = sequences / ranks;

@@ -13,20 +13,16 @@ double planned_tokens(const RunRecord& run) {
   return double(run.config.run.steps) * double(run.config.run.batch_tokens);
 }
 
-double rounded_to(double share, double parts) {
-  return std::round(share * parts) / parts;
-}
-
-// Two runs of one share have other whole steps, so the roundest share that gives these steps.
+// The share that was asked for, as whole steps of two horizons are other quotients. A branch has
+// recorded the quotient: it is a whole or half percent, or a third, where that gives these steps.
 std::string share_text(const RunRecord& run) {
   const int64_t steps = run.config.run.steps, horizon = contract_horizon(run);
   if (steps >= horizon) return "";
   std::vector<double> shares = {0.02, 0.05, 0.1, 0.2, 0.5};
   const double given = run.config.contract.fraction;
-  if (rounded_to(given, 1e4) == given) shares.push_back(given);
-  for (const double parts : {100, 1000, 10000}) {
-    const double near = rounded_to(double(steps) / double(horizon), parts);
-    shares.insert(shares.end(), {near, near - 1 / parts});
+  if (std::round(given * 1e4) / 1e4 == given) shares.push_back(given);
+  for (const double parts : {100, 3, 200}) {
+    shares.push_back(std::floor(double(steps) / double(horizon) * parts) / parts);
   }
   for (const double share : shares) {
     if (share <= 0 || steps != fraction_of_steps(horizon, share)) continue;

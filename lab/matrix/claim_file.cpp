@@ -212,7 +212,11 @@ bool judged_in_one_place(const MatrixClaim& a, const MatrixClaim& b) {
   const auto meet = [](const std::string& one, const std::string& other) {
     return one.empty() || other.empty() || one == other;
   };
-  return meet(a.contract, b.contract) && meet(a.precision, b.precision);
+  const auto place = [](const MatrixClaim& claim, Over over, const std::string& given) {
+    return claim.across && claim.across->over == over ? claim.across->from : given;
+  };
+  return meet(place(a, Over::kContracts, a.contract), place(b, Over::kContracts, b.contract)) &&
+         meet(place(a, Over::kPrecisions, a.precision), place(b, Over::kPrecisions, b.precision));
 }
 
 }  // namespace

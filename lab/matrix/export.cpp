@@ -287,6 +287,7 @@ std::string summary_json(const MatrixSummary& summary) {
       if (i < table.relation.size()) {
         const bool interval =
             table.relation[i] != Relation::kOneSeed && table.relation[i] != Relation::kNoSeed;
+        place["relation_to_next"] = relation_name(table.relation[i]);
         place["told_apart_from_next"] =
             !interval ? ordered_json() : ordered_json(table.relation[i] == Relation::kBelow);
       }

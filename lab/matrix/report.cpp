@@ -129,7 +129,7 @@ std::string routers_text(const ContractTable& table) {
          strprintf(
              "\nRouters: mean ± standard deviation over the seeds; cv, max_load, entropy and dead "
              "experts over the last %ld logged steps, cv and max_load as means over layers; "
-             "saturated: max_load >= 0.9 / K at any logged step.\n\n",
+             "saturated: max_load >= 0.9 / K (more if K/E is above 0.8) at any logged step.\n\n",
              long(window));
 }
 

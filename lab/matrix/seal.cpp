@@ -39,7 +39,7 @@ const char* runs_word(int64_t runs) {
 
 std::optional<int64_t> ClaimSeal::added_after(const MatrixClaim& claim) const {
   std::optional<int64_t> runs;
-  if (runs_begun > 0) runs = 0;
+  if (runs_begun > 0) runs = runs_begun;
   for (const ClaimEdit& edit : edits) {
     for (const std::string& added : edit.added) {
       // Version 0.2.0 recorded the bare name.

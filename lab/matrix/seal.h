@@ -25,8 +25,8 @@ struct ClaimSeal {
   int64_t runs_begun = 0;  // at that time, with those taken over from elsewhere
   std::vector<ClaimEdit> edits;
 
-  // Runs that had finished when the claim was last added after the seal; nullopt if it is as it was
-  // sealed.
+  // Runs that had finished when the claim was last added after the seal, or had begun at a seal
+  // that came late; nullopt if it is as it was sealed before the first.
   std::optional<int64_t> added_after(const MatrixClaim& claim) const;
 };
 

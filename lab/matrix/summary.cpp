@@ -212,6 +212,22 @@ MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder)
   return summary;
 }
 
+const char* relation_name(ContractTable::Relation relation) {
+  switch (relation) {
+    case ContractTable::Relation::kBelow:
+      return "below";
+    case ContractTable::Relation::kAbove:
+      return "above";
+    case ContractTable::Relation::kUnclear:
+      return "unclear";
+    case ContractTable::Relation::kOneSeed:
+      return "one_seed";
+    case ContractTable::Relation::kNoSeed:
+      return "no_seed";
+  }
+  return "";
+}
+
 std::string contract_text(const MatrixContract& c) {
   std::string text;
   if (!c.kind) return "each model's own number of steps";

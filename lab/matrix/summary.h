@@ -57,7 +57,10 @@ struct ContractTable {
   };
   std::vector<Relation> relation;
 };
+// "below", "above", "unclear", "one_seed", "no_seed".
+const char* relation_name(ContractTable::Relation relation);
 
+// Its tables point into its records: it can be moved, not copied.
 struct MatrixSummary {
   const Matrix* matrix = nullptr;
   std::map<std::string, RunRecord> records;  // finished runs, by name

@@ -37,6 +37,11 @@ TEST_CASE("claims of a file") {
 
   REQUIRE(file.claims[2].across->over == ClaimAcross::Over::kPrecisions);
   REQUIRE(file.claims[2].contract == "long");
+  // A claim across contracts is judged under the first of them.
+  const MatrixFile apart = load(
+      "  - {name: x, measure: val_loss, of: even, below: full, across: [short, long]}\n"
+      "  - {name: x, measure: val_loss, of: even, below: full, contract: long}\n");
+  REQUIRE(apart.claims.size() == 2);
   REQUIRE(file.claims[3].text() == "val_loss of even - full, 100% minus 25%, < 0");
   REQUIRE(file.claims[4].across->over == ClaimAcross::Over::kContracts);
   REQUIRE(file.claims[4].text() == "val_loss at 50% of even, long minus short, > 2");
@@ -197,6 +202,7 @@ TEST_CASE("claims recorded when finished runs are taken over are no predictions"
   write_matrix(folder, matrix, {}, 6);
   REQUIRE(recorded_seal(folder)->runs_begun == 6);
   REQUIRE(seal_text(*recorded_seal(folder)).starts_with("Recorded when 6 runs had begun"));
+  REQUIRE(recorded_seal(folder)->added_after(matrix.file.claims[0]) == 6);
 }
 
 TEST_CASE("claims of one name are told apart by their places") {

@@ -102,6 +102,10 @@ TEST_CASE("one share of two horizons is one contract") {
   // A branch records the quotient of whole steps.
   REQUIRE(text(64, 42.2, 64. / 211) == "30%");
   REQUIRE(text(64, 42.4, 64. / 212) == "30%");
+  REQUIRE(text(27, 42.2, 0.125) == "12.5%");
+  REQUIRE(text(27, 42.2, 27. / 211) == "12.5%");
+  REQUIRE(text(200, 60, 2. / 3) == "66.67%");
+  REQUIRE(text(8000, 2400, 2. / 3) == "66.67%");
 }
 
 TEST_CASE("shared seeds that contradict the means of all are said to") {

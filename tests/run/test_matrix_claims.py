@@ -122,6 +122,16 @@ def check_sealed(place):
     check(lines[-1].startswith("hint: undo the edit; --late-claims"), edited.stderr)
     check("new: found later" in place.matrix(CONTRACTS + LATE, "--summary", expect=1).stderr, "--summary neither")
     check("0 to train" in place.matrix(CONTRACTS + SHARES).stderr, "the sealed claims are accepted")
+    # Of a file with other cells the tables are printed only, and its late claims are not taken for sealed ones.
+    name, summary = place.path / "other.yaml", place.path / "runs" / "summary.json"
+    before = summary.read_bytes()
+    other = MATRIX.replace("seeds: [1, 2]", "seeds: [1, 2, 9]")
+    name.write_text(other + CONTRACTS + SHARES)
+    done = assay("matrix", name, "--run-dir", place.path / "runs", "--summary")
+    check(done.returncode == 0 and "are left as they are" in done.stderr and summary.read_bytes() == before, done.stderr)
+    name.write_text(other + CONTRACTS + LATE)
+    done = assay("matrix", name, "--run-dir", place.path / "runs", "--summary", "--late-claims")
+    check(done.returncode == 1 and "has other claims and other cells" in done.stderr, done.stdout + done.stderr)
     table = json.loads(place.matrix(CONTRACTS + LATE, "--late-claims", "--json").stdout)
     check([claim["added_after_runs"] for claim in table["claims"] if claim["name"] == "found later"] == [6, 6], table["claims"])
     check([claim["added_after_runs"] for claim in table["claims"] if claim["name"] == "contract"] == [None], table["claims"])

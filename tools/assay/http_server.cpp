@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include "base/check.h"
@@ -17,8 +18,8 @@ namespace {
 
 constexpr int kIdleSeconds = 1;       // until the first byte of a request
 constexpr int kReadSeconds = 2;       // for the rest of it
-constexpr int kWriteSeconds = 3;      // in which nothing at all can be sent
-constexpr int kSendBuffer = 1 << 16;  // bytes: a slow tunnel takes some of it in that time
+constexpr int kWriteSeconds = 15;     // in which nothing at all can be sent: a slow tunnel
+constexpr int kSendBuffer = 1 << 14;  // bytes, of which such a tunnel takes a third in that time
 constexpr size_t kPiece = 1 << 16;    // bytes of a body between two looks whether the server stops
 constexpr size_t kThreads = 8;
 
@@ -68,6 +69,7 @@ std::string url_of(const std::string& address, int port) {
 struct HttpServer::Parts {
   httplib::Server server;
   std::thread thread;
+  std::promise<void> ended;
 };
 
 HttpServer::HttpServer(LiveSite& site, const std::string& address, int port)
@@ -111,10 +113,19 @@ HttpServer::HttpServer(LiveSite& site, const std::string& address, int port)
 }
 
 void HttpServer::start() {
-  parts_->thread = std::thread([this] { parts_->server.listen_after_bind(); });
+  parts_->thread = std::thread([this] {
+    parts_->server.listen_after_bind();
+    parts_->ended.set_value();
+  });
   while (!parts_->server.is_running()) {  // before that, stop() would have no effect
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+}
+
+bool HttpServer::stop(double seconds) {
+  parts_->server.stop();
+  const auto ended = parts_->ended.get_future();
+  return ended.wait_for(std::chrono::duration<double>(seconds)) == std::future_status::ready;
 }
 
 HttpServer::~HttpServer() {

@@ -1,5 +1,5 @@
 // A LiveSite behind a socket, by cpp-httplib. One request per connection: a browser that stays open
-// holds no thread, and stopping waits a few seconds at most, for a client that takes nothing.
+// holds no thread.
 #pragma once
 
 #include <memory>
@@ -15,10 +15,12 @@ class HttpServer {
   HttpServer(LiveSite& site, const std::string& address, int port);
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
-  ~HttpServer();  // stops serving
+  ~HttpServer();  // stops serving, and waits for all clients
 
   int port() const { return port_; }
   void start();  // serves in threads of its own
+  // Stops serving. False if clients that take nothing still hold its threads after so many seconds.
+  bool stop(double seconds);
 
  private:
   struct Parts;

@@ -10,10 +10,10 @@ const byTarget = (contract) => contract.ranked_by === 'target_steps';
 
 // "moe 2.91 < dense 2.95 ~ wide 2.96"
 function rankingText(contract) {
-  const signs = {true: ' < ', false: ' ~ ', null: ' ? '};
+  const signs = {below: ' < ', above: ' ! ', unclear: ' ~ ', one_seed: ' ? ', no_seed: ' ? '};
   const rowOf = (place) => contract.rows.find((row) => row.model === place.model && row.precision === place.precision);
   return contract.ranking.map((place) => `${rowName(rowOf(place))} ${byTarget(contract) ? grouped(rowOf(place).time_to_target.steps.mean) : meanText(rowOf(place).val_loss_nats)}` +
-    ('told_apart_from_next' in place ? signs[place.told_apart_from_next] : '')).join('');
+    ('relation_to_next' in place ? signs[place.relation_to_next] : '')).join('');
 }
 
 // Rows of which not every run reached the target.
@@ -30,7 +30,7 @@ function matrixAnswer() {
     ...contracts.filter(byTarget).map(notRankedText),
     claims.length ? `Claims: ${count('holds')} of ${claims.length} hold, ${count('fails')} fail, ${((open) => open + (open === 1 ? ' is' : ' are'))(claims.length - count('holds') - count('fails'))} open.` : ''];
   return [...text.filter(Boolean).map((line) => element('p', {className: 'answer', textContent: line})),
-    element('p', {className: 'soft', textContent: (contracts.some(byTarget) ? 'Mean steps to the target, fewest first' : 'Mean validation losses in nats, best first') + '. < : the 95% interval of the difference seed by seed excludes 0; ~ : it includes 0; ? : one seed. Another contract may rank them differently.'}),
+    element('p', {className: 'soft', textContent: (contracts.some(byTarget) ? 'Mean steps to the target, fewest first' : 'Mean validation losses in nats, best first') + '. < : the 95% interval of the difference seed by seed excludes 0; ~ : it includes 0; ! : it excludes 0 the other way, as the means are of all seeds; ? : one shared seed or none. Another contract may rank them differently.'}),
     ...(different ? [warning('Not comparable (--force): ' + different + '.')] : []), ...notes.map(warning)];
 }
 

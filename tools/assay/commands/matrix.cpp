@@ -246,7 +246,7 @@ void take_over_runs(const std::vector<TakenRun>& runs, const MatrixFolder& folde
 
 // Writes the tables and the receipt.
 MatrixSummary write_results(const MatrixFolder& folder, const Matrix& matrix) {
-  const MatrixSummary summary = summarise_matrix(matrix, folder);
+  MatrixSummary summary = summarise_matrix(matrix, folder);
   write_summary(folder, summary);
   write_receipt(folder.file(kReceiptName), make_matrix_receipt(folder, summary));
   return summary;
@@ -379,9 +379,15 @@ void summarise(const MatrixArguments& a, const MatrixFolder& folder, const Matri
     throw UserError("no matrix in " + folder.path(), "start it: assay matrix " + a.file);
   }
   require_sealed_claims(a, folder, edits);
+  if (edits.any() && edits.claims.any()) {
+    throw UserError("--summary: " + a.file + " has other claims and other cells than " +
+                        folder.file(kMatrixRecord),
+                    "assay matrix " + a.file + " --late-claims takes both over");
+  }
   if (edits.any()) {
     say_edits(edits);
-    say("its files are left as they are: assay matrix " + a.file + " takes the edit over");
+    say("its files are left as they are: assay matrix " + a.file +
+        (edits.changed.empty() ? "" : " --fresh-changed") + " takes the edit over");
     return print_summary(a, summarise_matrix(matrix, folder));
   }
   if (edits.claims.any()) write_matrix(folder, matrix, edits);

@@ -196,7 +196,7 @@ void check_arguments(const TelemetryArguments& a) {
                     "only these write files");
   }
   const bool folders = !a.csv.empty() || !a.tensorboard.empty();
-  const bool rows = a.jsonl || (!a.table.empty() && !a.tables);
+  const bool rows = a.jsonl || !a.table.empty();
   if (a.json && (folders || rows)) {
     const char* const given = !a.csv.empty()           ? "--csv"
                               : !a.tensorboard.empty() ? "--tensorboard"
