@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -13,20 +11,16 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/suggest.h"
-#include "data/sha256.h"
 #include "engine/run/folder_lock.h"
-#include "engine/run/progress.h"
 #include "lab/matrix/claims.h"
 #include "lab/matrix/judgeable.h"
 #include "lab/matrix/matrix_receipt.h"
 #include "lab/matrix/plan.h"
 #include "lab/matrix/report.h"
-#include "models/audit/audit_report.h"
-#include "session/build_info.h"
 #include "session/data_evidence.h"
 #include "session/session_device.h"
-#include "tools/assay/child_process.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/matrix_evidence.h"
 #include "tools/assay/matrix_runner.h"
 
 namespace assay {
@@ -182,65 +176,17 @@ void prepare_data(const std::vector<PlannedRun>& planned) {
   }
 }
 
-struct TakenRun {
-  ReusableRun run;
-  ReuseEvidence evidence;
-};
-
-// This program and device, which the evidence of reused runs is compared with; data_sha256 is left
-// for examine_run().
-ReuseEvidence evidence_here(const MatrixArguments& a, const std::string& device) {
-  ReuseEvidence evidence{.program = {.data = {},
-                                     .program_sha256 = sha256_file(kThisProgram),
-                                     .commit = build_info().commit},
-                         .data_sha256 = {},
-                         .device = device_name_of(device)};
-  if (a.reuse_elsewhere) evidence.elsewhere = ReuseEvidence::Elsewhere::kAccept;
-  return evidence;
-}
-
-TakenRun examine_run(const ReusableRun& run, const MatrixFolder& folder, ReuseEvidence evidence) {
-  require_room(run, folder);
-  RunData data = resolve_data(run.cell->config);
-  hash_data(run.cell->config, data);
-  evidence.data_sha256 = data_hashes(data);
-  require_evidence(run, evidence);
-  return {.run = run, .evidence = evidence};
-}
-
-// Checks all evidence of the runs to be reused. UserError at the first that fails.
-std::vector<TakenRun> examine_runs(const MatrixArguments& a, const std::string& device,
-                                   const std::vector<ReusableRun>& runs,
-                                   const MatrixFolder& folder) {
-  std::vector<TakenRun> examined;
-  if (runs.empty()) return examined;
-  const ReuseEvidence evidence = evidence_here(a, device);
-  for (const ReusableRun& run : runs) examined.push_back(examine_run(run, folder, evidence));
-  return examined;
-}
-
-// The same for --dry-run: a refusal is noted at its run, and the remaining runs are checked too.
-void examine_plan(const MatrixArguments& a, MatrixPlan& plan, const MatrixFolder& folder) {
-  std::optional<ReuseEvidence> evidence;
-  for (PlannedCell& p : plan.runs) {
-    if (p.reuse.empty()) continue;
-    if (!evidence) evidence = evidence_here(a, plan.matrix->file.device);
-    try {
-      examine_run({.cell = p.cell, .run = p.reuse}, folder, *evidence);
-    } catch (const UserError& error) {
-      p.refused = error.what();
-      p.hint = error.hint();
-    }
-  }
+ReuseEvidence::Elsewhere elsewhere(const MatrixArguments& a) {
+  return a.reuse_elsewhere ? ReuseEvidence::Elsewhere::kAccept : ReuseEvidence::Elsewhere::kRefuse;
 }
 
 void take_over_runs(const std::vector<TakenRun>& runs, const MatrixFolder& folder) {
   for (const auto& [run, evidence] : runs) {
-    const std::string elsewhere = take_over(run, folder, evidence);
+    const std::string device = take_over(run, folder, evidence);
     say(run.cell->name + " is reused from " + run.run +
-        (elsewhere.empty()
+        (device.empty()
              ? ""
-             : ", trained on " + elsewhere + " (this matrix trains on " + evidence.device + ")"));
+             : ", trained on " + device + " (this matrix trains on " + evidence.device + ")"));
   }
 }
 
@@ -286,7 +232,7 @@ int print_failures(const std::vector<FailedRun>& failed, const std::vector<const
 // --dry-run
 int print_plan(const MatrixArguments& a, MatrixPlan& plan, const MatrixFolder& folder) {
   plan.flop_per_s = a.tflops * 1e12;
-  examine_plan(a, plan, folder);
+  examine_plan(plan, elsewhere(a), folder);
   std::fputs((a.json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
   return kExitDone;
 }
@@ -321,7 +267,8 @@ Work work_of(const MatrixPlan& plan) {
 void prepare_folder(const MatrixArguments& a, const MatrixFolder& folder, const Matrix& matrix,
                     const MatrixEdits& edits, const Work& work) {
   remove_incomplete_copies(matrix, folder);
-  const std::vector<TakenRun> taken = examine_runs(a, matrix.file.device, work.reused, folder);
+  const std::vector<TakenRun> taken =
+      examine_runs(matrix.file.device, elsewhere(a), work.reused, folder);
   prepare_data(work.planned);
   // Before copying, so that an interrupted copy is in a matrix's folder.
   write_matrix(folder, matrix, edits, int64_t(taken.size()));
