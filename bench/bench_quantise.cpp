@@ -199,7 +199,7 @@ int run(const Options& options) {
 }  // namespace assay
 
 int main(int argc, char** argv) {
-  assay::ensure_passive_waiting(argv);
+  assay::ensure_short_spinning(argv);
   assay::Options o;
   assay::BenchOptions options(
       "bench_quantise",

@@ -50,7 +50,7 @@ assay_install_printed("completion zsh" ${CMAKE_INSTALL_DATADIR}/zsh/site-functio
 # The CUDA bodies are object libraries, as in the build: a program that links assay_ops_gpu has them
 # in place of the weak bodies that refuse (ops/gpu/absent.h).
 set(assay_libraries assay_options assay_base assay_cuda assay_comm assay_device assay_ops assay_ops_gpu
-  assay_passive_waiting assay_limits assay_cpu_energy assay_gpu_meter assay_data assay_telemetry assay_engine assay_decoder assay_models assay_eval
+  assay_wait_policy assay_limits assay_cpu_energy assay_gpu_meter assay_data assay_telemetry assay_engine assay_decoder assay_models assay_eval
   assay_interop assay_anchor_log assay_lab assay_build_info assay_session)
 if(ASSAY_HAS_CUDA)
   list(APPEND assay_libraries assay_ops_cuda assay_cuda_launch)

@@ -190,7 +190,7 @@ int main_reported(int argc, char** argv) {
 int main(int argc, char** argv) {
   assay::hold_standard_descriptors();
   assay::guard_terminals();
-  assay::ensure_passive_waiting(argv);
+  assay::ensure_short_spinning(argv);
   // Without this, a write beyond the file size limit kills the process; with it, write() fails and
   // the error names the file.
   std::signal(SIGXFSZ, SIG_IGN);
