@@ -38,7 +38,7 @@ namespace cpu {
 template <typename T>
 void weight_stack_pack(Exec on, const WeightStackPack<T>& a) {
   const int64_t experts = a.plain.dim[0], out = a.plain.dim[1], in = a.plain.dim[2];
-  const int64_t forward_pieces = ceil_div(out, panel::kPanelCols);
+  const int64_t forward_pieces = ceil_div(out, panel::kPanelCols<T>);
   const int64_t dgrad_pieces = ceil_div(panel::steps<T>(out), kPackSteps);
   const int64_t pieces = forward_pieces + dgrad_pieces;
   parallel_for(on, experts * pieces, [&](int64_t p) {
@@ -53,8 +53,8 @@ void weight_stack_pack(Exec on, const WeightStackPack<T>& a) {
     const int64_t begin = (piece - forward_pieces) * kPackSteps;
     packed += weight_pack_dgrad_offset<T>(out, in);
     panel::pack_rows<T>({.panels = reinterpret_cast<uint32_t*>(packed),
-                         .panel_words = panel::kPanelCols * panel::steps<T>(out),
-                         .panel_cols = panel::kPanelCols,
+                         .panel_words = panel::kPanelCols<T> * panel::steps<T>(out),
+                         .panel_cols = panel::kPanelCols<T>,
                          .x = w,
                          .stride = in,
                          .row = nullptr,

@@ -82,6 +82,15 @@ int first_vector(bool diagonal, int key) {
 template <int D>
 using Shape = Geometry<bf16, D>;
 
+// Asks for a head's part of a row, into the L2 cache. The rows of a head are a whole row of all heads
+// apart, which the hardware does not foresee, so the rows of the next head are asked for while this
+// one is computed.
+template <int D>
+void prefetch_head(const bf16* row) {
+  constexpr int kLine = 64 / sizeof(bf16);
+  for (int d = 0; d < D; d += kLine) __builtin_prefetch(row + d, 0, 2);
+}
+
 // 64 queries of one head, and one tile of the keys at a time. The weighted sum of v is kept
 // transposed: (D, queries).
 template <int D>
@@ -208,9 +217,21 @@ struct ForwardTile {
   }
 };
 
+// Asks for the rows of 64 positions of a head.
+template <int D>
+void prefetch_block(const Text<bf16>& text, int64_t head, int64_t begin) {
+  const int64_t kv = text.kv_of(head);
+  for (int64_t t = begin; t < text.end_of(begin); ++t) {
+    if (t >= text.first_query()) prefetch_head<D>(text.query(t, head));
+    prefetch_head<D>(text.key(t, kv));
+    prefetch_head<D>(text.value(t, kv));
+  }
+}
+
 // 64 queries of one head against all keys that they see.
 template <int D>
 void queries_forward(const Text<bf16>& text, int64_t h, int64_t q0) {
+  if (h + 1 < text.heads) prefetch_block<D>(text, h + 1, q0);
   ForwardTile<D> tile(text, h, q0);
   OnlineSoftmax softmax;
   for (int64_t k0 = 0; k0 <= q0; k0 += kTile) {
@@ -284,6 +305,25 @@ struct KeyBlock {
     transpose_pairs<D>(k_across, k_pairs);
   }
 };
+
+// Asks for the rows of the queries of a block of a head, or for those of its keys.
+template <int D>
+void prefetch_queries(const AttentionBackward<bf16>& a, const Shape<D>& geometry, int64_t b,
+                      int64_t h, int64_t q0) {
+  for (int64_t t = b * a.sequence + q0; t < b * a.sequence + q0 + geometry.valid(q0); ++t) {
+    prefetch_head<D>(a.qkv.row(t) + geometry.q_column(h));
+    prefetch_head<D>(a.dout.row(t) + h * D);
+    prefetch_head<D>(a.out.row(t) + h * D);
+  }
+}
+template <int D>
+void prefetch_keys(const AttentionBackward<bf16>& a, const Shape<D>& geometry, int64_t b,
+                   int64_t kv, int64_t k0) {
+  for (int64_t t = b * a.sequence + k0; t < b * a.sequence + k0 + geometry.valid(k0); ++t) {
+    prefetch_head<D>(a.qkv.row(t) + geometry.k_column(kv));
+    prefetch_head<D>(a.qkv.row(t) + geometry.v_column(kv));
+  }
+}
 
 // One tile of keys against a block of queries: p and ds from the scores, then the three products
 // that use them.
@@ -377,6 +417,9 @@ void backward_head(const AttentionBackward<bf16>& a, int64_t b, int64_t kv) {
   KeyBlock<D> keys;
   for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
     for (int64_t q0 = 0; q0 < a.sequence; q0 += kTile) {
+      const bool next_group = h + 1 == (kv + 1) * group;
+      if (h + 1 < a.heads) prefetch_queries<D>(a, geometry, b, h + 1, q0);
+      if (h + 1 < a.heads && next_group) prefetch_keys<D>(a, geometry, b, kv + 1, q0);
       queries.load_block(a, geometry, b, h, q0);
       for (int64_t k0 = 0; k0 <= q0; k0 += kTile) {
         keys.load_block(a, geometry, b, kv, k0);

@@ -1,6 +1,7 @@
 #include "ops/cpu_gemm/amx.h"
 
 #include "ops/cpu_gemm/amx_tiles.h"
+#include "ops/cpu_gemm/amx_whole_blocks.h"
 
 #if ASSAY_AMX
 
@@ -20,16 +21,19 @@ namespace {
 
 using amx::Block;
 using amx::kTile;
+using amx::load_rows;
 using amx::multiply_block;
+using amx::store_rows;
 using amx::TileUnit;
 constexpr int64_t kBlockCols = amx::kBlock;
 
 // Steps per pass: 32 rows of `a` stay in the L1 cache, while the columns of b stream from the L2.
-constexpr int64_t kPassSteps = 256;
+constexpr int64_t kPassSteps = 128;
 // Columns per pass, if there are several: their sums stay in the L2 cache.
 constexpr int64_t kStripCols = 256;
 constexpr int64_t kPackedSteps = 1024;  // steps of a block of `a` that are packed at a time
-static_assert(kBlockRows % kAmxRows == 0 && kAmxRows == amx::kBlock && kPassSteps % kTile == 0);
+static_assert(kBlockRows % kAmxRows == 0 && kAmxRows == amx::kBlock && kPassSteps % kTile == 0 &&
+              kPanelCols<bf16> == kBlockCols);
 
 // The last steps of a panel, `count` < 16, padded to a whole tile row.
 struct RestOfSteps {
@@ -42,56 +46,6 @@ struct RestOfSteps {
       std::memcpy(words + s * kBlockCols, from + s * stride_words, size_t(4 * width));
     }
     return reinterpret_cast<const std::byte*>(words);
-  }
-};
-
-// Copies rows of c to and from floats next to it, if c is bf16 or ends inside a tile.
-void load_rows(float* to, const float* from, int64_t cols) {
-  std::memcpy(to, from, size_t(cols) * sizeof(float));
-}
-void load_rows(float* to, const bf16* from, int64_t cols) {
-  for (int64_t j = 0; j < cols; ++j) to[j] = float(from[j]);
-}
-void store_rows(float* to, const float* from, int64_t cols) {
-  std::memcpy(to, from, size_t(cols) * sizeof(float));
-}
-void store_rows(bf16* to, const float* from, int64_t cols) {
-  int64_t j = 0;
-  for (; j + kTile <= cols; j += kTile) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + j),
-                        reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_loadu_ps(from + j))));
-  }
-  if (j < cols) {
-    const __mmask16 mask = static_cast<__mmask16>((1u << (cols - j)) - 1);
-    const __m512 rest = _mm512_maskz_loadu_ps(mask, from + j);
-    _mm256_mask_storeu_epi16(to + j, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(rest)));
-  }
-}
-
-// One row of a block of sums; `from` is aligned to 64 bytes.
-[[gnu::always_inline]] inline void store_block_row(float* to, const float* from, int64_t cols) {
-  store_rows(to, from, cols);
-}
-[[gnu::always_inline]] inline void store_block_row(bf16* to, const float* from, int64_t cols) {
-  if (cols != kBlockCols) return store_rows(to, from, cols);
-  const __m512 low = _mm512_load_ps(from), high = _mm512_load_ps(from + kTile);
-  _mm512_storeu_si512(to, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
-}
-
-// A block of sums that is still to be stored to c: a few rows at a time, while the unit computes
-// the next block.
-template <typename Y>
-struct WaitingBlock {
-  const float* sums = nullptr;  // kBlockCols apart
-  Y* c = nullptr;               // in  (rows, cols)   c_stride apart
-  int64_t c_stride = 0, rows = 0, cols = 0;
-  int64_t stored = 0;  // rows
-
-  [[gnu::always_inline]] void store(int64_t count) {
-    const int64_t end = std::min(rows, stored + count);
-    for (; stored < end; ++stored) {
-      store_block_row(c + stored * c_stride, sums + stored * kBlockCols, cols);
-    }
   }
 };
 
@@ -152,13 +106,13 @@ struct PanelColumns {
 // The columns from `first` on; `all` columns are in panels of `panel_words` words.
 PanelColumns panel_columns(const uint32_t* panels, int64_t panel_words, int64_t all,
                            int64_t first) {
-  const int64_t panel = first / kPanelCols, begin = panel * kPanelCols;
+  const int64_t panel = first / kPanelCols<bf16>, begin = panel * kPanelCols<bf16>;
   const int64_t count = std::min(kBlockCols, all - first);
   return {.first = first,
           .count = count,
           .width = padded_cols(count),
           .words = panels + panel * panel_words + (first - begin),
-          .stride = padded_cols(std::min(kPanelCols, all - begin))};
+          .stride = padded_cols(std::min(kPanelCols<bf16>, all - begin))};
 }
 
 // One call of multiply_amx().
@@ -183,7 +137,6 @@ class Multiplication {
                         .a = a_.tiles(first, (ends ? all_steps_ : last) - first)});
       }
     }
-    waiting_.store(kAmxRows);
   }
 
  private:
@@ -193,8 +146,6 @@ class Multiplication {
     int64_t first, last;
     bool starts, ends;
     const std::byte* a;  // the tiles of its steps
-
-    bool only() const { return starts && ends; }
   };
   // A block of c: rows [i, i + rows).
   struct Rows {
@@ -203,21 +154,55 @@ class Multiplication {
   };
 
   void multiply_strip(int64_t first_col, int64_t last_col, const Pass& pass) {
-    int64_t block = 0;
-    for (int64_t i = 0; i < p_.rows; i += kAmxRows) {
+    const int64_t cols = last_col - first_col, rows = whole_rows(cols);
+    int64_t block = rows * cols / (kAmxRows * kBlockCols);
+    if (block > 0) {
+      multiply_whole(first_col,
+                     {.a = pass.a,
+                      .a_stride = a_.stride(),
+                      .a_tile = kTile * a_.stride(),
+                      .a_chunk = 4 * kTile,
+                      .b = nullptr,
+                      .b_panel = 4 * kBlockCols * all_steps_,
+                      .chunks = (pass.last - pass.first) / kTile,
+                      .rows = rows,
+                      .cols = cols},
+                     pass);
+    }
+    for (int64_t i = rows; i < p_.rows; i += kAmxRows) {
       for (int64_t col = first_col; col < last_col; col += kBlockCols, ++block) {
-        const PanelColumns b = panel_columns(p_.panels, kPanelCols * all_steps_, p_.cols, col);
+        const PanelColumns b =
+            panel_columns(p_.panels, kPanelCols<bf16> * all_steps_, p_.cols, col);
         const std::byte* b_rest =
             pass.ends ? rest_.fill(b.step(whole_), b.stride, all_steps_ - whole_, b.width)
                       : nullptr;
-        // Sums that no pass comes back to are in two places in turn: one is being stored.
-        const int64_t place = pass.only() ? block % 2 : block;
+        const int64_t place = pass.starts && pass.ends ? 0 : block;  // no pass comes back to it
         const Rows r{.i = i,
                      .rows = std::min(kAmxRows, p_.rows - i),
                      .sum = sums_ + place * kAmxRows * kBlockCols};
         compute_block(pass, r, b, b_rest);
       }
     }
+  }
+
+  // The rows of whole blocks, if all steps and columns are whole tiles.
+  int64_t whole_rows(int64_t cols) const {
+    const bool whole = whole_ == all_steps_ && whole_ > 0 && cols % kBlockCols == 0 && !p_.scale;
+    return whole ? p_.rows / kAmxRows * kAmxRows : 0;
+  }
+
+  void multiply_whole(int64_t first_col, amx::WholeBlocks blocks, const Pass& pass) {
+    const PanelColumns b =
+        panel_columns(p_.panels, kPanelCols<bf16> * all_steps_, p_.cols, first_col);
+    blocks.b = reinterpret_cast<const std::byte*>(b.step(pass.first));
+    const amx::Sums<Y> to{.sums = sums_,
+                          .start = p_.start == nullptr ? nullptr : p_.start + first_col,
+                          .c = p_.c + first_col,
+                          .c_stride = p_.c_stride};
+    if (pass.starts && pass.ends) return amx::multiply_whole_blocks<true, true>(blocks, to);
+    if (pass.starts) return amx::multiply_whole_blocks<true, false>(blocks, to);
+    if (pass.ends) return amx::multiply_whole_blocks<false, true>(blocks, to);
+    amx::multiply_whole_blocks<false, false>(blocks, to);
   }
 
   void compute_block(const Pass& pass, const Rows& r, const PanelColumns& b,
@@ -242,27 +227,12 @@ class Multiplication {
         x.c_stride = 4 * p_.c_stride;
       }
     }
-    // Between the products of this block: the previous block is stored, and the lines of c that
-    // this one is stored to are prefetched. Without that, stores that miss the cache stall the
-    // tile loads behind them.
-    const int64_t rows_per_chunk = ceil_div(kAmxRows, std::max<int64_t>(1, x.chunks));
-    const Y* line = c;
-    int64_t lines = pass.ends ? r.rows : 0;
-    multiply_block(x, ceil_div(r.rows, kTile), b.width / kTile, [&] {
-      waiting_.store(rows_per_chunk);
-      const int64_t count = std::min(lines, rows_per_chunk);
-      for (int64_t n = 0; n < count; ++n, line += p_.c_stride) __builtin_prefetch(line, 1);
-      lines -= count;
-    });
-    waiting_.store(kAmxRows);
+    multiply_block(x, ceil_div(r.rows, kTile), b.width / kTile);
     if (!pass.ends || x.c != r.sum) return;
     if (p_.scale) return store_scaled_block(r, b);
-    waiting_ = {.sums = r.sum,
-                .c = c,
-                .c_stride = p_.c_stride,
-                .rows = r.rows,
-                .cols = b.count,
-                .stored = 0};
+    for (int64_t row = 0; row < r.rows; ++row) {
+      store_rows(c + row * p_.c_stride, r.sum + row * kBlockCols, b.count);
+    }
   }
 
   // Where the sums of a block start: p.start, copied to them, or null for 0. Not inlined, so that
@@ -287,7 +257,6 @@ class Multiplication {
   const Product<bf16, Y>& p_;
   const int64_t all_steps_ = steps<bf16>(p_.k), whole_ = all_steps_ / kTile * kTile;
   BlockRows<Y> a_;
-  WaitingBlock<Y> waiting_;
   // Sums between passes, and of blocks that wait to be stored.
   alignas(64) float sums_[kBlockRows * kStripCols];
   RestOfSteps rest_;
@@ -299,8 +268,10 @@ class Accumulation {
   explicit Accumulation(const OuterProduct<bf16>& p) : p_(p) {}
 
   void run() {
+    // Without a scale no bit depends on the slabs.
+    const int64_t fit = kSlabWords / round_up(p_.rows, kTile) / kTile * kTile;
     const int64_t all_steps = steps<bf16>(p_.k);
-    const int64_t slabs = ceil_div(all_steps, kSlabSteps);
+    const int64_t slabs = ceil_div(all_steps, p_.scale ? kSlabSteps : std::min(kSlabSteps, fit));
     const int64_t slab_steps = slabs == 0 ? 0 : round_up(ceil_div(all_steps, slabs), kTile);
     for (int64_t first = 0; first < all_steps; first += slab_steps) {
       const int64_t count = std::min(slab_steps, all_steps - first);
@@ -310,10 +281,11 @@ class Accumulation {
   }
 
  private:
-  // The steps of a slab in 32 columns of b.
-  struct SlabSteps {
-    bool stores;  // c is not read
-    int64_t count;
+  // The steps of a pass in 32 columns of b.
+  struct PassSteps {
+    bool stores;          // c is not read
+    int64_t first_chunk;  // of the slab
+    int64_t chunks;
     const std::byte* b;
     const std::byte* b_rest;
   };
@@ -325,54 +297,89 @@ class Accumulation {
 
   // Packs the steps [first, first + count) of `a`.
   void pack_slab(int64_t first, int64_t count) {
-    const int64_t width = padded_cols(p_.rows), chunks = ceil_div(count, kTile);
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-      const int64_t begin = chunk * kTile, end = std::min(count, begin + kTile);
-      pack_rows<bf16>({.panels = chunk_words_,
-                       .panel_words = 0,
-                       .panel_cols = kBlockRows,
-                       .x = p_.a + 2 * (first + begin) * p_.a_stride,
-                       .stride = p_.a_stride,
-                       .row = nullptr,
-                       .k = p_.k - 2 * (first + begin),
-                       .cols = p_.rows},
-                      0, end - begin);
-      std::fill(chunk_words_ + (end - begin) * width, chunk_words_ + kTile * width, 0u);
-      for (int64_t t = 0; t < width / kTile; ++t) {
-        transpose_16(slab_ + (t * chunks + chunk) * kTile * kTile, kTile,
-                     reinterpret_cast<const std::byte*>(chunk_words_ + t * kTile), 4 * width);
+    constexpr int64_t kPairs = 2 * kTile;  // rows of `a` in a tile
+    chunks_ = ceil_div(count, kTile);
+    for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
+      const int64_t begin = 2 * (first + chunk * kTile), rows = std::min(kPairs, p_.k - begin);
+      const bf16* a = p_.a + begin * p_.a_stride;
+      if (2 * rows <= p_.k - begin) {  // rows of the next chunk, which no hardware foresees
+        for (int64_t r = rows; r < 2 * rows; ++r) {
+          for (int64_t col = 0; col < p_.rows; col += 2 * kTile)
+            __builtin_prefetch(a + r * p_.a_stride + col);
+        }
+      }
+      for (int64_t col = 0; col < p_.rows; col += kTile) {
+        const int64_t cols = std::min(kTile, p_.rows - col);
+        uint32_t* tile = slab_ + (col / kTile * chunks_ + chunk) * kTile * kTile;
+        if (rows == kPairs && cols == kTile) {
+          transpose_pairs_16(tile, kTile, reinterpret_cast<const std::byte*>(a + col),
+                             2 * p_.a_stride);
+          continue;
+        }
+        alignas(64) bf16 part[kPairs][kTile] = {};
+        for (int64_t r = 0; r < rows; ++r) std::copy_n(a + r * p_.a_stride + col, cols, part[r]);
+        transpose_pairs_16(tile, kTile, reinterpret_cast<const std::byte*>(part[0]), 2 * kTile);
       }
     }
   }
 
+  // The steps [first, first + count), which are packed.
   void multiply_slab(int64_t first, int64_t count) {
-    const int64_t whole = count / kTile;
-    for (int64_t col = 0; col < p_.cols; col += kBlockCols) {
-      const PanelColumns b = panel_columns(p_.panels, p_.panel_words, p_.cols, col);
-      const SlabSteps steps{.stores = p_.store && first == 0,
-                            .count = count,
-                            .b = reinterpret_cast<const std::byte*>(b.step(first)),
-                            .b_rest = rest_.fill(b.step(first + whole * kTile), b.stride,
-                                                 count - whole * kTile, b.width)};
-      for (int64_t i = 0; i < p_.rows; i += kAmxRows) {
-        const Rows r{
-            .i = i, .rows = std::min(kAmxRows, p_.rows - i), .c = p_.c + i * p_.c_stride + col};
-        compute_block(steps, r, b);
+    const int64_t pass_steps = p_.scale ? count : kPassSteps;  // a scale applies to a whole slab
+    for (int64_t begin = 0; begin < count; begin += pass_steps) {
+      const int64_t steps = std::min(pass_steps, count - begin), whole = steps / kTile;
+      for (int64_t i = multiply_whole(first, begin, steps); i < p_.rows; i += kAmxRows) {
+        for (int64_t col = 0; col < p_.cols; col += kBlockCols) {
+          const PanelColumns b = panel_columns(p_.panels, p_.panel_words, p_.cols, col);
+          const uint32_t* words = b.step(first + begin);
+          compute_block(
+              {.stores = p_.store && first + begin == 0,
+               .first_chunk = begin / kTile,
+               .chunks = whole,
+               .b = reinterpret_cast<const std::byte*>(words),
+               .b_rest = rest_.fill(words + whole * kTile * b.stride, b.stride,
+                                    steps - whole * kTile, b.width)},
+              {.i = i, .rows = std::min(kAmxRows, p_.rows - i), .c = p_.c + i * p_.c_stride + col},
+              b);
+        }
       }
     }
   }
 
-  void compute_block(const SlabSteps& steps, const Rows& r, const PanelColumns& b) {
-    const int64_t chunks = ceil_div(steps.count, kTile);
+  // The rows of whole blocks, if the steps [first + begin, first + begin + steps) and the columns are
+  // whole tiles. Returns their number.
+  int64_t multiply_whole(int64_t first, int64_t begin, int64_t steps) {
+    const int64_t rows = p_.rows / kAmxRows * kAmxRows;
+    if (p_.scale || rows == 0 || steps % kTile != 0 || p_.cols % kBlockCols != 0) return 0;
+    const PanelColumns b = panel_columns(p_.panels, p_.panel_words, p_.cols, 0);
+    const amx::WholeBlocks blocks{.a = reinterpret_cast<const std::byte*>(slab_ + begin * kTile),
+                                  .a_stride = 4 * kTile,
+                                  .a_tile = 4 * chunks_ * kTile * kTile,
+                                  .a_chunk = 4 * kTile * kTile,
+                                  .b = reinterpret_cast<const std::byte*>(b.step(first + begin)),
+                                  .b_panel = 4 * p_.panel_words,
+                                  .chunks = steps / kTile,
+                                  .rows = rows,
+                                  .cols = p_.cols};
+    if (p_.store && first + begin == 0) {
+      amx::accumulate_whole_blocks<false>(blocks, p_.c, p_.c_stride);
+    } else {
+      amx::accumulate_whole_blocks<true>(blocks, p_.c, p_.c_stride);
+    }
+    return rows;
+  }
+
+  void compute_block(const PassSteps& steps, const Rows& r, const PanelColumns& b) {
     const bool in_place = r.rows % kTile == 0 && b.count % kTile == 0 && !p_.scale;
-    Block x{.a = reinterpret_cast<const std::byte*>(slab_ + r.i * chunks * kTile),
+    Block x{.a = reinterpret_cast<const std::byte*>(
+                slab_ + (r.i * chunks_ + steps.first_chunk * kTile) * kTile),
             .a_stride = 4 * kTile,
-            .a_tile = 4 * chunks * kTile * kTile,
+            .a_tile = 4 * chunks_ * kTile * kTile,
             .a_chunk = 4 * kTile * kTile,
             .b = steps.b,
             .b_stride = 4 * b.stride,
             .b_rest = steps.b_rest,
-            .chunks = steps.count / kTile,
+            .chunks = steps.chunks,
             .start = steps.stores || p_.scale ? nullptr
                      : in_place               ? r.c
                                               : sum_,
@@ -380,7 +387,6 @@ class Accumulation {
             .start_stride = in_place ? 4 * p_.c_stride : 4 * kBlockCols,
             .c_stride = in_place ? 4 * p_.c_stride : 4 * kBlockCols};
     if (x.start == sum_) load_block(r, b);
-    prefetch_next(r);
     multiply_block(x, ceil_div(r.rows, kTile), b.width / kTile);
     if (!in_place) store_block(steps, r, b);
   }
@@ -391,16 +397,8 @@ class Accumulation {
     }
   }
 
-  // Prefetches c of the next block.
-  void prefetch_next(const Rows& r) const {
-    for (int64_t row = kAmxRows; row < std::min(2 * kAmxRows, p_.rows - r.i); ++row) {
-      __builtin_prefetch(r.c + row * p_.c_stride, 1);
-      __builtin_prefetch(r.c + row * p_.c_stride + kTile, 1);
-    }
-  }
-
   // The epilogue: c = sum, or c + scale sum.
-  void store_block(const SlabSteps& steps, const Rows& r, const PanelColumns& b) const {
+  void store_block(const PassSteps& steps, const Rows& r, const PanelColumns& b) const {
     for (int64_t row = 0; row < r.rows; ++row) {
       float* c = r.c + row * p_.c_stride;
       const float* sum = sum_ + row * kBlockCols;
@@ -414,8 +412,9 @@ class Accumulation {
 
   const OuterProduct<bf16>& p_;
   // The columns of `a` as tiles: (row tile, chunk of steps, 16 rows, 16 steps).
-  alignas(64) uint32_t slab_[kBlockRows * kSlabSteps];
-  alignas(64) uint32_t chunk_words_[kTile * kBlockRows];
+  static constexpr int64_t kSlabWords = kBlockRows * kSlabSteps;
+  alignas(64) uint32_t slab_[kSlabWords];
+  int64_t chunks_ = 0;  // of the slab that is packed
   alignas(64) float sum_[kAmxRows * kBlockCols];
   RestOfSteps rest_;
 };

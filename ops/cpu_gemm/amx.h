@@ -7,11 +7,20 @@
 // Subnormal inputs and results count as zero.
 #pragma once
 
+#include <algorithm>
+
 #include "ops/cpu_gemm/gemm.h"
 
 namespace assay::panel {
 
 constexpr int64_t kAmxRows = 32;  // rows of c computed together
+
+// Rows of c of one accumulate_amx() without a scale: c and the rows of a stay in the L2 cache, and
+// a's rows are read in long pieces.
+constexpr int64_t amx_outer_rows(int64_t cols) {
+  constexpr int64_t kBytesOfC = 1 << 20, kMost = 384;
+  return std::clamp(kBytesOfC / (4 * cols) / kAmxRows * kAmxRows, kBlockRows, kMost);
+}
 
 // True if this build targets a CPU with the unit and the system lets this process use it.
 bool has_amx();

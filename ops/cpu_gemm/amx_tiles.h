@@ -3,11 +3,7 @@
 // b (steps, columns).
 #pragma once
 
-#if defined(__AMX_BF16__) && defined(__AVX512BF16__)
-#define ASSAY_AMX 1
-#else
-#define ASSAY_AMX 0
-#endif
+#include "ops/cpu_gemm/amx_target.h"
 
 #if ASSAY_AMX
 #include <immintrin.h>
@@ -72,8 +68,8 @@ template <int RowTiles, int ColTiles>
   }
 }
 
-template <int RowTiles, int ColTiles, typename Between>
-inline void block_kernel(const Block& x, Between&& between) {
+template <int RowTiles, int ColTiles>
+inline void block_kernel(const Block& x) {
   asm volatile("" ::: "memory");  // compilers assume that tile loads do not read memory
   _tile_zero(0);
   _tile_zero(1);
@@ -90,7 +86,6 @@ inline void block_kernel(const Block& x, Between&& between) {
   const std::byte* b = x.b;
   for (int64_t i = 0; i < x.chunks; ++i, a += x.a_chunk, b += kTile * x.b_stride) {
     multiply_chunk<RowTiles, ColTiles>(a, x, b, x.b_stride);
-    between();
   }
   if (x.b_rest != nullptr) multiply_chunk<RowTiles, ColTiles>(a, x, x.b_rest, 4 * kBlock);
   const int64_t down = kTile * x.c_stride / int64_t{sizeof(float)};
@@ -100,18 +95,12 @@ inline void block_kernel(const Block& x, Between&& between) {
   if constexpr (RowTiles * ColTiles == 4) _tile_stored(3, x.c + down + kTile, x.c_stride);
 }
 
-// Calls between() after the products of each chunk.
-template <typename Between>
-inline void multiply_block(const Block& x, int64_t row_tiles, int64_t col_tiles,
-                           Between&& between) {
-  if (row_tiles == 2) {
-    col_tiles == 2 ? block_kernel<2, 2>(x, between) : block_kernel<2, 1>(x, between);
-  } else {
-    col_tiles == 2 ? block_kernel<1, 2>(x, between) : block_kernel<1, 1>(x, between);
-  }
-}
 inline void multiply_block(const Block& x, int64_t row_tiles, int64_t col_tiles) {
-  multiply_block(x, row_tiles, col_tiles, [] {});
+  if (row_tiles == 2) {
+    col_tiles == 2 ? block_kernel<2, 2>(x) : block_kernel<2, 1>(x);
+  } else {
+    col_tiles == 2 ? block_kernel<1, 2>(x) : block_kernel<1, 1>(x);
+  }
 }
 
 }  // namespace assay::amx

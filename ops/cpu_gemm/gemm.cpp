@@ -49,8 +49,8 @@ void multiply_columns(const Product<T, Y>& p, int64_t first_col, int64_t block_c
     const bool half = pass >= whole_passes;
     const int64_t first = half ? whole_steps : whole.begin(pass);
     const int64_t last = half ? all_steps : whole.begin(pass + 1);
-    for (int64_t col = 0; col < block_cols; col += kPanelCols) {
-      const int64_t cols = std::min(kPanelCols, block_cols - col), width = padded_cols(cols);
+    for (int64_t col = 0; col < block_cols; col += kPanelCols<T>) {
+      const int64_t cols = std::min(kPanelCols<T>, block_cols - col), width = padded_cols(cols);
       const uint32_t* panel = p.panels + (first_col + col) * all_steps;
       for_tiles(p.rows, [&](int64_t i, int64_t rows) {
         Tile t{.a = {},
@@ -136,6 +136,12 @@ int64_t tile_rows() {
   return std::is_same_v<T, bf16> && has_amx() ? kAmxRows : kTileRows;
 }
 
+template <typename T>
+int64_t outer_rows(int64_t cols, bool scaled) {
+  if (!std::is_same_v<T, bf16> || !has_amx() || scaled) return kBlockRows;
+  return amx_outer_rows(cols);
+}
+
 template <typename T, typename Y>
 void multiply(const Product<T, Y>& p) {
   if constexpr (std::is_same_v<T, bf16>) {
@@ -152,7 +158,7 @@ void accumulate(const OuterProduct<T>& p) {
     if (has_amx()) return accumulate_amx(p);
   }
   alignas(64) uint32_t slab[kLongSlabSteps * kBlockRows];
-  alignas(64) float sums[kBlockRows * kPanelCols];  // of one panel, if there is a scale
+  alignas(64) float sums[kBlockRows * kPanelCols<T>];  // of one panel, if there is a scale
   const int64_t all_steps = steps<T>(p.k);
   const int64_t slab_steps = p.scale ? kSlabSteps : kLongSlabSteps;
   for (int64_t first = 0; first < all_steps; first += slab_steps) {
@@ -160,9 +166,9 @@ void accumulate(const OuterProduct<T>& p) {
     const bool stores = p.store && first == 0;
     pack_slab(slab, p, first, count);
     const Passes passes(count);
-    for (int64_t col = 0; col < p.cols; col += kPanelCols) {
-      const int64_t cols = std::min(kPanelCols, p.cols - col), width = padded_cols(cols);
-      const uint32_t* panel = p.panels + col / kPanelCols * p.panel_words + first * width;
+    for (int64_t col = 0; col < p.cols; col += kPanelCols<T>) {
+      const int64_t cols = std::min(kPanelCols<T>, p.cols - col), width = padded_cols(cols);
+      const uint32_t* panel = p.panels + col / kPanelCols<T> * p.panel_words + first * width;
       for (int64_t pass = 0; pass < passes.count; ++pass) {
         const int64_t from = passes.begin(pass);
         for_tiles(p.rows, [&](int64_t i, int64_t rows) {
@@ -181,16 +187,16 @@ void accumulate(const OuterProduct<T>& p) {
           for (int64_t r = 0; r < rows; ++r)
             t.a[r] = reinterpret_cast<const std::byte*>(slab + i * count + from * rows + r);
           if (p.scale) {
-            t.start = t.c = sums + i * kPanelCols;
-            t.start_stride = t.c_stride = kPanelCols;
+            t.start = t.c = sums + i * kPanelCols<T>;
+            t.start_stride = t.c_stride = kPanelCols<T>;
           }
           if (pass == 0 && (stores || p.scale)) t.start_format = Format::kZero;
           tile_kernel_of<T>(rows, width / kVector)(t);
           if (!p.scale || pass < passes.count - 1) return;
           for (int64_t r = 0; r < rows; ++r) {
             float* row = c + r * p.c_stride;
-            store_scaled<float>(row, stores ? nullptr : row, *p.scale, sums + (i + r) * kPanelCols,
-                                cols);
+            store_scaled<float>(row, stores ? nullptr : row, *p.scale,
+                                sums + (i + r) * kPanelCols<T>, cols);
           }
         });
       }
@@ -200,6 +206,8 @@ void accumulate(const OuterProduct<T>& p) {
 
 template int64_t tile_rows<float>();
 template int64_t tile_rows<bf16>();
+template int64_t outer_rows<float>(int64_t, bool);
+template int64_t outer_rows<bf16>(int64_t, bool);
 template void multiply<float, float>(const Product<float, float>&);
 template void multiply<bf16, bf16>(const Product<bf16, bf16>&);
 template void multiply<bf16, float>(const Product<bf16, float>&);

@@ -4,10 +4,10 @@
 //   c[i,j] = start[i,j] + sum_k a[i,k] b[k,j]
 //
 // A step is the k that share 32 bits: one float, or a pair (k, k+1) of bf16. b is packed into
-// panels of 64 columns (the last one a multiple of 16), without AVX-512 of 16: for each step the
-// columns of the panel are contiguous, so a step of 16 columns is one vector. a is read in place,
-// one step of one row at a time, from rows at any address: gathering is free. A tile of 6 rows and
-// the columns of a panel stays in registers.
+// panels of 64 columns (the last one a multiple of 16), without AVX-512 of 16, for a matrix unit of
+// 32: for each step the columns of the panel are contiguous, so a step of 16 columns is one vector.
+// a is read in place, one step of one row at a time, from rows at any address: gathering is free. A
+// tile of 6 rows and the columns of a panel stays in registers.
 //
 // Each c is one chain of sums over k in ascending order (bf16: within a step the odd k first),
 // starting from `start`: its bits depend neither on its tile nor on where k is split between steps.
@@ -21,9 +21,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "base/bf16.h"
 #include "base/math.h"
+#include "ops/cpu_gemm/amx_target.h"
 
 namespace assay::panel {
 
@@ -33,10 +35,12 @@ constexpr int64_t kBlockRows = 96;  // rows per piece: 16 tiles
 // Columns of a panel, and steps per pass over it: what a tile of all registers takes per step, and
 // a panel that stays in the L2 cache, or in the L1 cache where a step takes half as many registers.
 #if defined(__AVX512F__)
-constexpr int64_t kPanelCols = 64, kBlockSteps = 512;
+constexpr int64_t kWidePanel = 64, kBlockSteps = 512;
 #else
-constexpr int64_t kPanelCols = 16, kBlockSteps = 256;
+constexpr int64_t kWidePanel = 16, kBlockSteps = 256;
 #endif
+template <typename T>
+constexpr int64_t kPanelCols = std::is_same_v<T, bf16>&& ASSAY_AMX ? 32 : kWidePanel;
 constexpr int64_t kBlockCols = 256;  // columns that share a pass over the rows of a
 constexpr int64_t kSlabSteps = 512;  // steps of `a` that accumulate() packs at a time
 
@@ -49,7 +53,7 @@ constexpr int64_t steps(int64_t k) {
 constexpr int64_t padded_cols(int64_t cols) {
   return round_up(cols, kVector);
 }
-// 32-bit words of a packed (k, cols) matrix; panel p starts at p * kPanelCols * steps.
+// 32-bit words of a packed (k, cols) matrix; panel p starts at p * kPanelCols<T> * steps.
 template <typename T>
 constexpr int64_t words(int64_t k, int64_t cols) {
   return steps<T>(k) * padded_cols(cols);
@@ -69,9 +73,9 @@ void pack_transposed(const PackTransposed<T>& p, int64_t first, int64_t last);
 template <typename T>
 struct PackRows {
   uint32_t* panels;  // out
-  // Words from one panel to the next: kPanelCols * steps if one whole matrix is packed
+  // Words from one panel to the next: kPanelCols<T> * steps if one whole matrix is packed
   int64_t panel_words;
-  int64_t panel_cols;  //     kPanelCols, or more if all columns form one panel
+  int64_t panel_cols;  //     kPanelCols<T>, or more if all columns form one panel
   const T* x;          // in  (., cols)   rows `stride` apart
   int64_t stride;
   const int32_t* row;
@@ -110,11 +114,14 @@ struct OuterProduct {
   int64_t a_stride;
   const uint32_t* panels;  // in  packed b
   int64_t panel_words;     //     words from one panel to the next
-  int64_t rows, cols, k;   //     rows <= kBlockRows
+  int64_t rows, cols, k;   //     rows <= outer_rows()
   // Applied to the sums of kSlabSteps steps, or fewer, before they are added.
   std::optional<float> scale;
 };
 template <typename T>
 void accumulate(const OuterProduct<T>& p);
+// Rows of c that one call of accumulate() takes at most, a multiple of tile_rows().
+template <typename T>
+int64_t outer_rows(int64_t cols, bool scaled);
 
 }  // namespace assay::panel

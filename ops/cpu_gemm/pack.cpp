@@ -92,24 +92,9 @@ void interleave(uint32_t* __restrict to, const bf16* __restrict low, const bf16*
 #endif
 }
 
-}  // namespace
-
+// pack_rows(), panel after panel.
 template <typename T>
-void pack_transposed(const PackTransposed<T>& p, int64_t first, int64_t last) {
-  for (int64_t panel = first; panel < last; ++panel) {
-    const int64_t begin = panel * kPanelCols, cols = std::min(kPanelCols, p.cols - begin);
-    const int64_t width = padded_cols(cols);
-    uint32_t* to = p.panels + begin * steps<T>(p.k);
-    for (int64_t j = 0; j < cols; j += kVector) {
-      transpose(to + j, width, p.w + (begin + j) * p.k, std::min(kVector, cols - j), p.k);
-    }
-  }
-}
-
-template <typename T>
-void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end) {
-  // The steps of a panel are contiguous: they are written as one stream, while the rows stay in the
-  // cache for the next panel.
+void pack_steps(const PackRows<T>& p, int64_t begin, int64_t end) {
   uint32_t* panel = p.panels;
   for (int64_t col = 0; col < p.cols; col += p.panel_cols, panel += p.panel_words) {
     const int64_t cols = std::min(p.panel_cols, p.cols - col), width = padded_cols(cols);
@@ -127,6 +112,29 @@ void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end) {
         interleave(to, from[0], from[1], cols);
       }
     }
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void pack_transposed(const PackTransposed<T>& p, int64_t first, int64_t last) {
+  for (int64_t panel = first; panel < last; ++panel) {
+    const int64_t begin = panel * kPanelCols<T>, cols = std::min(kPanelCols<T>, p.cols - begin);
+    const int64_t width = padded_cols(cols);
+    uint32_t* to = p.panels + begin * steps<T>(p.k);
+    for (int64_t j = 0; j < cols; j += kVector) {
+      transpose(to + j, width, p.w + (begin + j) * p.k, std::min(kVector, cols - j), p.k);
+    }
+  }
+}
+
+template <typename T>
+void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end) {
+  // Few rows at a time: they stay in the L1 cache until the last panel.
+  constexpr int64_t kTogether = 8;
+  for (int64_t first = begin; first < end; first += kTogether) {
+    pack_steps(p, first, std::min(end, first + kTogether));
   }
 }
 

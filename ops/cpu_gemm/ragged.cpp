@@ -13,7 +13,7 @@ namespace assay {
 
 namespace {
 
-constexpr int64_t kChunkBytes = 256 << 10;  // panels of one piece, which stay in the L2 cache
+constexpr int64_t kChunkBytes = 1024 << 10;  // panels of one piece, which stay in the L2 cache
 constexpr int64_t kEnoughRows = 48;  // with so many rows per thread they split rows, else columns
 constexpr int64_t kPackSteps = 64;   // steps that one piece of accumulate_segments packs
 
@@ -48,9 +48,9 @@ std::optional<float> factor_of(const ProductScale& s) {
 
 // Calls f(from, count) for the blocks of rows [begin, end): whole tiles, of nearly equal height.
 template <typename F>
-void for_blocks(int64_t begin, int64_t end, int64_t tile_rows, F&& f) {
+void for_blocks(int64_t begin, int64_t end, int64_t tile_rows, int64_t block_rows, F&& f) {
   const int64_t tiles = ceil_div(end - begin, tile_rows);
-  const int64_t blocks = ceil_div(end - begin, panel::kBlockRows);
+  const int64_t blocks = ceil_div(end - begin, block_rows);
   for (int64_t i = 0; i < blocks; ++i) {
     const int64_t from = begin + i * tiles / blocks * tile_rows;
     f(from, std::min(end, begin + (i + 1) * tiles / blocks * tile_rows) - from);
@@ -90,8 +90,8 @@ void multiply_segments(Exec on, const SegmentProduct<T, Y>& p) {
   const Segments& segments = p.segments;
   const std::optional<float> scale = factor_of(p.scale);
   const int64_t pass_steps = std::min(panel::steps<T>(p.k), panel::kBlockSteps);
-  const int64_t panel_bytes = 4 * panel::kPanelCols * std::max<int64_t>(1, pass_steps);
-  const int64_t chunk_cols = panel::kPanelCols * std::max<int64_t>(1, kChunkBytes / panel_bytes);
+  const int64_t panel_bytes = 4 * panel::kPanelCols<T> * std::max<int64_t>(1, pass_steps);
+  const int64_t chunk_cols = panel::kPanelCols<T> * std::max<int64_t>(1, kChunkBytes / panel_bytes);
   const int64_t chunks = ceil_div(p.cols, chunk_cols);
   // A thread gets the same adjacent rows as in the ops before and after, so they are in its cache;
   // it processes all of them with one chunk of panels before the next.
@@ -118,7 +118,7 @@ void multiply_segments(Exec on, const SegmentProduct<T, Y>& p) {
                                  .scale = scale});
         };
         for_blocks(std::max(first_row, segments.begin(e)), std::min(last_row, segments.end(e)),
-                   tile_rows, multiply_block);
+                   tile_rows, panel::kBlockRows, multiply_block);
       }
     }
   });
@@ -146,8 +146,8 @@ void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
          e < segments.count && first_step<T>(segments, e) < end; ++e) {
       const int64_t first = first_step<T>(segments, e), steps = panel::steps<T>(segments.size(e));
       panel::pack_rows<T>({.panels = packed + first * width,
-                           .panel_words = panel::kPanelCols * steps,
-                           .panel_cols = panel::kPanelCols,
+                           .panel_words = panel::kPanelCols<T> * steps,
+                           .panel_cols = panel::kPanelCols<T>,
                            .x = p.row == nullptr ? p.b + segments.begin(e) * p.cols : p.b,
                            .stride = p.cols,
                            .row = p.row == nullptr ? nullptr : p.row + segments.begin(e),
@@ -159,12 +159,13 @@ void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
 
   // Every thread gets a share of each segment, for any segment sizes.
   const int64_t tile_rows = panel::tile_rows<T>();
-  const Shares shares(on, p.rows, tile_rows, ceil_div(p.cols, panel::kPanelCols));
+  const Shares shares(on, p.rows, tile_rows, ceil_div(p.cols, panel::kPanelCols<T>));
   parallel_for(on, shares.lanes, [&](int64_t lane) {
     const auto [first_row, last_row] = shares.rows_of(lane);
     const auto [first_panel, last_panel] = shares.chunks_of(lane);
-    const int64_t col = first_panel * panel::kPanelCols;
-    const int64_t cols = std::min(p.cols, last_panel * panel::kPanelCols) - col;
+    const int64_t col = first_panel * panel::kPanelCols<T>;
+    const int64_t cols = std::min(p.cols, last_panel * panel::kPanelCols<T>) - col;
+    const int64_t block_rows = panel::outer_rows<T>(cols, scale.has_value());
     for (int64_t e = 0; e < segments.count; ++e) {
       const int64_t size = segments.size(e);
       const bool stores = p.sum == GradientSum::kStore;
@@ -175,10 +176,10 @@ void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
         }
         continue;
       }
-      const int64_t panel_words = panel::kPanelCols * panel::steps<T>(size);
+      const int64_t panel_words = panel::kPanelCols<T> * panel::steps<T>(size);
       const uint32_t* const panels =
           packed + first_step<T>(segments, e) * width + first_panel * panel_words;
-      for_blocks(first_row, last_row, tile_rows, [&](int64_t begin, int64_t rows) {
+      for_blocks(first_row, last_row, tile_rows, block_rows, [&](int64_t begin, int64_t rows) {
         panel::accumulate<T>({.c = c + begin * p.cols,
                               .c_stride = p.cols,
                               .store = stores,

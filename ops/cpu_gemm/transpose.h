@@ -35,6 +35,42 @@ inline void transpose_16(uint32_t* to, int64_t width, const std::byte* from, int
   }
 }
 
+#if defined(__AVX512BW__)
+// 16 columns of each of 32 rows of 16-bit elements, `stride` bytes apart:
+// to[j * width + s] = the elements 2 s and 2 s + 1 of column j.
+inline void transpose_pairs_16(uint32_t* to, int64_t width, const std::byte* from, int64_t stride) {
+  for (int half = 0; half < 2; ++half, from += 16, to += 8 * width) {
+    // Lane p of row[r]: 8 columns of row 8 p + r. The 8 x 8 elements of each lane are transposed.
+    __m512i row[8], other[8];
+    for (int r = 0; r < 8; ++r) {
+      const auto quarter = [&](int p) {
+        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + (8 * p + r) * stride));
+      };
+      row[r] = _mm512_castsi128_si512(quarter(0));
+      row[r] = _mm512_inserti32x4(row[r], quarter(1), 1);
+      row[r] = _mm512_inserti32x4(row[r], quarter(2), 2);
+      row[r] = _mm512_inserti32x4(row[r], quarter(3), 3);
+    }
+    for (int r = 0; r < 4;
+         ++r) {  // row[2 r], row[2 r + 1]: columns 0-3 and 4-7 of rows 2 r, 2 r + 1
+      other[2 * r] = _mm512_unpacklo_epi16(row[2 * r], row[2 * r + 1]);
+      other[2 * r + 1] = _mm512_unpackhi_epi16(row[2 * r], row[2 * r + 1]);
+    }
+    for (int h = 0; h < 2; ++h) {    // of 4 rows
+      for (int c = 0; c < 2; ++c) {  // row[4 h + 2 c + i]: columns 4 c + 2 i and the next
+        const __m512i low = other[4 * h + c], high = other[4 * h + 2 + c];
+        row[4 * h + 2 * c] = _mm512_unpacklo_epi32(low, high);
+        row[4 * h + 2 * c + 1] = _mm512_unpackhi_epi32(low, high);
+      }
+    }
+    for (int c = 0; c < 4; ++c) {
+      _mm512_storeu_si512(to + 2 * c * width, _mm512_unpacklo_epi64(row[c], row[4 + c]));
+      _mm512_storeu_si512(to + (2 * c + 1) * width, _mm512_unpackhi_epi64(row[c], row[4 + c]));
+    }
+  }
+}
+#endif
+
 }  // namespace assay::panel
 
 #endif
