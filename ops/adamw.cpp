@@ -45,10 +45,29 @@ void update(int64_t n, const AdamWConstants& s, float scale, const float* __rest
   }
 }
 
+// Asks for what is updated 4 KB after [begin, end): the hardware stops at the end of a page.
+template <typename T>
+void prefetch_ahead(const AdamW<T>& a, int64_t begin, int64_t end) {
+  constexpr int64_t kAhead = 1024, kLine = 16;  // elements
+  for (int64_t i = begin + kAhead; i < end + kAhead; i += kLine) {
+    __builtin_prefetch(a.grad.data + i);
+    __builtin_prefetch(a.m.data + i, 1);
+    __builtin_prefetch(a.v.data + i, 1);
+    __builtin_prefetch(a.master.data + i, 1);
+  }
+}
+
 // Updates elements [begin, end), one row of squares.
 template <bool kEmit, bool kSquare, typename T>
 void update_piece(const AdamW<T>& a, const AdamWConstants& s, float scale, int64_t begin,
                   int64_t end) {
+  constexpr int64_t kTogether = 128;
+  for (; !kSquare && end - begin > kTogether; begin += kTogether) {
+    prefetch_ahead(a, begin, begin + kTogether);
+    update<kEmit, false, T>(kTogether, s, scale, a.grad.data + begin, a.master.data + begin,
+                            a.m.data + begin, a.v.data + begin,
+                            kEmit ? a.weight.data + begin : nullptr, nullptr);
+  }
   update<kEmit, kSquare, T>(end - begin, s, scale, a.grad.data + begin, a.master.data + begin,
                             a.m.data + begin, a.v.data + begin,
                             kEmit ? a.weight.data + begin : nullptr,

@@ -1,5 +1,6 @@
 #include "ops/global_norm.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -29,6 +30,40 @@ int64_t pieces_of(const View<const float, 1>& g) {
   return ceil_div(g.dim[0], kNormPiece);
 }
 
+// The sum of the squares of g[begin, end), and how many of them are not finite.
+void sum_squares(const float* g, int64_t begin, int64_t end, double* partial) {
+  constexpr int64_t kAhead = 1024;  // elements, 4 KB: the hardware stops at the end of a page
+  f64x8 sum[kVectors] = {};
+  i32x8 minus_bad[kVectors] = {};  // a comparison that holds is -1
+  int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) {
+    __builtin_prefetch(g + i + kAhead);
+    __builtin_prefetch(g + i + kAhead + kLanes / 2);
+#pragma GCC unroll 4
+    for (int64_t v = 0; v < kVectors; ++v) {
+      f32x8 x;
+      std::memcpy(&x, g + i + 8 * v, sizeof x);
+      const f64x8 wide = __builtin_convertvector(x, f64x8);
+      sum[v] += wide * wide;  // the product of two floats is exact
+      minus_bad[v] += (std::bit_cast<i32x8>(x) & 0x7F800000) == 0x7F800000;
+    }
+  }
+  double lane[kLanes];
+  std::memcpy(lane, sum, sizeof lane);
+  int32_t bad = 0;
+  for (const i32x8& v : minus_bad) {
+    for (int l = 0; l < 8; ++l) bad -= v[l];
+  }
+  for (; i < end; ++i) {
+    lane[0] += double(g[i]) * double(g[i]);
+    bad += is_non_finite(g[i]);
+  }
+  double squares = 0;
+  for (const double sum : lane) squares += sum;
+  partial[0] = squares;
+  partial[1] = bad;
+}
+
 }  // namespace
 
 int64_t global_norm_pieces(GradientList grads) {
@@ -39,43 +74,15 @@ int64_t global_norm_pieces(GradientList grads) {
 
 namespace cpu {
 
+// All tensors in one parallel loop: a model has many small ones.
 void square_sums(Exec on, const SquareSums& a) {
-  int64_t pieces = 0;
-  for (int64_t tensor = 0; tensor < a.grads.dim[0]; ++tensor) {
+  parallel_for(on, global_norm_pieces(a.grads), [&](int64_t piece) {
+    int64_t tensor = 0, before = 0;  // pieces of the tensors before this piece's
+    while (piece >= before + pieces_of(a.grads[tensor])) before += pieces_of(a.grads[tensor++]);
     const View<const float, 1>& grad = a.grads[tensor];
-    parallel_ranges(on, grad.dim[0], kNormPiece, [&](int64_t begin, int64_t end) {
-      const float* g = grad.data;
-      f64x8 sum[kVectors] = {};
-      i32x8 minus_bad[kVectors] = {};  // a comparison that holds is -1
-      int64_t i = begin;
-      for (; i + kLanes <= end; i += kLanes) {
-#pragma GCC unroll 4
-        for (int64_t v = 0; v < kVectors; ++v) {
-          f32x8 x;
-          std::memcpy(&x, g + i + 8 * v, sizeof x);
-          const f64x8 wide = __builtin_convertvector(x, f64x8);
-          sum[v] += wide * wide;  // the product of two floats is exact
-          minus_bad[v] += (std::bit_cast<i32x8>(x) & 0x7F800000) == 0x7F800000;
-        }
-      }
-      double lane[kLanes];
-      std::memcpy(lane, sum, sizeof lane);
-      int32_t bad = 0;
-      for (const i32x8& v : minus_bad) {
-        for (int l = 0; l < 8; ++l) bad -= v[l];
-      }
-      for (; i < end; ++i) {
-        lane[0] += double(g[i]) * double(g[i]);
-        bad += is_non_finite(g[i]);
-      }
-      double squares = 0;
-      for (const double sum : lane) squares += sum;
-      double* partial = a.partial.row(pieces + begin / kNormPiece);
-      partial[0] = squares;
-      partial[1] = bad;
-    });
-    pieces += pieces_of(grad);
-  }
+    const int64_t begin = (piece - before) * kNormPiece;
+    sum_squares(grad.data, begin, std::min(grad.dim[0], begin + kNormPiece), a.partial.row(piece));
+  });
 }
 
 void norm_of_squares(const NormOfSquares& a) {

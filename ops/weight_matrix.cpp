@@ -14,6 +14,9 @@ namespace assay {
 namespace {
 
 constexpr int64_t kPackSteps = 64;  // steps of the dgrad layout per piece
+// A packed weight of so many bytes is written past the caches: until the next forward pass they
+// hold other things, and a store that first reads its line costs twice as much.
+constexpr int64_t kBytesPastCaches = 256 << 10;
 
 }  // namespace
 
@@ -41,13 +44,16 @@ void weight_stack_pack(Exec on, const WeightStackPack<T>& a) {
   const int64_t forward_pieces = ceil_div(out, panel::kPanelCols<T>);
   const int64_t dgrad_pieces = ceil_div(panel::steps<T>(out), kPackSteps);
   const int64_t pieces = forward_pieces + dgrad_pieces;
+  const bool past_caches = a.packed.dim[0] >= kBytesPastCaches;
   parallel_for(on, experts * pieces, [&](int64_t p) {
     const int64_t e = p / pieces, piece = p % pieces;
     const T* w = a.plain.data + e * out * in;
     std::byte* packed = a.packed.data + e * weight_pack_bytes<T>(out, in);
     if (piece < forward_pieces) {
       uint32_t* panels = reinterpret_cast<uint32_t*>(packed);
-      panel::pack_transposed<T>({.panels = panels, .w = w, .cols = out, .k = in}, piece, piece + 1);
+      panel::pack_transposed<T>(
+          {.panels = panels, .w = w, .cols = out, .k = in, .past_caches = past_caches}, piece,
+          piece + 1);
       return;
     }
     const int64_t begin = (piece - forward_pieces) * kPackSteps;
@@ -59,7 +65,8 @@ void weight_stack_pack(Exec on, const WeightStackPack<T>& a) {
                          .stride = in,
                          .row = nullptr,
                          .k = out,
-                         .cols = in},
+                         .cols = in,
+                         .past_caches = past_caches},
                         begin, std::min(begin + kPackSteps, panel::steps<T>(out)));
   });
 }

@@ -5,6 +5,7 @@
 #if ASSAY_AMX
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -24,8 +25,7 @@ constexpr int kKeySteps = kTile / 2;  // steps of a sum over the queries or keys
 
 enum class Sums { kFromZero, kContinue };
 
-// c (rows, columns) = or += a (rows, steps) b (steps, columns), all multiples of 16; strides in
-// words.
+// c (rows, columns) = or += a (rows, steps) b (steps, columns); strides in words.
 struct Tiles {
   float* c;
   int64_t c_stride;
@@ -33,13 +33,15 @@ struct Tiles {
   int64_t a_stride;
   const uint32_t* b;
   int64_t b_stride;
-  int rows, columns, steps;
 };
 
-void multiply(const Tiles& t, Sums sums, bool (*skip)(int row, int column) = nullptr) {
-  for (int i = 0; i < t.rows; i += amx::kBlock) {
-    for (int j = 0; j < t.columns; j += amx::kBlock) {
-      if (skip != nullptr && skip(i, j)) continue;
+// If skips: not the first 32 columns.
+template <int kRows, int kColumns, int kSteps>
+[[gnu::always_inline]] inline void multiply(const Tiles& t, Sums sums, bool skips = false) {
+  static_assert(kRows % amx::kBlock == 0 && kColumns % amx::kBlock == 0 &&
+                kSteps % amx::kTile == 0);
+  for (int i = 0; i < kRows; i += amx::kBlock) {
+    for (int j = skips ? amx::kBlock : 0; j < kColumns; j += amx::kBlock) {
       float* c = t.c + i * t.c_stride + j;
       amx::multiply_block({.a = reinterpret_cast<const std::byte*>(t.a + i * t.a_stride),
                            .a_stride = 4 * t.a_stride,
@@ -48,7 +50,7 @@ void multiply(const Tiles& t, Sums sums, bool (*skip)(int row, int column) = nul
                            .b = reinterpret_cast<const std::byte*>(t.b + j),
                            .b_stride = 4 * t.b_stride,
                            .b_rest = nullptr,
-                           .chunks = t.steps / amx::kTile,
+                           .chunks = kSteps / amx::kTile,
                            .start = sums == Sums::kContinue ? c : nullptr,
                            .c = c,
                            .start_stride = 4 * t.c_stride,
@@ -58,9 +60,22 @@ void multiply(const Tiles& t, Sums sums, bool (*skip)(int row, int column) = nul
   }
 }
 
-// True for blocks of scores (keys, queries) of a diagonal tile that are fully masked.
-bool above_diagonal(int key, int query) {
-  return key > query;
+// Scores of a tile (keys, queries), without those of a diagonal tile's last 32 keys and first 32
+// queries, which see none of them.
+template <int kSteps>
+[[gnu::always_inline]] inline void multiply_seen(Tiles t, bool diagonal) {
+  for (int key = 0; key < kTile; key += amx::kBlock) {
+    multiply<amx::kBlock, kTile, kSteps>(t, Sums::kFromZero, diagonal && key > 0);
+    t.c += amx::kBlock * t.c_stride;
+    t.a += amx::kBlock * t.a_stride;
+  }
+}
+
+// 32 bf16 to a line.
+inline void store_line(uint32_t* to, f32x16 low, f32x16 high) {
+  const __m512bh both =
+      _mm512_cvtne2ps_pbh(std::bit_cast<__m512>(high), std::bit_cast<__m512>(low));
+  _mm512_store_si512(to, std::bit_cast<__m512i>(both));
 }
 
 // rows[d][step] = element d of the key pair `step`.
@@ -82,14 +97,18 @@ int first_vector(bool diagonal, int key) {
 template <int D>
 using Shape = Geometry<bf16, D>;
 
-// Asks for a head's part of a row, into the L2 cache. The rows of a head are a whole row of all heads
-// apart, which the hardware does not foresee, so the rows of the next head are asked for while this
-// one is computed.
-template <int D>
-void prefetch_head(const bf16* row) {
-  constexpr int kLine = 64 / sizeof(bf16);
-  for (int d = 0; d < D; d += kLine) __builtin_prefetch(row + d, 0, 2);
+// Asks for rows [begin, end) of a tensor into the L2 cache; they need not exist. The rows of a head
+// are a whole row of all heads apart, which the hardware does not foresee. So while a sequence is
+// computed head by head, the next sequence is asked for, row by row.
+void prefetch_rows(View<const bf16, 2> tensor, int64_t begin, int64_t end) {
+  constexpr int64_t kLine = 64 / sizeof(bf16);
+  const bf16* row = tensor.data + begin * tensor.dim[1];
+  for (int64_t i = 0; i < (end - begin) * tensor.dim[1]; i += kLine) {
+    __builtin_prefetch(row + i, 0, 2);
+  }
 }
+// Bytes of a sequence that may be asked for: two of them stay in the L2 cache.
+constexpr int64_t kMostAhead = 768 << 10;
 
 // 64 queries of one head, and one tile of the keys at a time. The weighted sum of v is kept
 // transposed: (D, queries).
@@ -123,16 +142,13 @@ struct ForwardTile {
 
   // s = k q
   [[gnu::always_inline]] void multiply_keys(bool diagonal) {
-    multiply({.c = s[0],
-              .c_stride = kTile,
-              .a = rows[0],
-              .a_stride = G::kSteps,
-              .b = q_across[0],
-              .b_stride = kTile,
-              .rows = kTile,
-              .columns = kTile,
-              .steps = G::kSteps},
-             Sums::kFromZero, diagonal ? above_diagonal : nullptr);
+    multiply_seen<G::kSteps>({.c = s[0],
+                              .c_stride = kTile,
+                              .a = rows[0],
+                              .a_stride = G::kSteps,
+                              .b = q_across[0],
+                              .b_stride = kTile},
+                             diagonal);
   }
 
   // s = scale s, -infinity where masked, and its maximum.
@@ -174,16 +190,13 @@ struct ForwardTile {
 
   // out += v p
   [[gnu::always_inline]] void add_values() {
-    multiply({.c = out[0],
-              .c_stride = kTile,
-              .a = v_across[0],
-              .a_stride = kKeySteps,
-              .b = p[0],
-              .b_stride = kTile,
-              .rows = D,
-              .columns = kTile,
-              .steps = kKeySteps},
-             Sums::kContinue);
+    multiply<D, kTile, kKeySteps>({.c = out[0],
+                                   .c_stride = kTile,
+                                   .a = v_across[0],
+                                   .a_stride = kKeySteps,
+                                   .b = p[0],
+                                   .b_stride = kTile},
+                                  Sums::kContinue);
   }
 
   // Divides out by the sums, and stores it and lse.
@@ -217,21 +230,18 @@ struct ForwardTile {
   }
 };
 
-// Asks for the rows of 64 positions of a head.
-template <int D>
-void prefetch_block(const Text<bf16>& text, int64_t head, int64_t begin) {
-  const int64_t kv = text.kv_of(head);
-  for (int64_t t = begin; t < text.end_of(begin); ++t) {
-    if (t >= text.first_query()) prefetch_head<D>(text.query(t, head));
-    prefetch_head<D>(text.key(t, kv));
-    prefetch_head<D>(text.value(t, kv));
-  }
+// Asks for a share of the text after this one, as many as it has blocks of heads.
+void prefetch_next(const Text<bf16>& text, int64_t head, int64_t block) {
+  const int64_t rows = text.own.dim[0], shares = text.heads * text.blocks();
+  if (int64_t(text.own.bytes()) > kMostAhead) return;
+  const int64_t share = head * text.blocks() + block;
+  prefetch_rows(text.own, rows + share * rows / shares, rows + (share + 1) * rows / shares);
 }
 
 // 64 queries of one head against all keys that they see.
 template <int D>
 void queries_forward(const Text<bf16>& text, int64_t h, int64_t q0) {
-  if (h + 1 < text.heads) prefetch_block<D>(text, h + 1, q0);
+  prefetch_next(text, h, q0 / kTile);
   ForwardTile<D> tile(text, h, q0);
   OnlineSoftmax softmax;
   for (int64_t k0 = 0; k0 <= q0; k0 += kTile) {
@@ -275,15 +285,27 @@ struct QueryBlock {
     const Rows<bf16> out = geometry.rows(a.out, b, q0, h * D);
     for (int r = 0; r < kTile; ++r) {
       lse[r] = r < out.count ? a.lse.at(b, h, q0 + r) * kLog2E : INFINITY;
-      delta[r] = 0;
-      if (r >= out.count) continue;
-      f32x16 dot = {};
-      for (int d = 0; d < D; d += kVector) {
-        dot += load(dout.first + r * dout.stride + d) * load(out.first + r * out.stride + d);
-      }
-      delta[r] = horizontal_sum(dot);
     }
+    for (int r = 0; r < kTile; r += kVector) store(delta + r, dots(dout, out, r));
     std::memset(dq, 0, sizeof dq);
+  }
+
+  // dout . out of the 16 rows from `first` on, 0 past the end: sixteen horizontal_sum() at once, in
+  // its order.
+  static f32x16 dots(const Rows<bf16>& dout, const Rows<bf16>& out, int first) {
+    f32x16 dot[kVector] = {}, across[kVector];
+    for (int r = 0; r < kVector && first + r < out.count; ++r) {
+      const int64_t row = first + r;
+      for (int d = 0; d < D; d += kVector) {
+        dot[r] += load(dout.first + row * dout.stride + d) * load(out.first + row * out.stride + d);
+      }
+    }
+    panel::transpose_16(reinterpret_cast<uint32_t*>(across), kVector,
+                        reinterpret_cast<const std::byte*>(dot), sizeof dot[0]);
+    for (int width = kVector / 2; width > 0; width /= 2) {
+      for (int i = 0; i < width; ++i) across[i] += across[i + width];
+    }
+    return across[0];
   }
 };
 
@@ -306,23 +328,18 @@ struct KeyBlock {
   }
 };
 
-// Asks for the rows of the queries of a block of a head, or for those of its keys.
+// Asks for a share of the sequence after b, as many as it has blocks of heads.
 template <int D>
-void prefetch_queries(const AttentionBackward<bf16>& a, const Shape<D>& geometry, int64_t b,
-                      int64_t h, int64_t q0) {
-  for (int64_t t = b * a.sequence + q0; t < b * a.sequence + q0 + geometry.valid(q0); ++t) {
-    prefetch_head<D>(a.qkv.row(t) + geometry.q_column(h));
-    prefetch_head<D>(a.dout.row(t) + h * D);
-    prefetch_head<D>(a.out.row(t) + h * D);
-  }
-}
-template <int D>
-void prefetch_keys(const AttentionBackward<bf16>& a, const Shape<D>& geometry, int64_t b,
-                   int64_t kv, int64_t k0) {
-  for (int64_t t = b * a.sequence + k0; t < b * a.sequence + k0 + geometry.valid(k0); ++t) {
-    prefetch_head<D>(a.qkv.row(t) + geometry.k_column(kv));
-    prefetch_head<D>(a.qkv.row(t) + geometry.v_column(kv));
-  }
+void prefetch_next(const AttentionBackward<bf16>& a, const Shape<D>& geometry, int64_t b,
+                   int64_t share) {
+  const int64_t bytes = int64_t(a.qkv.bytes() + 2 * a.out.bytes()) / a.batch;
+  if (bytes > kMostAhead) return;
+  const int64_t shares = a.heads * geometry.blocks(), first = (b + 1) * a.sequence;
+  const int64_t begin = first + share * a.sequence / shares;
+  const int64_t end = first + (share + 1) * a.sequence / shares;
+  prefetch_rows(a.qkv, begin, end);
+  prefetch_rows(a.dout, begin, end);
+  prefetch_rows(a.out, begin, end);
 }
 
 // One tile of keys against a block of queries: p and ds from the scores, then the three products
@@ -341,37 +358,42 @@ void backward_tile(QueryBlock<D>& queries, const KeyBlock<D>& keys, bool diagona
                .a = keys.k_rows[0],
                .a_stride = G::kSteps,
                .b = queries.q_across[0],
-               .b_stride = kTile,
-               .rows = kTile,
-               .columns = kTile,
-               .steps = G::kSteps};
-  const auto skip = diagonal ? above_diagonal : nullptr;
-  multiply(scores, Sums::kFromZero, skip);
+               .b_stride = kTile};
+  multiply_seen<G::kSteps>(scores, diagonal);
   scores.c = dp[0];
   scores.a = keys.v_rows[0];
   scores.b = queries.dout_across[0];
-  multiply(scores, Sums::kFromZero, skip);
+  multiply_seen<G::kSteps>(scores, diagonal);
 
   for (int j = 0; j < kTile; j += 2) {
     const int first = first_vector(diagonal, j);
-    for (int v = 0; v < first; ++v) {
+    for (int v = 0; v < first / 2 * 2; v += 2) {
+      const f32x16 zero = {};
       for (int r = j; r < j + 2; ++r) {
-        std::memset(p_rows[r] + v * kVector / 2, 0, 2 * kVector);
-        std::memset(ds_rows[r] + v * kVector / 2, 0, 2 * kVector);
+        store_line(p_rows[r] + v * kVector / 2, zero, zero);
+        store_line(ds_rows[r] + v * kVector / 2, zero, zero);
       }
-      std::memset(ds_pairs[j / 2] + v * kVector, 0, 4 * kVector);
+      L::store_pair(ds_pairs[j / 2], kTile, v, zero, zero);
+      L::store_pair(ds_pairs[j / 2], kTile, v + 1, zero, zero);
     }
-    for (int v = first; v < kTileVectors; ++v) {
-      f32x16 ds[2];
+    // Whole lines: a tile load of a line that two stores are still writing would wait for both.
+    for (int v = first / 2 * 2; v < kTileVectors; v += 2) {
+      f32x16 p[2][2] = {}, ds[2][2] = {};
       for (int r = 0; r < 2; ++r) {
-        f32x16 p =
-            exp2_fast(load(s[j + r] + v * kVector) * scale - load(queries.lse + v * kVector));
-        if (diagonal && v == first) p = select(sees(j + r - v * kVector), p, f32x16{});
-        ds[r] = p * (load(dp[j + r] + v * kVector) - load(queries.delta + v * kVector));
-        L::store_row(p_rows[j + r], v, p);
-        L::store_row(ds_rows[j + r], v, ds[r]);
+        for (int w = 0; w < 2; ++w) {
+          const int at = (v + w) * kVector;
+          if (v + w < first) continue;
+          f32x16 x = exp2_fast(load(s[j + r] + at) * scale - load(queries.lse + at));
+          if (diagonal && v + w == first) x = select(sees(j + r - at), x, f32x16{});
+          p[r][w] = x;
+          ds[r][w] = x * (load(dp[j + r] + at) - load(queries.delta + at));
+        }
+        store_line(p_rows[j + r] + v * kVector / 2, p[r][0], p[r][1]);
+        store_line(ds_rows[j + r] + v * kVector / 2, ds[r][0], ds[r][1]);
       }
-      L::store_pair(ds_pairs[j / 2], kTile, v, ds[0], ds[1]);
+      for (int w = 0; w < 2; ++w) {
+        L::store_pair(ds_pairs[j / 2], kTile, v + w, ds[0][w], ds[1][w]);
+      }
     }
   }
 
@@ -380,25 +402,19 @@ void backward_tile(QueryBlock<D>& queries, const KeyBlock<D>& keys, bool diagona
                 .a = p_rows[0],
                 .a_stride = kKeySteps,
                 .b = queries.dout_pairs[0],
-                .b_stride = D,
-                .rows = kTile,
-                .columns = D,
-                .steps = kKeySteps};
-  multiply(of_keys, Sums::kContinue);
+                .b_stride = D};
+  multiply<kTile, D, kKeySteps>(of_keys, Sums::kContinue);
   of_keys.c = dk[0];
   of_keys.a = ds_rows[0];
   of_keys.b = queries.q_pairs[0];
-  multiply(of_keys, Sums::kContinue);
-  multiply({.c = queries.dq[0],
-            .c_stride = kTile,
-            .a = keys.k_across[0],
-            .a_stride = kKeySteps,
-            .b = ds_pairs[0],
-            .b_stride = kTile,
-            .rows = D,
-            .columns = kTile,
-            .steps = kKeySteps},
-           Sums::kContinue);
+  multiply<kTile, D, kKeySteps>(of_keys, Sums::kContinue);
+  multiply<D, kTile, kKeySteps>({.c = queries.dq[0],
+                                 .c_stride = kTile,
+                                 .a = keys.k_across[0],
+                                 .a_stride = kKeySteps,
+                                 .b = ds_pairs[0],
+                                 .b_stride = kTile},
+                                Sums::kContinue);
 }
 
 // One key-value head of one sequence. dk and dv of all its keys are summed in scratch, over the
@@ -417,9 +433,7 @@ void backward_head(const AttentionBackward<bf16>& a, int64_t b, int64_t kv) {
   KeyBlock<D> keys;
   for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
     for (int64_t q0 = 0; q0 < a.sequence; q0 += kTile) {
-      const bool next_group = h + 1 == (kv + 1) * group;
-      if (h + 1 < a.heads) prefetch_queries<D>(a, geometry, b, h + 1, q0);
-      if (h + 1 < a.heads && next_group) prefetch_keys<D>(a, geometry, b, kv + 1, q0);
+      prefetch_next<D>(a, geometry, b, h * geometry.blocks() + q0 / kTile);
       queries.load_block(a, geometry, b, h, q0);
       for (int64_t k0 = 0; k0 <= q0; k0 += kTile) {
         keys.load_block(a, geometry, b, kv, k0);

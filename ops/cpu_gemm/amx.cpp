@@ -328,7 +328,7 @@ class Accumulation {
     const int64_t pass_steps = p_.scale ? count : kPassSteps;  // a scale applies to a whole slab
     for (int64_t begin = 0; begin < count; begin += pass_steps) {
       const int64_t steps = std::min(pass_steps, count - begin), whole = steps / kTile;
-      for (int64_t i = multiply_whole(first, begin, steps); i < p_.rows; i += kAmxRows) {
+      for (int64_t i = multiply_whole(first, begin, steps, count); i < p_.rows; i += kAmxRows) {
         for (int64_t col = 0; col < p_.cols; col += kBlockCols) {
           const PanelColumns b = panel_columns(p_.panels, p_.panel_words, p_.cols, col);
           const uint32_t* words = b.step(first + begin);
@@ -346,9 +346,9 @@ class Accumulation {
     }
   }
 
-  // The rows of whole blocks, if the steps [first + begin, first + begin + steps) and the columns are
-  // whole tiles. Returns their number.
-  int64_t multiply_whole(int64_t first, int64_t begin, int64_t steps) {
+  // The rows of whole blocks, if the steps [first + begin, first + begin + steps) and the columns
+  // are whole tiles. Returns their number.
+  int64_t multiply_whole(int64_t first, int64_t begin, int64_t steps, int64_t count) {
     const int64_t rows = p_.rows / kAmxRows * kAmxRows;
     if (p_.scale || rows == 0 || steps % kTile != 0 || p_.cols % kBlockCols != 0) return 0;
     const PanelColumns b = panel_columns(p_.panels, p_.panel_words, p_.cols, 0);
@@ -361,10 +361,17 @@ class Accumulation {
                                   .chunks = steps / kTile,
                                   .rows = rows,
                                   .cols = p_.cols};
+    // The rows of the next slab: the hardware does not foresee pieces of rows.
+    const int64_t last = 2 * (first + begin + steps);
+    const amx::NextRows next{
+        .row = reinterpret_cast<const std::byte*>(p_.a + last * p_.a_stride),
+        .bytes = 2 * p_.rows,
+        .stride = 2 * p_.a_stride,
+        .rows = begin + steps == count ? std::min(p_.k - last, 2 * kPassSteps) : 0};
     if (p_.store && first + begin == 0) {
-      amx::accumulate_whole_blocks<false>(blocks, p_.c, p_.c_stride);
+      amx::accumulate_whole_blocks<false>(blocks, p_.c, p_.c_stride, next);
     } else {
-      amx::accumulate_whole_blocks<true>(blocks, p_.c, p_.c_stride);
+      amx::accumulate_whole_blocks<true>(blocks, p_.c, p_.c_stride, next);
     }
     return rows;
   }

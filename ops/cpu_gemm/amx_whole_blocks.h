@@ -63,10 +63,30 @@ template <typename Between>
   _tile_zero(3);
 }
 
-// c = or += the product, in place.
+// Asks for rows into the L2 cache, a few lines at a time.
+struct NextRows {
+  const std::byte* row = nullptr;
+  int64_t bytes = 0;   // of a row
+  int64_t stride = 0;  // bytes between rows
+  int64_t rows = 0;    // that are left
+  int64_t at = 0;      // of the row
+
+  [[gnu::always_inline]] void ask() {
+    if (rows <= 0) return;
+#pragma GCC unroll 4
+    for (int64_t line = 0; line < 4; ++line) __builtin_prefetch(row + at + 64 * line, 0, 2);
+    at += 4 * 64;
+    if (at < bytes) return;
+    at = 0;
+    row += stride;
+    --rows;
+  }
+};
+
+// c = or += the product, in place. Meanwhile `next` are asked for.
 template <bool kAdd>
 [[gnu::noinline]] void accumulate_whole_blocks(const WholeBlocks& blocks, float* c,
-                                               int64_t c_stride) {
+                                               int64_t c_stride, NextRows next) {
   const WholeBlocks x = blocks;  // in registers
   const int64_t stride = c_stride * int64_t{sizeof(float)};
   for (int64_t i = 0; i < x.rows; i += kBlock) {
@@ -79,7 +99,7 @@ template <bool kAdd>
       } else {
         zero_sums();
       }
-      add_chunks(x, a, b, [] {});
+      add_chunks(x, a, b, [&] { next.ask(); });
       store_sums(sums, stride);
     }
   }
@@ -125,8 +145,8 @@ class WaitingBlock {
   int64_t rows_ = 0;  // that are left
 };
 
-// Where multiply_whole_blocks() starts and ends. The sums of a block are 32 x 32 floats, block after
-// block; if the pass is the first and the last, those of two blocks.
+// Where multiply_whole_blocks() starts and ends. The sums of a block are 32 x 32 floats, block
+// after block; if the pass is the first and the last, those of two blocks.
 template <typename Y>
 struct Sums {
   float* sums;     // acc

@@ -65,6 +65,7 @@ struct PackTransposed {
   uint32_t* panels;  // out words<T>(k, cols)
   const T* w;        // in  (cols, k)
   int64_t cols, k;
+  bool past_caches = false;  // panels that are read much later
 };
 template <typename T>
 void pack_transposed(const PackTransposed<T>& p, int64_t first, int64_t last);
@@ -80,6 +81,7 @@ struct PackRows {
   int64_t stride;
   const int32_t* row;
   int64_t k, cols;
+  bool past_caches = false;  // panels that are read much later
 };
 template <typename T>
 void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end);

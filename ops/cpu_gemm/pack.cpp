@@ -15,7 +15,7 @@ namespace assay::panel {
 namespace {
 
 // Transposes 16 rows: to[s * width + j] = step s of row j; rows from `rows` on are zero.
-template <typename T>
+template <bool kPast, typename T>
 void transpose(uint32_t* to, int64_t width, const T* from, int64_t rows, int64_t k) {
   const int64_t whole = k / kStep<T>;
   int64_t done = 0;
@@ -38,7 +38,11 @@ void transpose(uint32_t* to, int64_t width, const T* from, int64_t rows, int64_t
       stride = 64;
       across_width = 16;
     }
-    transpose_16(across, across_width, block, stride);
+    if (count < 16) {
+      transpose_16(across, across_width, block, stride);
+    } else {
+      transpose_16<kPast>(across, across_width, block, stride);
+    }
     for (int64_t s = 0; count < 16 && s < count; ++s) {
       std::memcpy(to + (done + s) * width, across + 16 * s, 64);
     }
@@ -57,8 +61,16 @@ void transpose(uint32_t* to, int64_t width, const T* from, int64_t rows, int64_t
   }
 }
 
+// Other threads see the stores past the caches before any later one.
+void finish_stores() {
+#if defined(__AVX512F__)
+  _mm_sfence();
+#endif
+}
+
 // One step: to[j] = (low[j], high[j]), zero from cols up to padded_cols(cols). high may be null:
 // zeros.
+template <bool kPast>
 void interleave(uint32_t* __restrict to, const bf16* __restrict low, const bf16* __restrict high,
                 int64_t cols) {
 #if defined(__AVX512BW__)
@@ -76,8 +88,8 @@ void interleave(uint32_t* __restrict to, const bf16* __restrict low, const bf16*
     const __m512i l = _mm512_maskz_loadu_epi16(mask, low + j);
     const __m512i h =
         high == nullptr ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi16(mask, high + j);
-    _mm512_storeu_si512(to + j, _mm512_permutex2var_epi16(l, first, h));
-    if (left > 16) _mm512_storeu_si512(to + j + 16, _mm512_permutex2var_epi16(l, second, h));
+    store_line<kPast>(to + j, _mm512_permutex2var_epi16(l, first, h));
+    if (left > 16) store_line<kPast>(to + j + 16, _mm512_permutex2var_epi16(l, second, h));
   }
 #else
   if (high != nullptr) {
@@ -93,7 +105,7 @@ void interleave(uint32_t* __restrict to, const bf16* __restrict low, const bf16*
 }
 
 // pack_rows(), panel after panel.
-template <typename T>
+template <bool kPast, typename T>
 void pack_steps(const PackRows<T>& p, int64_t begin, int64_t end) {
   uint32_t* panel = p.panels;
   for (int64_t col = 0; col < p.cols; col += p.panel_cols, panel += p.panel_words) {
@@ -109,7 +121,7 @@ void pack_steps(const PackRows<T>& p, int64_t begin, int64_t end) {
         std::memcpy(to, from[0], static_cast<size_t>(cols) * 4);
         std::fill(to + cols, to + width, 0u);
       } else {
-        interleave(to, from[0], from[1], cols);
+        interleave<kPast>(to, from[0], from[1], cols);
       }
     }
   }
@@ -124,9 +136,16 @@ void pack_transposed(const PackTransposed<T>& p, int64_t first, int64_t last) {
     const int64_t width = padded_cols(cols);
     uint32_t* to = p.panels + begin * steps<T>(p.k);
     for (int64_t j = 0; j < cols; j += kVector) {
-      transpose(to + j, width, p.w + (begin + j) * p.k, std::min(kVector, cols - j), p.k);
+      const T* w = p.w + (begin + j) * p.k;
+      const int64_t rows = std::min(kVector, cols - j);
+      if (p.past_caches) {
+        transpose<true>(to + j, width, w, rows, p.k);
+      } else {
+        transpose<false>(to + j, width, w, rows, p.k);
+      }
     }
   }
+  if (p.past_caches) finish_stores();
 }
 
 template <typename T>
@@ -134,8 +153,14 @@ void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end) {
   // Few rows at a time: they stay in the L1 cache until the last panel.
   constexpr int64_t kTogether = 8;
   for (int64_t first = begin; first < end; first += kTogether) {
-    pack_steps(p, first, std::min(end, first + kTogether));
+    const int64_t last = std::min(end, first + kTogether);
+    if (p.past_caches) {
+      pack_steps<true>(p, first, last);
+    } else {
+      pack_steps<false>(p, first, last);
+    }
   }
+  if (p.past_caches) finish_stores();
 }
 
 template void pack_transposed<float>(const PackTransposed<float>&, int64_t, int64_t);

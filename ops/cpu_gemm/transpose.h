@@ -9,7 +9,18 @@
 
 namespace assay::panel {
 
+// A store of a whole line of 64 bytes; kPast: past the caches.
+template <bool kPast>
+inline void store_line(uint32_t* to, __m512i line) {
+  if constexpr (kPast) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), line);
+  } else {
+    _mm512_storeu_si512(to, line);
+  }
+}
+
 // 16 words of each of 16 rows, `stride` bytes apart: to[s * width + j] = word s of row j.
+template <bool kPast = false>
 inline void transpose_16(uint32_t* to, int64_t width, const std::byte* from, int64_t stride) {
   __m512i row[16], pair[16];
   for (int j = 0; j < 16; ++j) row[j] = _mm512_loadu_si512(from + j * stride);
@@ -28,10 +39,10 @@ inline void transpose_16(uint32_t* to, int64_t width, const std::byte* from, int
     const __m512i odd = _mm512_shuffle_i32x4(row[w], row[4 + w], 0xDD);
     const __m512i even2 = _mm512_shuffle_i32x4(row[8 + w], row[12 + w], 0x88);
     const __m512i odd2 = _mm512_shuffle_i32x4(row[8 + w], row[12 + w], 0xDD);
-    _mm512_storeu_si512(to + w * width, _mm512_shuffle_i32x4(even, even2, 0x88));
-    _mm512_storeu_si512(to + (w + 4) * width, _mm512_shuffle_i32x4(odd, odd2, 0x88));
-    _mm512_storeu_si512(to + (w + 8) * width, _mm512_shuffle_i32x4(even, even2, 0xDD));
-    _mm512_storeu_si512(to + (w + 12) * width, _mm512_shuffle_i32x4(odd, odd2, 0xDD));
+    store_line<kPast>(to + w * width, _mm512_shuffle_i32x4(even, even2, 0x88));
+    store_line<kPast>(to + (w + 4) * width, _mm512_shuffle_i32x4(odd, odd2, 0x88));
+    store_line<kPast>(to + (w + 8) * width, _mm512_shuffle_i32x4(even, even2, 0xDD));
+    store_line<kPast>(to + (w + 12) * width, _mm512_shuffle_i32x4(odd, odd2, 0xDD));
   }
 }
 
