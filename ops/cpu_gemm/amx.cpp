@@ -258,7 +258,7 @@ class Multiplication {
   const int64_t all_steps_ = steps<bf16>(p_.k), whole_ = all_steps_ / kTile * kTile;
   BlockRows<Y> a_;
   // Sums between passes, and of blocks that wait to be stored.
-  alignas(64) float sums_[kBlockRows * kStripCols];
+  alignas(64) float sums_[kMostAmxRows * kStripCols];
   RestOfSteps rest_;
 };
 

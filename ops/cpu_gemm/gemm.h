@@ -90,7 +90,7 @@ void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end);
 template <typename T>
 int64_t tile_rows();
 
-// One piece, by one thread: rows x cols of c, all of k.
+// One piece, by one thread: rows x cols of c, all of k; at most block_rows() rows.
 template <typename T, typename Y>
 struct Product {
   Y* c;            // out (rows, .)   c_stride apart
@@ -104,6 +104,9 @@ struct Product {
 };
 template <typename T, typename Y>
 void multiply(const Product<T, Y>& p);
+// Rows that one call of multiply() takes at most, of `rows` in all, a multiple of tile_rows().
+template <typename T>
+int64_t block_rows(int64_t rows, int64_t cols, int64_t k, bool gathers);
 
 // c[i,j] += sum_k a[k,i] b[k,j], or = if `store`, one piece by one thread: columns [0, rows) of
 // a, packed in blocks on the stack, and all panels of b.

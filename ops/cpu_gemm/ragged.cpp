@@ -117,8 +117,12 @@ void multiply_segments(Exec on, const SegmentProduct<T, Y>& p) {
                                  .k = p.k,
                                  .scale = scale});
         };
-        for_blocks(std::max(first_row, segments.begin(e)), std::min(last_row, segments.end(e)),
-                   tile_rows, panel::kBlockRows, multiply_block);
+        const int64_t begin = std::max(first_row, segments.begin(e));
+        const int64_t end = std::min(last_row, segments.end(e));
+        for_blocks(
+            begin, end, tile_rows,
+            panel::block_rows<T>(end - begin, std::min(chunk_cols, p.cols), p.k, p.row != nullptr),
+            multiply_block);
       }
     }
   });
