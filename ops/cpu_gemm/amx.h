@@ -15,8 +15,8 @@ namespace assay::panel {
 
 constexpr int64_t kAmxRows = 32;  // rows of c computed together
 
-// Rows of c of one multiply_amx() at most. More of them, if they are read in place, where b does not
-// stay in the L2 cache: it is read fewer times.
+// Rows of c of one multiply_amx() at most. More of them, if they are read in place, where b does
+// not stay in the L2 cache: it is read fewer times.
 constexpr int64_t kMostAmxRows = 3 * kBlockRows;
 constexpr int64_t amx_block_rows(int64_t rows, int64_t cols, int64_t k) {
   const bool in_place = rows % 16 == 0 && k % 32 == 0, stays = 2 * k * cols <= 1 << 20;

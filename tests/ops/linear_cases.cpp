@@ -229,6 +229,7 @@ void add_cases(std::vector<OpCase>& cases) {
            Shape{100, 4, 256, Add::kNone},
            Shape{193, 256, 1100, Add::kInPlace},
            Shape{131, 2100, 96, Add::kNone},
+           Shape{368, 1056, 544, Add::kOther},
            Shape{2048, 768, 256, Add::kNone},
            Shape{2048, 256, 256, Add::kNone},
            Shape{2048, 1536, 256, Add::kNone},
@@ -294,6 +295,7 @@ std::vector<OpCase> linear_cases() {
            Shape{2048, 4, 256, Add::kNone, Scaled::kNo},
            Shape{2048, 64, 256, Add::kNone, Scaled::kNo},
            Shape{100, 300, 200, Add::kOther, Scaled::kNo},
+           Shape{368, 1056, 544, Add::kOther, Scaled::kNo},
            Shape{7, 5, 31, Add::kOther, Scaled::kLeft},
            Shape{64, 96, 128, Add::kNone, Scaled::kBoth},
        }) {
