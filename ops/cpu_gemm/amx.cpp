@@ -63,6 +63,7 @@ class BlockRows {
     if (first < packed_first_ || first + count > packed_last_) pack(first);
     return reinterpret_cast<const std::byte*>(packed_ + (first - packed_first_));
   }
+  bool in_place() const { return direct_; }
   int64_t stride() const { return direct_ ? 2 * p_.k : 4 * kPackedStride; }
 
  private:
@@ -166,7 +167,8 @@ class Multiplication {
                       .b_panel = 4 * kBlockCols * all_steps_,
                       .chunks = (pass.last - pass.first) / kTile,
                       .rows = rows,
-                      .cols = cols},
+                      .cols = cols,
+                      .in_place = a_.in_place()},
                      pass);
     }
     for (int64_t i = rows; i < p_.rows; i += kAmxRows) {

@@ -21,6 +21,7 @@ struct WholeBlocks {
   int64_t b_panel;     //     bytes to the next 32 columns
   int64_t chunks;      // of 16 steps
   int64_t rows, cols;
+  bool in_place = false;  // the rows of a are where the op before wrote them
 };
 
 // The products of one block are added to the tiles 0-3; between() is called after each chunk.
@@ -161,10 +162,15 @@ template <bool kFirst, bool kLast, typename Y>
   const WholeBlocks x = blocks;  // in registers
   const int64_t c_stride = to.c_stride;
   WaitingBlock<Y> waiting(c_stride);
+  NextRows next;
   float* sums = to.sums;
   for (int64_t i = 0; i < x.rows; i += kBlock) {
     const std::byte* a = x.a + i / kTile * x.a_tile;
     const std::byte* b = x.b;
+    if (x.in_place) {
+      next = {
+          .row = a + 2 * x.a_tile, .bytes = 64 * x.chunks, .stride = x.a_stride, .rows = kBlock};
+    }
     for (int64_t j = 0; j < x.cols; j += kBlock, b += x.b_panel) {
       const int64_t at = i * c_stride + j;
       if (!kFirst) {
@@ -178,6 +184,7 @@ template <bool kFirst, bool kLast, typename Y>
         zero_sums();
       }
       add_chunks(x, a, b, [&] {
+        next.ask();
         if constexpr (kLast) waiting.store_some();
       });
       store_sums(sums, kStride);
