@@ -31,6 +31,8 @@ constexpr int64_t kBlockCols = amx::kBlock;
 constexpr int64_t kPassSteps = 128;
 // Columns per pass, if there are several: their sums stay in the L2 cache.
 constexpr int64_t kStripCols = 256;
+// The same for weight gradients, whose sums are c: a pass of b stays in the L2 cache beside them.
+constexpr int64_t kOuterStripCols = 1024;
 constexpr int64_t kPackedSteps = 1024;  // steps of a block of `a` that are packed at a time
 static_assert(kBlockRows % kAmxRows == 0 && kAmxRows == amx::kBlock && kPassSteps % kTile == 0 &&
               kPanelCols<bf16> == kBlockCols);
@@ -278,11 +280,16 @@ class Accumulation {
     for (int64_t first = 0; first < all_steps; first += slab_steps) {
       const int64_t count = std::min(slab_steps, all_steps - first);
       pack_slab(first, count);
-      multiply_slab(first, count);
+      for (int64_t col = 0; col < p_.cols; col += kOuterStripCols) {
+        multiply_slab(first, count, {col, std::min(p_.cols, col + kOuterStripCols)});
+      }
     }
   }
 
  private:
+  struct Columns {
+    int64_t begin, end;
+  };
   // The steps of a pass in 32 columns of b.
   struct PassSteps {
     bool stores;          // c is not read
@@ -326,12 +333,13 @@ class Accumulation {
   }
 
   // The steps [first, first + count), which are packed.
-  void multiply_slab(int64_t first, int64_t count) {
+  void multiply_slab(int64_t first, int64_t count, Columns strip) {
     const int64_t pass_steps = p_.scale ? count : kPassSteps;  // a scale applies to a whole slab
     for (int64_t begin = 0; begin < count; begin += pass_steps) {
       const int64_t steps = std::min(pass_steps, count - begin), whole = steps / kTile;
-      for (int64_t i = multiply_whole(first, begin, steps, count); i < p_.rows; i += kAmxRows) {
-        for (int64_t col = 0; col < p_.cols; col += kBlockCols) {
+      for (int64_t i = multiply_whole(first, begin, steps, count, strip); i < p_.rows;
+           i += kAmxRows) {
+        for (int64_t col = strip.begin; col < strip.end; col += kBlockCols) {
           const PanelColumns b = panel_columns(p_.panels, p_.panel_words, p_.cols, col);
           const uint32_t* words = b.step(first + begin);
           compute_block(
@@ -350,10 +358,11 @@ class Accumulation {
 
   // The rows of whole blocks, if the steps [first + begin, first + begin + steps) and the columns
   // are whole tiles. Returns their number.
-  int64_t multiply_whole(int64_t first, int64_t begin, int64_t steps, int64_t count) {
-    const int64_t rows = p_.rows / kAmxRows * kAmxRows;
-    if (p_.scale || rows == 0 || steps % kTile != 0 || p_.cols % kBlockCols != 0) return 0;
-    const PanelColumns b = panel_columns(p_.panels, p_.panel_words, p_.cols, 0);
+  int64_t multiply_whole(int64_t first, int64_t begin, int64_t steps, int64_t count,
+                         Columns strip) {
+    const int64_t rows = p_.rows / kAmxRows * kAmxRows, cols = strip.end - strip.begin;
+    if (p_.scale || rows == 0 || steps % kTile != 0 || cols % kBlockCols != 0) return 0;
+    const PanelColumns b = panel_columns(p_.panels, p_.panel_words, p_.cols, strip.begin);
     const amx::WholeBlocks blocks{.a = reinterpret_cast<const std::byte*>(slab_ + begin * kTile),
                                   .a_stride = 4 * kTile,
                                   .a_tile = 4 * chunks_ * kTile * kTile,
@@ -362,18 +371,19 @@ class Accumulation {
                                   .b_panel = 4 * p_.panel_words,
                                   .chunks = steps / kTile,
                                   .rows = rows,
-                                  .cols = p_.cols};
+                                  .cols = cols};
     // The rows of the next slab: the hardware does not foresee pieces of rows.
     const int64_t last = 2 * (first + begin + steps);
-    const amx::NextRows next{
-        .row = reinterpret_cast<const std::byte*>(p_.a + last * p_.a_stride),
-        .bytes = 2 * p_.rows,
-        .stride = 2 * p_.a_stride,
-        .rows = begin + steps == count ? std::min(p_.k - last, 2 * kPassSteps) : 0};
+    const amx::NextRows next{.row = reinterpret_cast<const std::byte*>(p_.a + last * p_.a_stride),
+                             .bytes = 2 * p_.rows,
+                             .stride = 2 * p_.a_stride,
+                             .rows = begin + steps == count && strip.end == p_.cols
+                                         ? std::min(p_.k - last, 2 * kPassSteps)
+                                         : 0};
     if (p_.store && first + begin == 0) {
-      amx::accumulate_whole_blocks<false>(blocks, p_.c, p_.c_stride, next);
+      amx::accumulate_whole_blocks<false>(blocks, p_.c + strip.begin, p_.c_stride, next);
     } else {
-      amx::accumulate_whole_blocks<true>(blocks, p_.c, p_.c_stride, next);
+      amx::accumulate_whole_blocks<true>(blocks, p_.c + strip.begin, p_.c_stride, next);
     }
     return rows;
   }

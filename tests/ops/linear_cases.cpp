@@ -230,6 +230,7 @@ void add_cases(std::vector<OpCase>& cases) {
            Shape{193, 256, 1100, Add::kInPlace},
            Shape{131, 2100, 96, Add::kNone},
            Shape{368, 1056, 544, Add::kOther},
+           Shape{368, 96, 1184, Add::kNone},
            Shape{2048, 768, 256, Add::kNone},
            Shape{2048, 256, 256, Add::kNone},
            Shape{2048, 1536, 256, Add::kNone},
