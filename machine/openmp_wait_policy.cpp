@@ -12,7 +12,7 @@ void ensure_short_spinning(char** argv) {
   if (getenv(name) != nullptr) return;
   setenv(name, "passive", 1);
   // Two processes on the same two cores lose a tenth of their speed with 3000, a quarter with
-  // 10000.
+  // 10000; docs/decisions/0040.
   setenv("GOMP_SPINCOUNT", "3000", 0);
   std::error_code failed;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", failed);

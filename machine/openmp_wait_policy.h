@@ -1,5 +1,5 @@
 // Makes waiting threads of the CPU pool spin for a moment, then sleep. Waking a sleeping thread
-// takes longer than many an op: a step of a small model became 1.2 times as fast on two cores. But
+// takes longer than many an op: a step of a small model became 1.15 times as fast on two cores. But
 // on a shared core a thread that spins for long takes time from the one it waits for. The OpenMP
 // runtime reads its settings before main, so a program that needs others has to restart itself.
 #pragma once

@@ -22,7 +22,7 @@ namespace {
 
 // dweight is read and written once per chunk, so chunks are long; the float logits of a part should
 // still be in cache when they become probabilities. Both are multiples of the 96 rows that a matrix
-// product takes at once; with two such blocks per part, each of two threads keeps its own rows.
+// product takes at a time; with two such blocks per part, each of two threads keeps its own rows.
 constexpr int64_t kChunkRows = 576, kPartRows = 192;
 constexpr int64_t kRowsPerPiece = 8;
 

@@ -67,11 +67,11 @@ class Way:
 
     def run(self, model, steps, limit_s):
         """The line that torch_step.py prints. Throws Failed."""
-        # Debian's OpenBLAS does not know every CPU with AVX-512 and is slow on the others without this.
         # Without a policy its threads spin for some milliseconds before they sleep; asleep at once, it is up to 10% slower.
         environment = {key: value for key, value in os.environ.items() if key not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
         if self.spin:
             environment["OMP_WAIT_POLICY"] = "ACTIVE"
+        # Debian's OpenBLAS does not know every CPU with AVX-512 and is slow on the others without this.
         if has_avx512() and self.torch.version.startswith("1."):
             environment["OPENBLAS_CORETYPE"] = "SKYLAKEX"
         if self.tuned:

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/math.h"
 #include "ops/cpu_gemm/scale.h"
 #include "ops/cpu_gemm/transpose.h"
@@ -57,7 +58,9 @@ template <typename Y>
 class BlockRows {
  public:
   explicit BlockRows(const Product<bf16, Y>& p) : p_(p) {
-    direct_ = p.row == nullptr && p.rows % kTile == 0 && p.k % (2 * kTile) == 0;
+    direct_ = p.row == nullptr && whole_amx_tiles(p.rows, p.k);
+    CHECK(direct_ || p.rows <= kBlockRows, "matrix product: %ld rows to copy, at most %ld",
+          long(p.rows), long(kBlockRows));
   }
   // Tiles of the `count` steps from `first` on.
   const std::byte* tiles(int64_t first, int64_t count) {
@@ -189,7 +192,7 @@ class Multiplication {
     }
   }
 
-  // The rows of whole blocks, if all steps and columns are whole tiles.
+  // The rows of whole blocks, if all steps are whole tiles and all columns whole blocks.
   int64_t whole_rows(int64_t cols) const {
     const bool whole = whole_ == all_steps_ && whole_ > 0 && cols % kBlockCols == 0 && !p_.scale;
     return whole ? p_.rows / kAmxRows * kAmxRows : 0;
@@ -356,8 +359,8 @@ class Accumulation {
     }
   }
 
-  // The rows of whole blocks, if the steps [first + begin, first + begin + steps) and the columns
-  // are whole tiles. Returns their number.
+  // The rows of whole blocks, if the steps [first + begin, first + begin + steps) are whole tiles
+  // and the columns whole blocks. Returns their number.
   int64_t multiply_whole(int64_t first, int64_t begin, int64_t steps, int64_t count,
                          Columns strip) {
     const int64_t rows = p_.rows / kAmxRows * kAmxRows, cols = strip.end - strip.begin;

@@ -18,16 +18,20 @@ constexpr int64_t kAmxRows = 32;  // rows of c computed together
 // Rows of c of one multiply_amx() at most. More of them, if they are read in place, where b does
 // not stay in the L2 cache: it is read fewer times.
 constexpr int64_t kMostAmxRows = 3 * kBlockRows;
+constexpr bool whole_amx_tiles(int64_t rows, int64_t k) {  // else rows are copied and padded
+  return rows % 16 == 0 && k % 32 == 0;
+}
 constexpr int64_t amx_block_rows(int64_t rows, int64_t cols, int64_t k) {
-  const bool in_place = rows % 16 == 0 && k % 32 == 0, stays = 2 * k * cols <= 1 << 20;
-  return in_place && !stays ? kMostAmxRows : kBlockRows;
+  const bool stays = 2 * k * cols <= 1 << 20;
+  return whole_amx_tiles(rows, k) && !stays ? kMostAmxRows : kBlockRows;
 }
 
 // Rows of c of one accumulate_amx() without a scale: c and the rows of a stay in the L2 cache, and
 // a's rows are read in long pieces.
 constexpr int64_t amx_outer_rows(int64_t cols) {
   constexpr int64_t kBytesOfC = 1 << 20, kMost = 384;
-  return std::clamp(kBytesOfC / (4 * cols) / kAmxRows * kAmxRows, kBlockRows, kMost);
+  const int64_t bytes_of_row = 4 * std::max<int64_t>(1, cols);
+  return std::clamp(kBytesOfC / bytes_of_row / kAmxRows * kAmxRows, kBlockRows, kMost);
 }
 
 // True if this build targets a CPU with the unit and the system lets this process use it.

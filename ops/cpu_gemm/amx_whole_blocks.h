@@ -58,6 +58,7 @@ template <typename Between>
   _tile_stored(3, down + kTile, stride);
 }
 [[gnu::always_inline]] inline void zero_sums() {
+  asm volatile("" ::: "memory");
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);

@@ -137,6 +137,12 @@ int64_t tile_rows() {
 }
 
 template <typename T>
+int64_t chunk_bytes() {
+  // CPUs with a matrix unit have 2 MB of L2 cache for each core.
+  return (std::is_same_v<T, bf16> && has_amx() ? 1024 : 256) << 10;
+}
+
+template <typename T>
 int64_t block_rows(int64_t rows, int64_t cols, int64_t k, bool gathers) {
   if (!std::is_same_v<T, bf16> || !has_amx() || gathers) return kBlockRows;
   return amx_block_rows(rows, cols, k);
@@ -212,6 +218,8 @@ void accumulate(const OuterProduct<T>& p) {
 
 template int64_t tile_rows<float>();
 template int64_t tile_rows<bf16>();
+template int64_t chunk_bytes<float>();
+template int64_t chunk_bytes<bf16>();
 template int64_t block_rows<float>(int64_t, int64_t, int64_t, bool);
 template int64_t block_rows<bf16>(int64_t, int64_t, int64_t, bool);
 template int64_t outer_rows<float>(int64_t, bool);

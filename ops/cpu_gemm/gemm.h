@@ -4,8 +4,8 @@
 //   c[i,j] = start[i,j] + sum_k a[i,k] b[k,j]
 //
 // A step is the k that share 32 bits: one float, or a pair (k, k+1) of bf16. b is packed into
-// panels of 64 columns (the last one a multiple of 16), without AVX-512 of 16, for a matrix unit of
-// 32: for each step the columns of the panel are contiguous, so a step of 16 columns is one vector.
+// panels of 64 columns (the last one a multiple of 16), without AVX-512 of 16, of bf16 in
+// builds for a matrix unit of 32: for each step the columns of the panel are contiguous, so a step of 16 columns is one vector.
 // a is read in place, one step of one row at a time, from rows at any address: gathering is free. A
 // tile of 6 rows and the columns of a panel stays in registers.
 //
@@ -31,7 +31,7 @@ namespace assay::panel {
 
 constexpr int64_t kTileRows = 6;
 constexpr int64_t kVector = 16;     // panels are padded to a multiple of it
-constexpr int64_t kBlockRows = 96;  // rows per piece: 16 tiles
+constexpr int64_t kBlockRows = 96;  // rows per piece: 16 tiles; block_rows() may be more
 // Columns of a panel, and steps per pass over it: what a tile of all registers takes per step, and
 // a panel that stays in the L2 cache, or in the L1 cache where a step takes half as many registers.
 #if defined(__AVX512F__)
@@ -40,9 +40,9 @@ constexpr int64_t kWidePanel = 64, kBlockSteps = 512;
 constexpr int64_t kWidePanel = 16, kBlockSteps = 256;
 #endif
 template <typename T>
-constexpr int64_t kPanelCols = std::is_same_v<T, bf16>&& ASSAY_AMX ? 32 : kWidePanel;
+constexpr int64_t kPanelCols = (std::is_same_v<T, bf16> && ASSAY_AMX) ? 32 : kWidePanel;
 constexpr int64_t kBlockCols = 256;  // columns that share a pass over the rows of a
-constexpr int64_t kSlabSteps = 512;  // steps of `a` that accumulate() packs at a time
+constexpr int64_t kSlabSteps = 512;  // steps of `a` that accumulate() packs at a time, at most
 
 template <typename T>
 constexpr int64_t kStep = 4 / int64_t(sizeof(T));
@@ -104,6 +104,9 @@ struct Product {
 };
 template <typename T, typename Y>
 void multiply(const Product<T, Y>& p);
+// Bytes of b that a thread's rows pass over before the next columns: they stay in the L2 cache.
+template <typename T>
+int64_t chunk_bytes();
 // Rows that one call of multiply() takes at most, of `rows` in all, a multiple of tile_rows().
 template <typename T>
 int64_t block_rows(int64_t rows, int64_t cols, int64_t k, bool gathers);

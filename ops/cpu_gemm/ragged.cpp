@@ -13,7 +13,6 @@ namespace assay {
 
 namespace {
 
-constexpr int64_t kChunkBytes = 1024 << 10;  // panels of one piece, which stay in the L2 cache
 constexpr int64_t kEnoughRows = 48;  // with so many rows per thread they split rows, else columns
 constexpr int64_t kPackSteps = 64;   // steps that one piece of accumulate_segments packs
 
@@ -91,12 +90,19 @@ void multiply_segments(Exec on, const SegmentProduct<T, Y>& p) {
   const std::optional<float> scale = factor_of(p.scale);
   const int64_t pass_steps = std::min(panel::steps<T>(p.k), panel::kBlockSteps);
   const int64_t panel_bytes = 4 * panel::kPanelCols<T> * std::max<int64_t>(1, pass_steps);
-  const int64_t chunk_cols = panel::kPanelCols<T> * std::max<int64_t>(1, kChunkBytes / panel_bytes);
+  int64_t chunk_cols =
+      panel::kPanelCols<T> * std::max<int64_t>(1, panel::chunk_bytes<T>() / panel_bytes);
+  const int64_t all_rows = segments.end(segments.count - 1);
+  if (all_rows < kEnoughRows * on.threads) {  // a share of the columns for each thread
+    const int64_t share = ceil_div<int64_t>(p.cols, on.threads);
+    chunk_cols =
+        std::clamp(round_up(share, panel::kPanelCols<T>), panel::kPanelCols<T>, chunk_cols);
+  }
   const int64_t chunks = ceil_div(p.cols, chunk_cols);
   // A thread gets the same adjacent rows as in the ops before and after, so they are in its cache;
   // it processes all of them with one chunk of panels before the next.
   const int64_t tile_rows = panel::tile_rows<T>();
-  const Shares shares(on, segments.end(segments.count - 1), tile_rows, chunks);
+  const Shares shares(on, all_rows, tile_rows, chunks);
   parallel_for(on, shares.lanes, [&](int64_t lane) {
     const auto [first_row, last_row] = shares.rows_of(lane);
     const auto [first_chunk, last_chunk] = shares.chunks_of(lane);

@@ -62,8 +62,8 @@ inline void transpose_pairs_16(uint32_t* to, int64_t width, const std::byte* fro
       row[r] = _mm512_inserti32x4(row[r], quarter(2), 2);
       row[r] = _mm512_inserti32x4(row[r], quarter(3), 3);
     }
-    for (int r = 0; r < 4;
-         ++r) {  // row[2 r], row[2 r + 1]: columns 0-3 and 4-7 of rows 2 r, 2 r + 1
+    // other[2 r] and other[2 r + 1]: columns 0-3 and 4-7 of the rows 2 r and 2 r + 1.
+    for (int r = 0; r < 4; ++r) {
       other[2 * r] = _mm512_unpacklo_epi16(row[2 * r], row[2 * r + 1]);
       other[2 * r + 1] = _mm512_unpackhi_epi16(row[2 * r], row[2 * r + 1]);
     }

@@ -221,21 +221,15 @@ void add_cases(std::vector<OpCase>& cases) {
                      [s] { return wgrad_instance<T>(s, GradientSum::kStore); }});
   };
   for (const Shape& s : {
-           Shape{1, 1, 1, Add::kNone},
-           Shape{1, 64, 65, Add::kNone},
-           Shape{7, 33, 2, Add::kNone},
-           Shape{13, 130, 31, Add::kNone},
-           Shape{67, 100, 259, Add::kOther},
-           Shape{100, 4, 256, Add::kNone},
-           Shape{193, 256, 1100, Add::kInPlace},
-           Shape{131, 2100, 96, Add::kNone},
-           Shape{368, 1056, 544, Add::kOther},
-           Shape{368, 96, 1184, Add::kNone},
-           Shape{2048, 768, 256, Add::kNone},
-           Shape{2048, 256, 256, Add::kNone},
-           Shape{2048, 1536, 256, Add::kNone},
-           Shape{2048, 256, 768, Add::kNone},
-           Shape{512, 8192, 256, Add::kNone},
+           Shape{1, 1, 1, Add::kNone},           Shape{1, 64, 65, Add::kNone},
+           Shape{7, 33, 2, Add::kNone},          Shape{13, 130, 31, Add::kNone},
+           Shape{67, 100, 259, Add::kOther},     Shape{100, 4, 256, Add::kNone},
+           Shape{193, 256, 1100, Add::kInPlace}, Shape{131, 2100, 96, Add::kNone},
+           Shape{368, 1056, 544, Add::kOther},   Shape{368, 96, 1184, Add::kNone},
+           Shape{288, 512, 1088, Add::kNone},    Shape{288, 512, 1088, Add::kInPlace},
+           Shape{5, 2304, 256, Add::kNone},      Shape{2048, 768, 256, Add::kNone},
+           Shape{2048, 256, 256, Add::kNone},    Shape{2048, 1536, 256, Add::kNone},
+           Shape{2048, 256, 768, Add::kNone},    Shape{512, 8192, 256, Add::kNone},
            Shape{2048, 256, 256, Add::kInPlace},
        }) {
     add(s);
