@@ -4,10 +4,10 @@
 //   c[i,j] = start[i,j] + sum_k a[i,k] b[k,j]
 //
 // A step is the k that share 32 bits: one float, or a pair (k, k+1) of bf16. b is packed into
-// panels of 64 columns (the last one a multiple of 16), without AVX-512 of 16, of bf16 in
-// builds for a matrix unit of 32: for each step the columns of the panel are contiguous, so a step of 16 columns is one vector.
-// a is read in place, one step of one row at a time, from rows at any address: gathering is free. A
-// tile of 6 rows and the columns of a panel stays in registers.
+// panels of 64 columns (the last one a multiple of 16), without AVX-512 of 16, and for bf16 in a
+// build for a matrix unit of 32: for each step the columns of the panel are contiguous, so a step
+// of 16 columns is one vector. a is read in place, one step of one row at a time, from rows at any
+// address: gathering is free. A tile of 6 rows and the columns of a panel stays in registers.
 //
 // Each c is one chain of sums over k in ascending order (bf16: within a step the odd k first),
 // starting from `start`: its bits depend neither on its tile nor on where k is split between steps.
