@@ -61,7 +61,7 @@ void prefetch_ahead(const AdamW<T>& a, int64_t begin, int64_t end) {
 template <bool kEmit, bool kSquare, typename T>
 void update_piece(const AdamW<T>& a, const AdamWConstants& s, float scale, int64_t begin,
                   int64_t end) {
-  constexpr int64_t kTogether = 128;
+  constexpr int64_t kTogether = 128;  // with squares all at once: their sums have one order
   for (; !kSquare && end - begin > kTogether; begin += kTogether) {
     prefetch_ahead(a, begin, begin + kTogether);
     update<kEmit, false, T>(kTogether, s, scale, a.grad.data + begin, a.master.data + begin,
