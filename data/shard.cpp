@@ -29,8 +29,7 @@ static_assert(kHeaderInts * sizeof(int32_t) == kShardHeaderBytes);
 
 const char* const kGiveShards = "give shards; text becomes shards with: assay data prepare";
 const char* const kRestore =
-    "put the file back as it was and run the same command again, or train on it in another run; "
-    "what was trained before the change is in the newest checkpoint";
+    "put the file back as it was and run the same command again, or train on it in another run";
 const char* const kRebuild = "download it again, or write it again with: assay data prepare";
 
 // Reads `bytes` bytes at `offset`; false if the file ends before.
@@ -115,13 +114,13 @@ void Shard::require_unchanged() const {
   if (now == stamp_) return;
   if (sha256_.empty()) {
     if (now.bytes == stamp_.bytes && now.mtime_ns == stamp_.mtime_ns) return;
-    throw DataChanged(path_ + " changed while it was read", kRestore);
+    throw UserError(path_ + " changed while it was read", kRestore);
   }
   const std::string sha256 = sha256_of(file_, path_);
   if (sha256 != sha256_)
-    throw DataChanged(strprintf("%s changed while the run reads it: SHA-256 was %.16s, is %.16s",
-                                path_.c_str(), sha256_.c_str(), sha256.c_str()),
-                      kRestore);
+    throw UserError(strprintf("%s changed while the run reads it: SHA-256 was %.16s, is %.16s",
+                              path_.c_str(), sha256_.c_str(), sha256.c_str()),
+                    kRestore);
   stamp_ = now;
 }
 
@@ -135,7 +134,7 @@ void Shard::read(int64_t begin, int64_t vocab_size, View<int32_t, 1> out,
   const bool whole = read_exactly(file_, path_, kShardHeaderBytes + begin * token_bytes_, raw.data,
                                   static_cast<size_t>(count * token_bytes_));
   if (!whole)
-    throw DataChanged(strprintf("%s was cut short while it was read", path_.c_str()), kRestore);
+    throw UserError(strprintf("%s was cut short while it was read", path_.c_str()), kRestore);
   require_unchanged();
   // Compared as unsigned, so that uint32 ids above 2^31 are caught too.
   uint32_t largest = 0;

@@ -27,11 +27,6 @@ namespace assay {
 
 constexpr int64_t kShardHeaderBytes = 1024;
 
-// A shard that is not what it was when it was hashed or opened.
-struct DataChanged : UserError {
-  using UserError::UserError;
-};
-
 class Shard {
  public:
   explicit Shard(
@@ -44,13 +39,13 @@ class Shard {
   int64_t tokens() const { return tokens_; }
   int token_bytes() const { return token_bytes_; }
 
-  // From here on the shard must have these bytes: DataChanged if it has others. A new stamp alone,
+  // From here on the shard must have these bytes: UserError if it has others. A new stamp alone,
   // as chmod, ln or mv leave it, has the file hashed again.
   void expect(const HashedFile& hashed);
 
   // Reads tokens [begin, begin + out.size()), widened to int32. `raw` is scratch of at least
-  // out.size() * token_bytes() bytes. UserError naming file, position and id when an id is not
-  // below vocab_size; DataChanged. One thread at a time.
+  // out.size() * token_bytes() bytes. UserError when the file cannot be read or has changed,
+  // and, naming file, position and id, when an id is not below vocab_size. One thread at a time.
   void read(int64_t begin, int64_t vocab_size, View<int32_t, 1> out, View<std::byte, 1> raw) const;
 
  private:

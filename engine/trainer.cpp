@@ -85,10 +85,6 @@ StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
 // One rank that cannot read its data must not leave the others in the exchange of gradients: all of
 // them throw.
 int64_t Trainer::next_batch() {
-  if (!ranks_) {
-    loader_.next_step();
-    return loader_.counted_targets(mask_id_);
-  }
   constexpr int64_t kFailed = -1;
   std::string why, hint;
   int64_t counted = kFailed;
@@ -99,12 +95,16 @@ int64_t Trainer::next_batch() {
     why = error.what();
     hint = error.hint();
   }
+  if (!ranks_) {
+    if (counted == kFailed) throw NoBatch(why, hint);
+    return counted;
+  }
   const std::vector<int64_t> of_ranks = gather(ranks_->group, counted);
   const auto failed = std::find(of_ranks.begin(), of_ranks.end(), kFailed);
   if (failed == of_ranks.end()) return std::accumulate(of_ranks.begin(), of_ranks.end(), int64_t{});
   const auto rank = size_t(failed - of_ranks.begin());
-  throw DataChanged(strprintf("rank %zu: %s", rank, gather_texts(ranks_->group, why)[rank].c_str()),
-                    gather_texts(ranks_->group, hint)[rank]);
+  throw NoBatch(strprintf("rank %zu: %s", rank, gather_texts(ranks_->group, why)[rank].c_str()),
+                gather_texts(ranks_->group, hint)[rank]);
 }
 
 void Trainer::forward_backward(Exec on) {

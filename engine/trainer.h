@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/check.h"
 #include "comm/group.h"
 #include "comm/layout.h"
 #include "data/loader.h"
@@ -16,6 +17,11 @@
 #include "engine/rank_sums.h"
 
 namespace assay {
+
+// The next batch cannot be read: on any rank, and for any reason. Nothing of its step was computed.
+struct NoBatch : UserError {
+  using UserError::UserError;
+};
 
 struct StepStats {
   int64_t step = 0;  // from 0
@@ -89,7 +95,7 @@ class Trainer {
 
  private:
   TokenBatch micro(int64_t i) const;
-  // Advances the loader; the targets that count in the whole batch.
+  // Advances the loader; the targets that count in the whole batch. Throws NoBatch.
   int64_t next_batch();
   // The gradients of this rank's share of the batch, part by part.
   void forward_backward(Exec on);

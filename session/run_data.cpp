@@ -208,4 +208,19 @@ std::map<std::string, std::string> data_hash_origins(const RunData& data) {
   return origins;
 }
 
+std::vector<ReadFile> read_files(const RunData& data) {
+  std::vector<ReadFile> files;
+  const auto add = [&](const std::string& part, const std::vector<std::string>& paths) {
+    for (const std::string& path : paths)
+      files.push_back({.part = part, .path = path, .sha256 = data.hashed.at(path).sha256});
+  };
+  if (data.mixture.empty()) add("data.train", data.train);
+  for (size_t k = 0; k < data.mixture.size(); ++k) {
+    add(strprintf("data.train, source %zu", k + 1), data.mixture[k].files);
+  }
+  add("data.val", data.val);
+  if (!data.tokenizer.empty()) add("data.tokenizer", tokenizer_paths(data.tokenizer));
+  return files;
+}
+
 }  // namespace assay

@@ -9,6 +9,7 @@
 
 #include "data/loader.h"
 #include "engine/config/config.h"
+#include "engine/run/read_file.h"
 
 namespace assay {
 
@@ -49,5 +50,7 @@ void require_tokenizer_of_run(const std::string& run, const Config& config, cons
 // SHA-256 by file, and how each was obtained. After hash_data() (session/data_evidence.h).
 std::map<std::string, std::string> data_hashes(const RunData& data);
 std::map<std::string, std::string> data_hash_origins(const RunData& data);
+// The files in the order in which a run reads them. After hash_data().
+std::vector<ReadFile> read_files(const RunData& data);
 
 }  // namespace assay

@@ -38,6 +38,9 @@ json described(const Session& session, const RunData& data, TrainingRunOptions::
     hashes[path.substr(path.rfind('/') + 1)] += " " + file.sha256.substr(0, 16);
   }
   me["data"] = hashes;
+  std::string order;
+  for (const ReadFile& file : read_files(data)) order += file.part + " " + file.sha256 + "\n";
+  me["order of the data, SHA-256"] = sha256_hex(order).substr(0, 16);
   return me;
 }
 
@@ -68,6 +71,8 @@ std::string difference(const json& first, const json& other) {
       return two("data " + name, shown(hashes.first), shown(hashes.second));
     }
   }
+  const std::string order = "order of the data, SHA-256";
+  if (first[order] != other[order]) return two(order, first[order], other[order]);
   return "";
 }
 

@@ -222,8 +222,7 @@ void TrainingRun::open_folder() {
   newest_ = newest_checkpoint(*checkpoints_);
   if (newest_) before_ = load_state(*newest_);
   if (dir_->previous()) require_same_run(*dir_, config(), before_.step);
-  data_sha256_ = data_hashes(data_);
-  require_same_data(before_, data_sha256_);
+  require_same_data(before_, read_files(data_));
   wait_for_all(group);
   if (!first()) return;
   dir_->write_config(config());
@@ -266,7 +265,7 @@ void TrainingRun::open() {
                      .recipe = config().precision.recipe,
                      .precision = precision_text(config().precision),
                      .config_sha256 = config_sha256(config()),
-                     .data_sha256 = data_sha256_,
+                     .data_sha256 = data_hashes(data_),
                      .data_hashed = data_hash_origins(data_),
                      .first_step = start_.steps_done,
                      .products_library = products_->library(),
@@ -336,7 +335,7 @@ RunParts TrainingRun::parts() {
           .recorder = recorder_ ? static_cast<Recorder&>(*recorder_) : silent_,
           .probe = make_probe(config(), evaluators_.validation.first()),
           .mask_id = data_.mask_id,
-          .data_sha256 = data_sha256_,
+          .data = read_files(data_),
           .landings = landings(config()),
           .ranks = ranks_ ? &*ranks_ : nullptr,
           .doing = told(session_.ranks, session_.device.context()),

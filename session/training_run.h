@@ -115,7 +115,6 @@ class TrainingRun {
   std::optional<RunProducts> products_;  // of the first rank
   std::optional<std::string> newest_;
   TrainingState before_;
-  std::map<std::string, std::string> data_sha256_;
   Exec on_;
   std::optional<TrainingRanks> ranks_;
   std::optional<EnergyCounters> energy_;  // not with ranks: none could count the others' GPUs

@@ -246,6 +246,15 @@ void RunRecorder::step(Exec on, const StepStats& stats, const StepTimes& times, 
   }
 }
 
+void RunRecorder::times(int64_t steps_done, double train_s, const Energy& energy) {
+  const std::vector<std::string>& names = telemetry_.layout().scalars;
+  for (const auto& [scalar, value] :
+       {std::pair(kTrainSeconds, train_s), std::pair(kCpuJoules, energy.cpu_joules),
+        std::pair(kGpuJoules, energy.gpu_joules)}) {
+    if (!std::isnan(value)) telemetry_.scalar(steps_done, names[scalar], value);
+  }
+}
+
 void RunRecorder::evaluation(int64_t steps_done, const Evaluation& evaluation, double seconds) {
   std::string text;
   for (const EvalResult& r : evaluation.results) {

@@ -53,6 +53,8 @@ class Recorder {
   virtual void took(double seconds) = 0;
   virtual void step(Exec on, const StepStats& stats, const StepTimes& times, Model& model,
                     RouterTelemetry& routers) = 0;
+  // Of all steps up to one that was not logged and is validated after all.
+  virtual void times(int64_t steps_done, double train_s, const Energy& energy) = 0;
   virtual void evaluation(int64_t steps_done, const Evaluation& evaluation, double seconds) = 0;
   // Progress of a long evaluation: a bar on a terminal, else a line every ten seconds.
   virtual void evaluating(int64_t steps_done, const std::string& what, double share,
@@ -82,6 +84,7 @@ class RunRecorder final : public Recorder {
   void took(double seconds) override { eta_.step_took(seconds); }
   void step(Exec on, const StepStats& stats, const StepTimes& times, Model& model,
             RouterTelemetry& routers) override;
+  void times(int64_t steps_done, double train_s, const Energy& energy) override;
   void evaluation(int64_t steps_done, const Evaluation& evaluation, double seconds) override;
   void evaluating(int64_t steps_done, const std::string& what, double share,
                   double seconds) override;
@@ -111,6 +114,7 @@ class SilentRecorder final : public Recorder {
   void resume(int64_t, int64_t, RouterTelemetry&) override {}
   void took(double) override {}
   void step(Exec, const StepStats&, const StepTimes&, Model&, RouterTelemetry&) override {}
+  void times(int64_t, double, const Energy&) override {}
   void evaluation(int64_t, const Evaluation&, double) override {}
   void evaluating(int64_t, const std::string&, double, double) override {}
   void no_evaluation(int64_t, const std::string&, const std::string&) override {}

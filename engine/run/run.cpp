@@ -173,14 +173,23 @@ class Run {
     }
   }
 
-  // What was trained before the data changed is right, and is kept.
+  // What was trained before the data could not be read is right, and is kept.
   StepStats step_on_good_data() {
     try {
       return step();
-    } catch (const DataChanged&) {
-      if (saved_ != done_) save();
-      throw;
+    } catch (const NoBatch& error) {
+      if (done_ == 0) throw;
+      throw NoBatch(error.what() + kept_before_throwing(), error.hint());
     }
+  }
+
+  std::string kept_before_throwing() {
+    try {
+      if (saved_ != done_) save();
+    } catch (const UserError& error) {
+      return strprintf("; and the checkpoint of step %ld: ", long(done_)) + error.what();
+    }
+    return strprintf("; the checkpoint of step %ld has what was trained before", long(done_));
   }
 
   void doing(const char* what, bool slow = false) const {
@@ -282,6 +291,15 @@ class Run {
       if (r.metric == "bits_per_byte") result_.val_bits_per_byte = r.value;
     }
     return target_of(evaluation);
+  }
+
+  // The step that is now the last one was done by a process that was to do more, and stopped.
+  void validate_late() {
+    if (p_.evaluators.empty() || recorded(done_, *p_.evaluators.front())) return;
+    p_.recorder.times(done_, seconds_before_ + train_seconds_, energy_.total());
+    validate();
+    if (is_best_) p_.checkpoints.mark_best(done_);
+    is_best_ = false;
   }
 
   // True if the run was already stopped by its target and is started again.
@@ -409,6 +427,7 @@ class Run {
   // The end of a run that no step follows.
   RunResult complete(RunEnd end) {
     if (saved_ != done_) save();
+    validate_late();
     EvalMoment now = moment(done_);
     now.last = true;
     return close(measure(now) == Measured::kAll ? end : RunEnd::kInterrupted);

@@ -14,7 +14,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "engine/evaluator.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/landing.h"
+#include "engine/run/read_file.h"
 #include "engine/run/recorder.h"
 #include "engine/run/training_energy.h"
 #include "engine/telemetry/router_telemetry.h"
@@ -48,8 +48,8 @@ struct RunParts {
   Checkpoints& checkpoints;
   Recorder& recorder;
   RouterProbe probe;
-  int32_t mask_id;  // targets equal to it are not counted; -1: none
-  std::map<std::string, std::string> data_sha256 = {};  // by file
+  int32_t mask_id;                  // targets equal to it are not counted; -1: none
+  std::vector<ReadFile> data = {};  // in the order in which they are read
   std::vector<Landing> landings = {};
   // The ranks that share the batch, this one among them; null: there is one. All make the same
   // calls and come to the same decisions; the first one records.

@@ -3,6 +3,7 @@
 #include <sqlite3.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -20,16 +21,19 @@ namespace assay {
 
 namespace {
 
-constexpr const char* kDataHashes = "data_sha256";
+constexpr const char* kDataHashes = "data_sha256";  // by name
+constexpr const char* kDataOrder = "data_order";    // hashes in order, by part
 constexpr const char* kLastProbe = "router_probe";
 constexpr const char* kTrainSeconds = "train_s";
 constexpr const char* kCpuJoules = "cpu_joules";
 constexpr const char* kGpuJoules = "gpu_joules";
 
 // SHA-256 by file name; files of the same name get a number, in the order of their paths.
-std::map<std::string, std::string> hashes_by_name(const std::map<std::string, std::string>& files) {
+std::map<std::string, std::string> hashes_by_name(const std::vector<ReadFile>& files) {
+  std::map<std::string, std::string> by_path;
+  for (const ReadFile& file : files) by_path[file.path] = file.sha256;
   std::map<std::string, std::string> named;
-  for (const auto& [path, hash] : files) {
+  for (const auto& [path, hash] : by_path) {
     const std::string name = std::filesystem::path(path).filename().string();
     std::string key = name;
     for (int again = 2; named.contains(key); ++again)
@@ -37,6 +41,20 @@ std::map<std::string, std::string> hashes_by_name(const std::map<std::string, st
     named[key] = hash;
   }
   return named;
+}
+
+// A line of hashes by part, in the order in which the part's files are read.
+std::map<std::string, std::string> hashes_in_order(const std::vector<ReadFile>& files) {
+  std::map<std::string, std::string> lines;
+  for (const ReadFile& file : files) {
+    std::string& line = lines[file.part];
+    line.append(line.empty() ? 0 : 1, ' ').append(file.sha256);
+  }
+  return lines;
+}
+
+std::string short_hash(const std::string& hash) {
+  return "SHA-256 " + hash.substr(0, 16);
 }
 
 // A text, which takes one line in state.json; a JSON array would take one line per number.
@@ -92,7 +110,8 @@ TrainingState state_to_save(const RunParts& parts, const RunProgress& progress) 
   state.config_yaml = to_yaml(parts.config);
   state.config_hashes = section_hashes(parts.config);
   state.versions = library_versions();
-  state.extra[kDataHashes] = hashes_by_name(parts.data_sha256);
+  state.extra[kDataHashes] = hashes_by_name(parts.data);
+  state.extra[kDataOrder] = hashes_in_order(parts.data);
   state.extra[kLastProbe] = joined(progress.last_probe);
   for (const auto& [name, value] : {std::pair(kTrainSeconds, progress.train_s),
                                     std::pair(kCpuJoules, progress.energy.cpu_joules),
@@ -119,21 +138,64 @@ std::vector<Slice> model_slices_to_save(RunParts& parts) {
   return all;
 }
 
-void require_same_data(const TrainingState& state, const std::map<std::string, std::string>& now) {
-  if (!state.extra.contains(kDataHashes)) return;  // a new run
-  const auto before = extra_of(state, kDataHashes, std::map<std::string, std::string>());
+namespace {
+
+constexpr const char* kOtherData =
+    "give the data it began with, train in another --run, or use --fresh";
+
+// UserError when a name stands for another content than before.
+void require_same_names(const std::map<std::string, std::string>& before,
+                        const std::vector<ReadFile>& now) {
   std::map<std::string, std::pair<std::string, std::string>> both;  // by name: before, now
   for (const auto& [name, hash] : before) both[name].first = hash;
   for (const auto& [name, hash] : hashes_by_name(now)) both[name].second = hash;
   const auto shown = [](const std::string& hash) {
-    return hash.empty() ? std::string("no such file") : "SHA-256 " + hash.substr(0, 16);
+    return hash.empty() ? std::string("no such file") : short_hash(hash);
   };
   for (const auto& [name, hashes] : both) {
     if (hashes.first == hashes.second) continue;
     throw UserError("the data of the run has changed: " + name + " was " + shown(hashes.first) +
                         ", is " + shown(hashes.second),
-                    "give the data it began with, train in another --run, or use --fresh");
+                    kOtherData);
   }
+}
+
+// Every name has its content, but files are read in another order, or in another part.
+[[noreturn]] void throw_other_order(const std::map<std::string, std::string>& before,
+                                    const std::vector<ReadFile>& now) {
+  std::map<std::string, std::istringstream> left;  // by part
+  for (const auto& [part, line] : before) left[part].str(line);
+  std::map<std::string, int> place;
+  for (const ReadFile& file : now) {
+    ++place[file.part];
+    std::string hash;
+    left[file.part] >> hash;
+    if (hash == file.sha256) continue;
+    const auto named = std::find_if(now.begin(), now.end(),
+                                    [&](const ReadFile& other) { return other.sha256 == hash; });
+    throw UserError(
+        strprintf("the data of the run has another order: file %d of %s is %s, was %s",
+                  place[file.part], file.part.c_str(), file.path.c_str(),
+                  hash.empty()         ? "none"
+                  : named == now.end() ? short_hash(hash).c_str()
+                                       : named->path.c_str()),
+        "the order of the files' paths, and of the sources of a mixture, decides the batches: give "
+        "them as when it began, train in another --run, or use --fresh");
+  }
+  throw UserError("the data of the run has changed: files that it read are missing", kOtherData);
+}
+
+}  // namespace
+
+void require_same_data(const TrainingState& state, const std::vector<ReadFile>& now) {
+  if (!state.extra.contains(kDataHashes)) return;  // a new run
+  const std::map<std::string, std::string> none;
+  const auto names = extra_of(state, kDataHashes, none);
+  if (!state.extra.contains(kDataOrder)) return require_same_names(names, now);
+  const auto order = extra_of(state, kDataOrder, none);
+  if (order == hashes_in_order(now)) return;
+  require_same_names(names, now);
+  throw_other_order(order, now);
 }
 
 void require_known_data(const TrainingState& state,

@@ -54,7 +54,9 @@ TelemetryReader::TelemetryReader(const std::string& path)
 }
 
 std::optional<int64_t> TelemetryReader::last_step() const {
-  Statement s(database_, "SELECT max(step) FROM scalar");
+  Statement s(database_,
+              "SELECT max(step) FROM scalar WHERE name NOT IN ('train_s', 'cpu_joules', "
+              "'gpu_joules')");
   if (!s.step() || s.is_null(0)) return std::nullopt;
   return s.integer(0);
 }

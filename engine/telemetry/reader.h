@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -54,7 +55,7 @@ class TelemetryReader {
   std::optional<int64_t> last_step() const;  // the last logged step
   // The largest step, at most `up_to`, with any row: a run that ends between two logged steps has
   // an evaluation or an event there. 0 if there is none.
-  int64_t steps_done(int64_t up_to) const;
+  int64_t steps_done(int64_t up_to = std::numeric_limits<int64_t>::max()) const;
   int64_t events(const std::string& kind) const;                         // their number
   std::optional<std::string> last_event(const std::string& kind) const;  // its detail
   // How the run ended, the detail of the event "end"; "" if it did not, or was resumed after it.

@@ -269,6 +269,11 @@ void Telemetry::rethrow_failure() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
+void Telemetry::scalar(int64_t step, const std::string& name, double value) {
+  const std::lock_guard lock(database_mutex_);
+  writer_->scalar.bind(0, step).bind(1, name).bind(2, value).execute();
+}
+
 void Telemetry::eval(int64_t step, const std::string& task, const std::string& metric, double value,
                      int64_t n) {
   const std::lock_guard lock(database_mutex_);

@@ -63,6 +63,8 @@ class Telemetry {
   StepRecord& begin_step(int64_t step);
   void commit();
 
+  // Of a step that is not logged; train_s and energy only, by which no step counts as logged.
+  void scalar(int64_t step, const std::string& name, double value);
   void eval(int64_t step, const std::string& task, const std::string& metric, double value,
             int64_t n);
   void event(int64_t step, const std::string& kind, const std::string& detail);

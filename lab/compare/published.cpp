@@ -72,7 +72,7 @@ Found loss_at(const Question& q) {
   return eval->value;
 }
 
-// The step at which the target was reached, else the last logged step.
+// The step at which the target was reached, else the last step.
 int64_t stop_step(const Question& q) {
   if (q.target_loss)
     if (const auto reached = q.run.first_val_at_or_below(*q.target_loss)) return reached->step;
@@ -80,9 +80,7 @@ int64_t stop_step(const Question& q) {
 }
 
 Found seconds_per_step(const Question& q) {
-  const auto seconds = q.run.seconds_at(q.run.steps_done);
-  if (!seconds || q.run.steps_done == 0) return std::nullopt;
-  return *seconds / double(q.run.steps_done);
+  return q.run.seconds_per_step();
 }
 
 // Combines the layers of a logged step; nullopt for a dense run or if the step was not logged.
@@ -91,7 +89,7 @@ Found router_measure(const Question& q, const char* name,
   if (!q.run.config.model.moe) return std::nullopt;
   const TelemetryReader telemetry(q.run.path + "/telemetry.db");
   const std::vector<LayerValue> layers =
-      telemetry.router(name, q.column.step.value_or(q.run.steps_done));
+      telemetry.router(name, q.column.step.value_or(q.run.last_logged));
   if (layers.empty()) return std::nullopt;
   return combine(layers);
 }
@@ -112,7 +110,8 @@ double smallest(const std::vector<LayerValue>& layers) {
 Found max_load_percent(const Question& q) {
   if (!q.run.config.model.moe || !q.column.layer) return std::nullopt;
   const TelemetryReader telemetry(q.run.path + "/telemetry.db");
-  for (const LayerValue& l : telemetry.router("max_load", q.column.step.value_or(q.run.steps_done)))
+  for (const LayerValue& l :
+       telemetry.router("max_load", q.column.step.value_or(q.run.last_logged)))
     if (l.layer == *q.column.layer) return 100 * l.value;
   return std::nullopt;
 }

@@ -47,7 +47,7 @@ void read_telemetry(const std::string& path, RunStatus& status) {
   }
   const TelemetryReader telemetry(database);
   const std::string end = telemetry.end();
-  status.step = telemetry.last_step().value_or(0);
+  status.step = end.empty() ? telemetry.last_step().value_or(0) : telemetry.steps_done();
   status.seconds_left = seconds_left(telemetry.scalar("train_s"), status.steps);
   if (!locked && !end.empty()) {
     status.state = RunState::kEnded;

@@ -190,7 +190,7 @@ CellStatus run_status(const std::string& run, const Cell& cell) {
                         fs::exists(folder / "telemetry.db-shm", ignored);
   try {
     const TelemetryReader telemetry((folder / "telemetry.db").string());
-    status.steps_done = telemetry.last_step().value_or(0);
+    status.steps_done = telemetry.steps_done();
     status.end = telemetry.end();
   } catch (const UserError&) {
     return status;  // killed while it was made

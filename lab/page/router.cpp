@@ -152,7 +152,7 @@ Json tails_json(const RouterHistory& history) {
 }  // namespace
 
 Json report_router(const RunRecord& run, const ReportLimits& limits) {
-  if (!run.config.model.moe || run.steps_done == 0) return nullptr;
+  if (!run.config.model.moe || run.last_logged == 0) return nullptr;
   const std::string path = run.path + "/telemetry.db";
   const TelemetryReader telemetry(path);
   const RouterHistory history =

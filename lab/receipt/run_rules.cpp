@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <limits>
 
 #include "base/check.h"
 #include "engine/config/yaml.h"
@@ -248,7 +247,7 @@ const TelemetryReader& RunEvidence::telemetry() {
 }
 
 int64_t RunEvidence::step() {
-  if (!step_) step_ = telemetry().steps_done(std::numeric_limits<int64_t>::max());
+  if (!step_) step_ = telemetry().steps_done();
   return *step_;
 }
 

@@ -94,8 +94,7 @@ Value core(const RunRecord& run) {
 }
 
 Value step_seconds(const RunRecord& run) {
-  const auto seconds = run.seconds_at(run.steps_done);
-  return seconds && run.steps_done > 0 ? Value(*seconds / double(run.steps_done)) : std::nullopt;
+  return run.seconds_per_step();
 }
 
 template <typename F>

@@ -48,13 +48,13 @@ std::string read_origin(const fs::path& folder) {
 }
 
 std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const RunRecord& run) {
-  if (!run.config.model.moe || run.steps_done == 0) return std::nullopt;
-  const std::vector<LayerValue> load = telemetry.router("window_max_load_norm", run.steps_done);
+  if (!run.config.model.moe || run.last_logged == 0) return std::nullopt;
+  const std::vector<LayerValue> load = telemetry.router("window_max_load_norm", run.last_logged);
   if (load.empty()) return std::nullopt;
   std::vector<LayerHealth> layers;
   for (const LayerValue& l : load) layers.push_back({.layer = l.layer, .max_load_norm = l.value});
   const auto fill = [&](const char* column, auto set) {
-    for (const LayerValue& l : telemetry.router(column, run.steps_done)) {
+    for (const LayerValue& l : telemetry.router(column, run.last_logged)) {
       for (LayerHealth& layer : layers) {
         if (layer.layer == l.layer) set(layer, l.value);
       }
@@ -116,6 +116,11 @@ std::optional<double> RunRecord::seconds_at(int64_t step) const {
   return seconds;
 }
 
+std::optional<double> RunRecord::seconds_per_step() const {
+  if (train_s.empty() || train_s.back().step == 0) return std::nullopt;
+  return train_s.back().value / double(train_s.back().step);
+}
+
 double RunRecord::flops_at(int64_t step) const {
   return double(audit.flops_per_token) * double(config.run.batch_tokens) * double(step);
 }
@@ -132,7 +137,8 @@ RunRecord read_run(const std::string& path) {
   run.reused_from = read_origin(folder);
 
   const TelemetryReader telemetry((folder / "telemetry.db").string());
-  run.steps_done = telemetry.last_step().value_or(0);
+  run.steps_done = telemetry.steps_done();
+  run.last_logged = telemetry.last_step().value_or(0);
   run.tokens = run.steps_done * run.config.run.batch_tokens;
   run.val_loss_nats = telemetry.eval("val", "loss_nats");
   run.val_bits_per_byte = telemetry.eval("val", "bits_per_byte");

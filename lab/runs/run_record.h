@@ -29,7 +29,8 @@ struct RunRecord {
   std::map<std::string, std::string> data_sha256;  // by file
   std::string reused_from;  // from reused.json: the run that this is a copy of; "" if not a copy
 
-  int64_t steps_done = 0;  // logged
+  int64_t steps_done = 0;   // with any row: logged, validated or saved
+  int64_t last_logged = 0;  // the last step with router measures; before steps_done at times
   int64_t tokens = 0;
   std::string end;  // run_end_name() of the last launch; "" if that has not ended
   std::vector<EvalValue> val_loss_nats, val_bits_per_byte;
@@ -45,7 +46,8 @@ struct RunRecord {
   std::optional<EvalValue> first_val_at_or_below(double loss_nats) const;
   // Seconds of training up to a step; nullopt if no step at or before it has a logged time.
   std::optional<double> seconds_at(int64_t step) const;
-  double flops_at(int64_t step) const;  // training FLOPs of all tokens up to the step
+  std::optional<double> seconds_per_step() const;  // up to the last step whose time is known
+  double flops_at(int64_t step) const;             // training FLOPs of all tokens up to the step
 };
 
 // UserError if there is no run or it logged nothing.

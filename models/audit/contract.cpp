@@ -17,7 +17,7 @@ Reference read_run_reference(const std::string& path) {
   const fs::path folder = require_run(path);
   Reference r{.name = path, .config = load_config((folder / "config.yaml").string())};
   const TelemetryReader telemetry((folder / "telemetry.db").string());
-  r.steps = telemetry.last_step().value_or(0);
+  r.steps = telemetry.steps_done();
   const std::string end = telemetry.end();
   if (end != "steps" && end != "target_loss") {
     throw UserError(

@@ -168,7 +168,7 @@ TEST_CASE("a shard that changes while it is read is an error with both hashes") 
   std::string said;
   try {
     Expected::read(shard);
-  } catch (const DataChanged& changed) {
+  } catch (const UserError& changed) {
     said = changed.what();
   }
   REQUIRE(said.find("changed while the run reads it: SHA-256 was ") != std::string::npos);

@@ -12,7 +12,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from bad_input import config_text
-from harness import ASSAY, check, checkpoints
+from harness import ASSAY, check, checkpoints, first_difference
 
 FOLDER = tempfile.TemporaryDirectory(prefix="assay-trust-")
 WORK = pathlib.Path(FOLDER.name)
@@ -145,6 +145,28 @@ def check_change_while_reading():
     check("resumes after step" in said, said)
 
 
+def check_read_error():
+    """A disk that fails in mid-run: the steps before are saved, and the run goes on to the bits of one that met no error."""
+    settings = ["--steps", "40", "--set", "run.checkpoint_every=0", "--set", "eval.every=1000", "--set", "run.log_every=1"]
+    works(*TRAIN, "no-error", *settings)
+    library = ASSAY.parent / "libtorture_faults.so"
+    for number in range(20, 200, 20):  # hashing and the check of all ids read the shard too
+        faults = {"LD_PRELOAD": str(library), "ASSAY_FAULTS_CALL": "read", "ASSAY_FAULTS_PATH": "*corpus_train_000001.bin",
+                  "ASSAY_FAULTS_HOW": "EIO", "ASSAY_FAULTS_NUMBER": str(number)}
+        failed = subprocess.run([str(ASSAY), *TRAIN, "error", *settings], cwd=WORK, capture_output=True, text=True,
+                                env={**os.environ, "XDG_CACHE_HOME": str(WORK / "cache"), **faults})
+        check("Input/output error" in failed.stderr, f"read {number} fails: {failed.stderr}")
+        check(failed.returncode == 1, failed.stderr)
+        done = len(checkpoints(WORK / "error"))
+        if done > 0:
+            break
+    check(done == 1 and "; the checkpoint of step " in failed.stderr and "has what was trained before" in failed.stderr, failed.stderr)
+    said = works(*TRAIN, "error", *settings).stderr
+    check("resumes after step" in said, said)
+    difference = first_difference(WORK / "no-error", WORK / "error")
+    check(difference is None, difference)
+
+
 def check_change_on_one_rank():
     """The checkpoint has the place in the data of its step, also if the other rank had read its next batch."""
     if not (ASSAY.parent / "libassay_mpi.so").exists():
@@ -208,6 +230,7 @@ check_planted_text()
 check_evaluations()
 check_cache()
 check_change_while_reading()
+check_read_error()
 check_change_on_one_rank()
 check_warnings()
 check_tokenizer_folder()

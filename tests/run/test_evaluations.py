@@ -146,6 +146,28 @@ def check_landings(place):
     check(scored == [[(6,), (24,)], [(24,)]], f"scores at the landings, if they are asked for: {scored}")
 
 
+def check_validated_late(place):
+    """A run whose last step was made by a process that was to do more: it is validated, and counts as done."""
+    settings = ["--set", "run.log_every=5", "--set", "schedule.warmup=0", "--set", "schedule.warmdown=0",
+                "--set", "run.keep_best=true"]
+    place.train("late", *settings, "--stop-after", "23")
+    losses = "SELECT step FROM eval WHERE task = 'val' AND metric = 'loss_nats' ORDER BY step"
+    check(rows(place.run("late"), losses)[-1] == (20,), "step 23 is neither logged nor validated yet")
+    place.train("late", *settings, "--steps", "23")
+    place.train("once", *settings, "--steps", "23")
+    values = losses.replace("SELECT step", "SELECT step, value, n")
+    check(rows(place.run("late"), values) == rows(place.run("once"), values), "the loss of the end is that of a run of 23 steps")
+    late, once = (json.loads(assay("compare", place.run(name), "--json").stdout)["models"][0] for name in ("late", "once"))
+    check(late["val_loss_nats"] == once["val_loss_nats"], f"{late} and {once}")
+    times = "SELECT step FROM scalar WHERE name = 'train_s' ORDER BY step DESC LIMIT 1"
+    check(rows(place.run("late"), times) == [(23,)], "the time of that step is known")
+    check((place.run("late") / "checkpoints" / "best").resolve().name == "step-00000023", "and it may be the best one")
+    done = assay("receipt", "verify", place.run("late"))
+    check(done.returncode == 0, done.stderr)
+    done = place.train("reference", "--set", f"contract.reference={place.run('late')}", "--stop-after", "1")
+    check("step 1/23" in done.stderr, done.stderr)
+
+
 def main():
     for moe in (False, True):
         with Workplace(moe) as place:
@@ -178,6 +200,7 @@ def main():
         check_asked_later(place)
         check_failure(place)
         check_landings(place)
+        check_validated_late(place)
     print("evaluations: ok")
 
 

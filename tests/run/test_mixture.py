@@ -2,6 +2,7 @@
 """A run on a mixture of sources: the reported shares, the plan, and equal bits after a stop and a
 restart."""
 import pathlib
+import shutil
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -63,6 +64,42 @@ with Workplace() as place:
     for weights, said in (("[1, 1]", "data.mixture: [3.0, 1.0] -> [1.0, 1.0]"), ("null", "data.mixture: [3.0, 1.0] -> absent")):
         done = place.train("stopped", *sources, "--set", f"data.mixture={weights}", "--steps", "70", expect=1)
         check(said in done.stderr, f"other weights are refused: {done.stderr}")
+
+    # Files have a part and a place: the same ones in another role or order are other data.
+    def entry(name, split):
+        return f"'{place.path}/{name}/*_{split}_*.bin'"
+
+    def given(train, val, *more):
+        return ["--set", "data.synth=null", "--set", f"data.tokenizer={place.path}/tokenizer.json", "--set", f"data.train=[{train}]",
+                "--set", f"data.val=[{val}]", *more, "--steps", "62"]
+    both_val = entry("web", "val") + ", " + entry("code", "val")
+    even = ["--set", "data.mixture=[1, 1]"]
+    place.train("roles", *given(entry("web", "train") + ", " + entry("code", "train"), both_val, *even), "--stop-after", "3")
+    done = place.train("roles", *given(entry("code", "train") + ", " + entry("web", "train"), both_val, *even), expect=1)
+    check("the data of the run has another order: file 1 of data.train, source 1 is " in done.stderr
+          and "/code/corpus_train_000001.bin, was " in done.stderr and "hint: the order of the files' paths" in done.stderr, done.stderr)
+    place.train("plain", *given(entry("web", "train"), entry("code", "train")), "--stop-after", "3")
+    done = place.train("plain", *given(entry("code", "train"), entry("web", "train")), expect=1)
+    check("data.train" in done.stderr and done.stderr.count("\n") == 2, f"training and validation data are exchanged: {done.stderr}")
+
+    # Moved together, in an order of their own: shards that two folders have under one name may move, in their order.
+    def moved(*names):
+        for number, name in enumerate(names):
+            folder = place.path / f"moved-{number}"
+            folder.mkdir(exist_ok=True)
+            for split in ("train", "val"):
+                for shard in sorted((place.path / name).glob(f"*_{split}_*.bin")):
+                    shutil.copy(shard, folder / f"shard_{split}_{shard.stem[-6:]}.bin")
+        return given(f"'{place.path}/moved-*/*_train_*.bin'", f"'{place.path}/moved-0/*_val_*.bin'")
+    place.train("moved", *moved("web", "code"), "--stop-after", "3")
+    for number in (0, 1):
+        (place.path / f"moved-{number}").rename(place.path / f"moved-1{number}")
+    elsewhere = given(f"'{place.path}/moved-1*/*_train_*.bin'", f"'{place.path}/moved-10/*_val_*.bin'")
+    place.train("moved", *elsewhere, "--stop-after", "1")
+    (place.path / "moved-10").rename(place.path / "moved-12")
+    exchanged = given(f"'{place.path}/moved-1*/*_train_*.bin'", f"'{place.path}/moved-12/*_val_*.bin'")
+    done = place.train("moved", *exchanged, expect=1)
+    check("the data of the run has" in done.stderr, f"moved folders that sort the other way round: {done.stderr}")
 
     done = assay("receipt", "verify", place.run("whole"), "--rerun", "5")
     check(done.returncode == 0, f"the rerun of a mixture's receipt matches: {done.stdout}{done.stderr}")
