@@ -41,6 +41,7 @@ std::string folder_of(const std::string& path) {
   if (error == ENOSPC || error == EDQUOT || error == EFBIG)
     hint = "free space (df -h " + folder + ") and run the same command again; nothing was replaced";
   if (error == ENOENT) hint = "create the folder " + folder + " first";
+  if (too_many_files(error)) hint = kTooManyFiles;
   throw UserError(strprintf("cannot write %s: %s (after %ld bytes)", path.c_str(), strerror(error),
                             static_cast<long>(bytes)),
                   hint);
@@ -249,7 +250,9 @@ std::vector<std::string> names_in(const std::string& folder) {
   }
   if (error) {
     throw ReadFailed("cannot read the folder " + folder + ": " + error.message(),
-                     "check its permissions and its disk: ls -la " + folder);
+                     too_many_files(error.value())
+                         ? kTooManyFiles
+                         : "check its permissions and its disk: ls -la " + folder);
   }
   std::sort(names.begin(), names.end());
   return names;

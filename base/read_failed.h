@@ -15,11 +15,18 @@ class ReadFailed : public UserError {
   using UserError::UserError;
 };
 
+inline bool too_many_files(int error) {
+  return error == EMFILE || error == ENFILE;
+}
+inline constexpr const char* kTooManyFiles =
+    "raise the limit of open files (ulimit -n 65536; ulimit -Hn shows how far it may go), or close "
+    "other programs";
+
 // For a file that could not be opened or read. Plain UserError if it is absent or a folder.
 [[noreturn]] inline void throw_unread(const std::string& path, int error, const std::string& hint) {
   const std::string what = "cannot read " + path + ": " + strerror(error);
   if (error == ENOENT || error == ENOTDIR || error == EISDIR) throw UserError(what, hint);
-  throw ReadFailed(what, hint);
+  throw ReadFailed(what, too_many_files(error) ? kTooManyFiles : hint);
 }
 
 }  // namespace assay

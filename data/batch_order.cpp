@@ -46,8 +46,10 @@ int64_t enough_blocks(const LoaderConfig& c, const ShardBlocks& blocks, int64_t 
                       blocks.shards().size(), static_cast<long>(blocks.blocks()),
                       static_cast<long>(c.sequence), static_cast<long>(c.batch_tokens),
                       static_cast<long>(needed));
+  const bool no_sequence = blocks.longest_tokens() <= c.sequence;
   throw UserError("the training data is shorter than a batch: " + has,
-                  "use more text or a smaller run.batch_tokens");
+                  strprintf("use more text or a smaller %s",
+                            no_sequence ? "run.sequence" : "run.batch_tokens"));
 }
 
 class InOrder : public BatchOrder {

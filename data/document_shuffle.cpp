@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "base/read_failed.h"
 
 namespace assay {
 
@@ -30,8 +31,7 @@ int open_nameless(const std::string& folder) {
   const int error = errno;
   if (file < 0)
     throw UserError(strprintf("cannot write in %s: %s", folder.c_str(), strerror(error)),
-                    error == EMFILE ? "raise the limit of open files: ulimit -n 1024"
-                                    : "check the folder and its permissions");
+                    too_many_files(error) ? kTooManyFiles : "check the folder and its permissions");
   unlink(name.c_str());
   return file;
 }

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/new_folder.h"
+#include "base/read_failed.h"
 #include "data/bpe_train.h"
 #include "data/progress.h"
 #include "data/sha256.h"
@@ -57,7 +58,13 @@ SynthCorpus corpus_of(const std::string& folder, const Manifest& manifest) {
 
 bool complete(const std::string& folder) {
   if (!fs::exists(fs::path(folder) / kManifestName)) return false;
-  return verify_corpus(read_manifest(folder), folder).empty();
+  try {
+    return verify_corpus(read_manifest(folder), folder).empty();
+  } catch (const ReadFailed&) {
+    throw;
+  } catch (const UserError&) {  // a damaged manifest
+    return false;
+  }
 }
 
 }  // namespace

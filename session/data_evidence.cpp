@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "base/check.h"
 #include "base/math.h"
 #include "data/manifest.h"
 #include "data/reference_data.h"
+#include "data/shard.h"
 #include "data/tokenizer_files.h"
 
 namespace assay {
@@ -49,6 +51,54 @@ std::string vocabulary_is_larger(const Config& config, const RunData& data) {
       static_cast<long>(tokens));
 }
 
+int64_t sequences_of(const std::string& shard, int64_t tokens) {
+  return std::max<int64_t>(0, Shard(shard).tokens() - 1) / tokens;
+}
+
+// Of a mixture whose first eval.tokens validation tokens have none of a source that has some.
+std::string sources_not_validated(const Config& config, const RunData& data) {
+  std::set<std::string> read;
+  int64_t left = ceil_div(config.eval.tokens, config.run.sequence);
+  for (size_t i = 0; i < data.val.size() && left > 0; ++i) {
+    const int64_t sequences = sequences_of(data.val[i], config.run.sequence);
+    if (sequences > 0) read.insert(data.val[i]);
+    left -= sequences;
+  }
+  std::string missing, own;
+  for (const SourceShards& source : data.source_val) {
+    const bool is_read = std::any_of(source.files.begin(), source.files.end(),
+                                     [&](const std::string& f) { return read.contains(f); });
+    if (is_read) continue;
+    missing += (missing.empty() ? "" : ", ") + source.name;
+    own += (own.empty() ? "val/" : ", val/") + source.name;
+  }
+  if (missing.empty()) return "";
+  return strprintf(
+      "data.val: the validation loss is of the first %ld tokens in the order of the files "
+      "(eval.tokens), which have none of %s; the loss of its own: %s",
+      static_cast<long>(config.eval.tokens), missing.c_str(), own.c_str());
+}
+
+// Of shards so short that what is left at their ends is a part of the data.
+std::string tails_not_read(const Config& config, const RunData& data) {
+  constexpr double kWorthSaying = 0.05;
+  const bool by_sequence = config.data.shuffle || config.data.mixture;
+  const int64_t block = by_sequence ? config.run.sequence : config.run.batch_tokens;
+  int64_t tokens = 0, read = 0;
+  for (const std::string& shard : data.train) {
+    tokens += Shard(shard).tokens();
+    read += sequences_of(shard, block) * block;
+  }
+  if (static_cast<double>(tokens - read) <= kWorthSaying * static_cast<double>(tokens)) return "";
+  return strprintf(
+      "data.train: %.0f%% of the tokens are never read: what is left at the end of each of %zu "
+      "shards makes no %s of %ld tokens (%s)",
+      100 * static_cast<double>(tokens - read) / static_cast<double>(tokens), data.train.size(),
+      by_sequence ? "sequence" : "step", static_cast<long>(block),
+      by_sequence ? "write larger shards: assay data prepare --shard-tokens N"
+                  : "data.shuffle: true reads whole sequences");
+}
+
 }  // namespace
 
 void hash_data(const Config& config, RunData& data) {
@@ -67,7 +117,8 @@ void hash_data(const Config& config, RunData& data) {
 
 std::vector<std::string> data_warnings(const Config& config, const RunData& data) {
   std::vector<std::string> warnings;
-  for (std::string line : {validation_is_training(data), vocabulary_is_larger(config, data)})
+  for (std::string line : {validation_is_training(data), vocabulary_is_larger(config, data),
+                           sources_not_validated(config, data), tails_not_read(config, data)})
     if (!line.empty()) warnings.push_back(std::move(line));
   return warnings;
 }

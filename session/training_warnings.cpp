@@ -1,59 +1,124 @@
 #include "session/training_warnings.h"
 
+#include <cmath>
 #include <thread>
 
 #include "base/check.h"
+#include "models/audit/contract.h"
 #include "models/parameters/table.h"
 
 namespace assay {
 namespace {
 
+using Lines = std::vector<std::string>;
+
 bool is_balanced(const RouterConfig& router) {
   return router.bias_rate.on() || (router.aux != RouterAux::kNone && router.aux_alpha > 0);
+}
+
+void add_unused(Lines& lines, const std::string& field, double value, const char* why) {
+  lines.push_back(strprintf("%s = %g is not used: %s", field.c_str(), value, why));
+}
+
+void add_unused(Lines& lines, const std::string& field, const std::optional<double>& value,
+                const char* why) {
+  if (value) add_unused(lines, field, *value, why);
+}
+
+void add_routers(const MoeConfig& moe, Lines& lines) {
+  const RouterConfig &router = moe.router, usual;
+  if (!is_balanced(router) && moe.experts > moe.top_k) {
+    lines.push_back(
+        "the routers are not balanced: model.moe.router has bias_rate 0 and no auxiliary loss; a "
+        "few experts may get all tokens (router: {bias_rate: 0.001}, or {aux: switch, aux_alpha: "
+        "0.01})");
+  }
+  if (has_constant_gates(moe)) {
+    lines.push_back(
+        "model.moe.top_k is 1 and the gates are normalised, so every gate is 1: the routers "
+        "learn from their auxiliary losses alone, not from the loss (router: {normalize_gates: "
+        "false} multiplies by the expert's score)");
+  }
+  if (router.score == RouterScore::kSoftmax && router.route_scale != 1) {
+    add_unused(lines, "model.moe.router.route_scale", router.route_scale,
+               "it is a factor inside of the sigmoid, and score is softmax");
+  }
+  if (router.bias_steps && !router.bias_rate.automatic) {
+    lines.push_back(strprintf(
+        "model.moe.router.bias_steps = %g is not used: bias_rate is %g (bias_rate: auto uses it)",
+        *router.bias_steps, router.bias_rate.number));
+  }
+  if (router.bias_rule && !router.bias_rate.on()) {
+    lines.push_back("model.moe.router.bias_rule is not used: bias_rate is 0");
+  }
+  if (router.aux == RouterAux::kNone && router.aux_alpha != 0 &&
+      router.aux_alpha != usual.aux_alpha) {
+    add_unused(lines, "model.moe.router.aux_alpha", router.aux_alpha, "aux is none");
+  }
+}
+
+void add_optimizer(const Config& config, Lines& lines) {
+  if (moe_blocks(config.model) == 0) {
+    const char* dense = "the model has no experts";
+    add_unused(lines, "optimizer.router_lr", config.optimizer.router_lr, dense);
+    add_unused(lines, "optimizer.expert_lr", config.optimizer.expert_lr, dense);
+  }
+  const ScheduleConfig& schedule = config.schedule;
+  const bool decays = schedule.warmdown > 0 || schedule.warmdown_fraction.value_or(0) > 0;
+  if (schedule.decay == DecayShape::kLinear && decays && schedule.floor > 0) {
+    add_unused(lines, "schedule.floor", schedule.floor,
+               "it is where a cosine ends; linear decay ends at optimizer.lr / warmdown "
+               "(schedule: {decay: cosine})");
+  }
+  if (config.model.tie_embeddings && config.model.head_init != 1) {
+    add_unused(lines, "model.head_init", config.model.head_init,
+               "the head is the embedding (model.tie_embeddings)");
+  }
+}
+
+// A rule that asks for more logged steps than the run has.
+void add_collapse_stop(const Config& config, Lines& lines) {
+  const auto& stop = config.telemetry.collapse_stop;
+  if (!stop || !config.model.moe || !horizon_is_known(config)) return;
+  const double share = 1 - stop->from.value_or(0);
+  const auto logged =
+      int64_t(std::ceil(share * double(config.run.steps) / double(config.run.log_every)));
+  if (stop->logged_steps <= logged) return;
+  lines.push_back(strprintf(
+      "telemetry.collapse_stop can never stop this run: it needs %ld logged steps in a row (for), "
+      "and the run logs %ld after its `from` (%ld steps, run.log_every %ld)",
+      long(stop->logged_steps), long(logged), long(config.run.steps), long(config.run.log_every)));
+}
+
+void add_threads(const Config& config, Lines& lines) {
+  const int cores = int(std::thread::hardware_concurrency());
+  if (cores > 0 && config.run.threads > cores) {
+    lines.push_back(strprintf("run.threads = %ld on %d cores: this is slower than %d threads",
+                              long(config.run.threads), cores, cores));
+  }
 }
 
 }  // namespace
 
 std::vector<std::string> training_warnings(const Config& config) {
-  std::vector<std::string> warnings;
-  if (const auto& moe = config.model.moe) {
-    if (moe_blocks(config.model) == 0) {
-      warnings.push_back(strprintf(
-          "model.moe.first_dense_layers = %ld of %ld layers: no block has experts, this is a dense "
-          "model",
-          long(moe->first_dense_layers), long(config.model.layers)));
-    } else if (!is_balanced(moe->router) && moe->experts > moe->top_k) {
-      warnings.push_back(
-          "the routers are not balanced: model.moe.router has bias_rate 0 and no auxiliary loss; a "
-          "few experts may get all tokens (router: {bias_rate: 0.001}, or {aux: switch, aux_alpha: "
-          "0.01})");
-    }
-    const RouterConfig& router = moe->router;
-    if (moe_blocks(config.model) > 0 && has_constant_gates(*moe)) {
-      warnings.push_back(
-          "model.moe.top_k is 1 and the gates are normalised, so every gate is 1: the routers "
-          "learn from their auxiliary losses alone, not from the loss (router: {normalize_gates: "
-          "false} multiplies by the expert's score)");
-    }
-    if (router.score == RouterScore::kSoftmax && router.route_scale != 1) {
-      warnings.push_back(
-          strprintf("model.moe.router.route_scale = %g is not used: it is a factor inside of the "
-                    "sigmoid, and "
-                    "score is softmax",
-                    router.route_scale));
-    }
-    if (router.bias_steps && !router.bias_rate.automatic) {
-      warnings.push_back(strprintf(
-          "model.moe.router.bias_steps = %g is not used: bias_rate is %g (bias_rate: auto uses it)",
-          *router.bias_steps, router.bias_rate.number));
-    }
+  Lines lines;
+  const auto& moe = config.model.moe;
+  if (moe && moe_blocks(config.model) == 0) {
+    lines.push_back(strprintf(
+        "model.moe.first_dense_layers = %ld of %ld layers: no block has experts, this is a dense "
+        "model",
+        long(moe->first_dense_layers), long(config.model.layers)));
+  } else if (moe) {
+    add_routers(*moe, lines);
   }
-  const int cores = int(std::thread::hardware_concurrency());
-  if (cores > 0 && config.run.threads > cores) {
-    warnings.push_back(strprintf("run.threads = %ld on %d cores: this is slower than %d threads",
-                                 long(config.run.threads), cores, cores));
+  add_optimizer(config, lines);
+  add_collapse_stop(config, lines);
+  if (config.eval.source_tokens > 0 && !config.data.mixture) {
+    lines.push_back(strprintf("eval.source_tokens = %ld is not used: there is no data.mixture",
+                              long(config.eval.source_tokens)));
   }
-  return warnings;
+  add_threads(config, lines);
+  return lines;
 }
 
 }  // namespace assay

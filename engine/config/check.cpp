@@ -302,6 +302,12 @@ void validate_data(const Config& config) {
   if (d.synth && !d.train.empty()) {
     throw UserError("data.train and data.synth are both given", "remove one: `data.synth: null`");
   }
+  if (d.synth && (!d.val.empty() || !d.tokenizer.empty())) {
+    throw UserError(std::string(d.val.empty() ? "data.tokenizer" : "data.val") +
+                        " and data.synth are both given",
+                    "the generated text has its own: remove one (data.synth: null, or data.val: [] "
+                    "and data.tokenizer: \"\")");
+  }
   if (!d.synth && d.train.empty()) {
     throw UserError(
         "data.train is not given",
@@ -324,7 +330,9 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
     }
     for (const std::string& file : found) {
       if (std::filesystem::is_directory(file)) {
-        throw UserError(field + ": " + file + " is a folder", "name its files: " + file + "/*.bin");
+        const std::string split = field == "data.val" ? "val" : "train";
+        throw UserError(field + ": " + file + " is a folder",
+                        "name its files of this split, e.g. " + file + "/*_" + split + "_*.bin");
       }
       files.push_back(file);
     }

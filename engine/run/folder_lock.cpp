@@ -15,12 +15,13 @@ namespace assay {
 
 namespace {
 
-// folder_in_use() holds the lock for an instant: a holder that is gone a moment later was one.
+// False with errno: EWOULDBLOCK if another process has it. folder_in_use() holds the lock for an instant: a holder that is gone a moment later was one.
 bool take_lock(int file) {
   constexpr int kTries = 5;
   constexpr auto kInstant = std::chrono::milliseconds(2);
   for (int i = 0; i < kTries; ++i) {
     if (flock(file, LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK && errno != EINTR) return false;
     std::this_thread::sleep_for(kInstant);
   }
   return false;
@@ -36,6 +37,15 @@ FolderLock::FolderLock(const std::string& folder, const std::string& choose) {
                     "check its permissions (ls -ld " + folder + "), or " + choose);
   }
   if (!take_lock(file_)) {
+    const int error = errno;
+    if (error != EWOULDBLOCK) {
+      close(file_);
+      throw UserError(
+          "cannot lock " + name + ": " + strerror(error),
+          "its file system may not know locks (a network mount without a lock service): "
+          "train on another one, or " +
+              choose);
+    }
     char pid[32] = {};
     const ssize_t got = pread(file_, pid, sizeof pid - 1, 0);
     close(file_);

@@ -60,6 +60,12 @@ TEST_CASE("the cache is reused, keyed by its arguments, and repaired") {
   cached_synth_corpus(kSmall, temp.path());
   REQUIRE(read_file(corpus.train[0]) == good);
 
+  for (const char* damaged : {"", "{", "{\"format\": 3}"}) {
+    std::ofstream(corpus.folder + "/manifest.json", std::ios::binary) << damaged;
+    REQUIRE(cached_synth_corpus(kSmall, temp.path()).train == corpus.train);
+    REQUIRE(read_file(corpus.train[0]) == good);
+  }
+
   // No partly built folder is left.
   int folders = 0;
   for (const auto& entry : std::filesystem::directory_iterator(temp.path()))

@@ -4,6 +4,7 @@ run is resumed and while it is read, and named by the receipt; and the warnings 
 import json
 import os
 import pathlib
+import resource
 import shutil
 import subprocess
 import sys
@@ -145,16 +146,50 @@ def check_change_while_reading():
     check("resumes after step" in said, said)
 
 
+def failing(arguments, call, path, how, number=1):
+    """The command with one failing call to the system (tests/torture/faults.cpp)."""
+    faults = {"LD_PRELOAD": str(ASSAY.parent / "libtorture_faults.so"), "ASSAY_FAULTS_CALL": call, "ASSAY_FAULTS_PATH": path,
+              "ASSAY_FAULTS_HOW": how, "ASSAY_FAULTS_NUMBER": str(number)}
+    return subprocess.run([str(ASSAY), *arguments], cwd=WORK, capture_output=True, text=True,
+                          env={**os.environ, "XDG_CACHE_HOME": str(WORK / "cache"), **faults})
+
+
+def check_no_locks():
+    """A file system that cannot lock is no other process."""
+    failed = failing([*TRAIN, "no-lock", "--stop-after", "1"], "lock", "*/no-lock/*", "ENOLCK")
+    check(failed.returncode == 1 and "error: cannot lock " in failed.stderr and "No locks available" in failed.stderr
+          and "hint: its file system may not know locks" in failed.stderr, failed.stderr)
+
+
+def check_many_shards():
+    """More shards than files that a program may have open: the limit is raised, or named."""
+    works("data", "prepare", "text.txt", "--tokenizer", "tok.json", "-o", "split", "--shard-tokens", "1024")
+    number = len(list((WORK / "split").glob("*_train_*.bin")))
+    few = number + 5
+    check(number >= 7, number)
+    settings = ["--set", "data.train=[split/*_train_*.bin]", "--set", "data.val=[split/*_val_*.bin]", "--set", "data.shuffle=false",
+                "--stop-after", "1"]
+
+    def limited(hard, *arguments):
+        return subprocess.run([str(ASSAY), *arguments], cwd=WORK, capture_output=True, text=True,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard)))
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    done = limited(most, *TRAIN, "many", *settings)
+    check(done.returncode == 0, f"{number} shards where {few} files may be open at first: {done.stderr}")
+    lost = "data.train: 28% of the tokens are never read: what is left at the end of each of "
+    check(lost in done.stderr and "shards makes no step of 256 tokens (data.shuffle: true reads whole sequences)" in done.stderr, done.stderr)
+    for arguments in ([*TRAIN, "too-many", *settings], ["data", "prepare", "text.txt", "--tokenizer", "tok.json", "-o", "no", "--shard-tokens", "1024"]):
+        done = limited(few, *arguments)
+        check(done.returncode == 1 and "Too many open files" in done.stderr and "hint: raise the limit of open files (ulimit -n" in done.stderr,
+              done.stderr)
+
+
 def check_read_error():
     """A disk that fails in mid-run: the steps before are saved, and the run goes on to the bits of one that met no error."""
     settings = ["--steps", "40", "--set", "run.checkpoint_every=0", "--set", "eval.every=1000", "--set", "run.log_every=1"]
     works(*TRAIN, "no-error", *settings)
-    library = ASSAY.parent / "libtorture_faults.so"
     for number in range(20, 200, 20):  # hashing and the check of all ids read the shard too
-        faults = {"LD_PRELOAD": str(library), "ASSAY_FAULTS_CALL": "read", "ASSAY_FAULTS_PATH": "*corpus_train_000001.bin",
-                  "ASSAY_FAULTS_HOW": "EIO", "ASSAY_FAULTS_NUMBER": str(number)}
-        failed = subprocess.run([str(ASSAY), *TRAIN, "error", *settings], cwd=WORK, capture_output=True, text=True,
-                                env={**os.environ, "XDG_CACHE_HOME": str(WORK / "cache"), **faults})
+        failed = failing([*TRAIN, "error", *settings], "read", "*corpus_train_000001.bin", "EIO", number)
         check("Input/output error" in failed.stderr, f"read {number} fails: {failed.stderr}")
         check(failed.returncode == 1, failed.stderr)
         done = len(checkpoints(WORK / "error"))
@@ -231,6 +266,8 @@ check_evaluations()
 check_cache()
 check_change_while_reading()
 check_read_error()
+check_no_locks()
+check_many_shards()
 check_change_on_one_rank()
 check_warnings()
 check_tokenizer_folder()

@@ -30,6 +30,10 @@ with Workplace() as place:
 
     whole = place.train("whole", *mixed)
     check("epoch 2 of code/*_train_*.bin begins" in whole.stderr, whole.stderr)
+    check("data.val: the validation loss" not in whole.stderr, f"both sources are validated: {whole.stderr}")
+    few = place.train("few", *mixed, "--set", "eval.tokens=64", "--stop-after", "1").stderr
+    check("data.val: the validation loss is of the first 64 tokens in the order of the files (eval.tokens), which have none of "
+          "web/*_train_*.bin; the loss of its own: val/web/*_train_*.bin" in few, few)
     check(f"of {60 * BATCH_TOKENS} tokens in 60 steps" in whole.stderr, "the table is in the log too")
     check(abs(last(place, "whole", "source_share/code/*_train_*.bin") - float(row[2][:-1]) / 100) < 1e-5, "the share in telemetry")
     check(abs(last(place, "whole", "source_epochs/code/*_train_*.bin") - float(row[5])) < 0.01, "the epochs in telemetry")

@@ -2,12 +2,12 @@
 // there, or lets the clock step. Without ASSAY_FAULTS_HOW nothing happens.
 //
 //   ASSAY_FAULTS_CALL    write (also pwrite, writev, sendfile), fsync (also fdatasync), rename,
-//                        open (for writing), truncate, mkdir, link, remove or clock;
+//                        open (for writing), truncate, mkdir, link, remove, lock or clock;
 //                        read (also pread, readv, fread), open-read (for reading) or list (what a
 //                        folder holds: opendir, readdir)
 //   ASSAY_FAULTS_PATH    pattern of fnmatch(); * matches / too
 //   ASSAY_FAULTS_NUMBER  the call of these that is struck, from 1
-//   ASSAY_FAULTS_HOW     ENOSPC, EIO, EACCES or EMFILE: this call fails
+//   ASSAY_FAULTS_HOW     ENOSPC, EIO, EACCES, EMFILE or ENOLCK: this call fails
 //                        EINTR: a read is interrupted by a signal, which is no error
 //                        short: half of the bytes are written or read, which is no error
 //                        full: so, and every later write and new file of these paths fails with
@@ -32,6 +32,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -108,6 +109,7 @@ int error_of(const char* how) {
   if (strcmp(how, "ENOSPC") == 0) return ENOSPC;
   if (strcmp(how, "EACCES") == 0) return EACCES;
   if (strcmp(how, "EMFILE") == 0) return EMFILE;
+  if (strcmp(how, "ENOLCK") == 0) return ENOLCK;
   if (strcmp(how, "EINTR") == 0) return EINTR;
   return EIO;
 }
@@ -402,6 +404,12 @@ int ftruncate(int file, off_t bytes) {
   char path[PATH_MAX];
   path_of(file, path);
   return checked("truncate", path, [&] { return real<int(int, off_t)>("ftruncate")(file, bytes); });
+}
+
+int flock(int file, int operation) {
+  char path[PATH_MAX];
+  path_of(file, path);
+  return checked("lock", path, [&] { return real<int(int, int)>("flock")(file, operation); });
 }
 
 int ftruncate64(int file, off64_t bytes) {

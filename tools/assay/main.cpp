@@ -1,5 +1,7 @@
 // The assay command line: parses the arguments, runs the chosen subcommand, and reports failures as
 // one line `error:` and one line `hint:`.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -184,6 +186,16 @@ int main_reported(int argc, char** argv) {
   }
 }
 
+// A run reads every shard from the beginning on, and corpora of a thousand are usual: more than the
+// files that many systems let a program open at first.
+void raise_open_files() {
+  constexpr rlim_t kFiles = 65536;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kFiles) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kFiles);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 }  // namespace assay
 
@@ -191,6 +203,7 @@ int main(int argc, char** argv) {
   assay::hold_standard_descriptors();
   assay::guard_terminals();
   assay::ensure_short_spinning(argv);
+  assay::raise_open_files();
   // Without this, a write beyond the file size limit kills the process; with it, write() fails and
   // the error names the file.
   std::signal(SIGXFSZ, SIG_IGN);

@@ -1,0 +1,90 @@
+#include "base/check.h"
+#include "engine/config/check.h"
+#include "engine/config/yaml.h"
+#include "models/audit/horizon.h"
+#include "session/training_warnings.h"
+#include "tests/catch.h"
+
+namespace assay::test_training_warnings {
+
+namespace {
+
+std::string warnings_of(const std::string& text, std::vector<std::string> sets) {
+  std::string all;
+  for (const std::string& line : training_warnings(parse_config_text(text, "test", ".", sets)))
+    all += line + "\n";
+  return all;
+}
+
+constexpr const char* kDense = "run: {steps: 100, threads: 1}\n";
+constexpr const char* kMoe = "model: {moe: {experts: 8}}\nrun: {steps: 100, threads: 1}\n";
+
+TEST_CASE("a setting that nothing uses is named") {
+  struct Case {
+    const char* text;
+    std::vector<std::string> sets;
+    const char* part;
+  };
+  const Case cases[] = {
+      {kDense, {"optimizer.router_lr=1e-3"}, "optimizer.router_lr = 0.001 is not used: the model"},
+      {kDense, {"optimizer.expert_lr=1e-3"}, "optimizer.expert_lr = 0.001 is not used: the model"},
+      {kDense,
+       {"schedule.warmdown=9", "schedule.floor=1e-5"},
+       "schedule.floor = 1e-05 is not used: it is where a cosine"},
+      {kDense,
+       {"model.tie_embeddings=true", "model.head_init=2"},
+       "model.head_init = 2 is not used"},
+      {kDense,
+       {"eval.source_tokens=64"},
+       "eval.source_tokens = 64 is not used: there is no data.m"},
+      {kMoe,
+       {"model.moe.router.bias_rate=0", "model.moe.router.bias_rule=sign"},
+       "bias_rule is not"},
+      {kMoe,
+       {"model.moe.router.aux=none", "model.moe.router.aux_alpha=0.5"},
+       "aux_alpha = 0.5 is no"},
+      {kMoe,
+       {"model.moe.router.score=softmax", "model.moe.router.route_scale=2"},
+       "route_scale = 2"},
+      {kMoe,
+       {"telemetry.collapse_stop={at_least: 0.9, for: 20, from: 0.5}", "run.log_every=5"},
+       "collapse_stop can never stop this run: it needs 20 logged steps in a row (for), and the "
+       "run "
+       "logs 10 after its `from` (100 steps, run.log_every 5)"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.part);
+    REQUIRE(warnings_of(c.text, c.sets).find(c.part) != std::string::npos);
+  }
+}
+
+TEST_CASE("a setting that is used is not") {
+  REQUIRE(warnings_of(kDense, {}) == "");
+  REQUIRE(warnings_of(kMoe, {}) == "");
+  REQUIRE(warnings_of(kMoe, {"optimizer.router_lr=1e-3", "optimizer.expert_lr=1e-3"}) == "");
+  REQUIRE(warnings_of(kDense, {"schedule.decay=cosine", "schedule.floor=1e-5"}) == "");
+  REQUIRE(warnings_of(kMoe, {"telemetry.collapse_stop={at_least: 0.9, for: 10, from: 0.5}",
+                             "run.log_every=5"}) == "");
+}
+
+TEST_CASE("no preset has a setting that nothing uses") {
+  const std::vector<std::string> presets =
+      expand_files({"models/presets/*/*.yaml", "models/presets/*/*/*.yaml"}, "presets");
+  for (const std::string& preset : presets) {
+    Config config;
+    try {
+      config = load_config(preset);
+    } catch (const UserError&) {  // a matrix
+      continue;
+    }
+    for (const std::string& line : training_warnings(config)) {
+      CAPTURE(preset, line);
+      REQUIRE(line.find("is not used") == std::string::npos);
+      REQUIRE(line.find("can never stop") == std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+
+}  // namespace assay::test_training_warnings
