@@ -302,12 +302,6 @@ void validate_data(const Config& config) {
   if (d.synth && !d.train.empty()) {
     throw UserError("data.train and data.synth are both given", "remove one: `data.synth: null`");
   }
-  if (d.synth && (!d.val.empty() || !d.tokenizer.empty())) {
-    throw UserError(std::string(d.val.empty() ? "data.tokenizer" : "data.val") +
-                        " and data.synth are both given",
-                    "the generated text has its own: remove one (data.synth: null, or data.val: [] "
-                    "and data.tokenizer: \"\")");
-  }
   if (!d.synth && d.train.empty()) {
     throw UserError(
         "data.train is not given",
@@ -318,6 +312,12 @@ void validate_data(const Config& config) {
     throw UserError("data.val is not given", "give validation shards, e.g. data: {val: [val.bin]}");
   }
   if (d.mixture) validate_mixture(d);
+  if (d.synth && (!d.val.empty() || !d.tokenizer.empty())) {
+    throw UserError(std::string(d.val.empty() ? "data.tokenizer" : "data.val") +
+                        " and data.synth are both given",
+                    "the generated text has its own: remove one (data.synth: null, or data.val: [] "
+                    "and data.tokenizer: \"\")");
+  }
 }
 
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns,

@@ -15,7 +15,8 @@ namespace assay {
 
 namespace {
 
-// False with errno: EWOULDBLOCK if another process has it. folder_in_use() holds the lock for an instant: a holder that is gone a moment later was one.
+// False with errno: EWOULDBLOCK if another process has it. folder_in_use() holds the lock for an
+// instant: a holder that is gone a moment later was one.
 bool take_lock(int file) {
   constexpr int kTries = 5;
   constexpr auto kInstant = std::chrono::milliseconds(2);

@@ -96,7 +96,7 @@ def check_saved_by_time(place):
 
 def check_killed(place):
     # Killed before the first checkpoint, between two, and while one is written.
-    for step, delay in ((7, 0), (13, 0), (30, 0.01), (40, 0.05)):
+    for step, delay in ((7, 0), (13, 0), (30, 0.005), (40, 0.01)):
         code, said = stop_at(place.command("killed"), step, signal.SIGKILL, delay)
         check(code == -signal.SIGKILL, f"killed at step {step}, exit {code}: {said}")
     place.train("killed")
