@@ -30,10 +30,10 @@ template <typename Between>
                                               const std::byte* b, Between&& between) {
   constexpr int64_t kStride = 4 * kBlock;
   for (int64_t i = 0; i < x.chunks; ++i, a += x.a_chunk, b += kChunkBytesOfB) {
-    _tile_loadd(6, b, kStride);
+    _tile_stream_loadd(6, b, kStride);
     _tile_loadd(4, a, x.a_stride);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b + 4 * kTile, kStride);
+    _tile_stream_loadd(7, b + 4 * kTile, kStride);
     _tile_dpbf16ps(1, 4, 7);
     _tile_loadd(5, a + x.a_tile, x.a_stride);
     _tile_dpbf16ps(2, 5, 6);

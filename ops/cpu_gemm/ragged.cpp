@@ -139,13 +139,160 @@ int64_t accumulate_workspace_bytes(int64_t rows, int64_t segments, int64_t cols)
   return 4 * panel::padded_cols(cols) * (rows / panel::kStep<T> + segments);
 }
 
+namespace {
+
+// A thread's rows and columns of c.
+struct ShareOfC {
+  int64_t first_row, rows, col, cols;
+};
+
+// How threads share c in accumulate_segments(): a grid of shares. Every thread packs the rows of a
+// and the columns of b that it needs, so others pack them too; the grid is the one of least time.
+class SharesOfC {
+ public:
+  SharesOfC(Exec on, int64_t rows, int64_t tile_rows, int64_t cols, int64_t panel_cols)
+      : rows_(rows), tile_rows_(tile_rows), cols_(cols), panel_cols_(panel_cols) {
+    const int64_t tiles = ceil_div(rows, tile_rows), panels = ceil_div(cols, panel_cols);
+    const int64_t threads = std::max<int64_t>(1, on.threads);
+    for (int64_t across = 1; across <= std::min(threads, panels); ++across) {
+      const int64_t down = std::clamp<int64_t>(threads / across, 1, std::max<int64_t>(1, tiles));
+      const int64_t r = ceil_div(tiles, down) * tile_rows,
+                    c = ceil_div(panels, across) * panel_cols;
+      const int64_t time = r * c / kSumsInTimeOfPacking + r + c;
+      if (across > 1 && time >= time_) continue;
+      time_ = time;
+      down_ = down;
+      across_ = across;
+    }
+  }
+  int64_t count() const { return down_ * across_; }
+  ShareOfC operator[](int64_t i) const {
+    const auto [row, end_row] = part(ceil_div(rows_, tile_rows_), i / across_, down_);
+    const auto [panel, end_panel] = part(ceil_div(cols_, panel_cols_), i % across_, across_);
+    const int64_t first_row = row * tile_rows_, col = panel * panel_cols_;
+    return {.first_row = first_row,
+            .rows = std::min(rows_, end_row * tile_rows_) - first_row,
+            .col = col,
+            .cols = std::min(cols_, end_panel * panel_cols_) - col};
+  }
+  // Of the largest share.
+  int64_t most_rows() const { return ceil_div(ceil_div(rows_, tile_rows_), down_) * tile_rows_; }
+  int64_t most_cols() const {
+    return ceil_div(ceil_div(cols_, panel_cols_), across_) * panel_cols_;
+  }
+
+ private:
+  // Sums of a step that the matrix unit adds to while one word of a step is packed.
+  static constexpr int64_t kSumsInTimeOfPacking = 64;
+
+  static std::pair<int64_t, int64_t> part(int64_t all, int64_t i, int64_t parts) {
+    return {i * all / parts, (i + 1) * all / parts};
+  }
+
+  int64_t rows_, tile_rows_, cols_, panel_cols_;
+  int64_t down_ = 1, across_ = 1, time_ = 0;
+};
+
+template <typename T>
+void fill_zeros(const SegmentOuterProduct<T>& p, int64_t e, const ShareOfC& share) {
+  float* const c = p.c + (e * p.rows + share.first_row) * p.cols + share.col;
+  for (int64_t i = 0; i < share.rows; ++i) std::fill_n(c + i * p.cols, share.cols, 0.0f);
+}
+
+// The steps [first, first + steps) of a segment, with the share's columns of b in panels.
+struct PackedSteps {
+  int64_t first, steps;
+  const uint32_t* panels;
+};
+
+// c[e] += a thread's share of the product of those steps.
+template <typename T>
+void accumulate_share(const SegmentOuterProduct<T>& p, int64_t e, const ShareOfC& share,
+                      const PackedSteps& b) {
+  const std::optional<float> scale = factor_of(p.scale);
+  const int64_t k = b.first * panel::kStep<T>;
+  for_blocks(
+      share.first_row, share.first_row + share.rows, panel::tile_rows<T>(),
+      panel::outer_rows<T>(share.cols, scale.has_value()), [&](int64_t begin, int64_t rows) {
+        panel::accumulate<T>({.c = p.c + (e * p.rows + begin) * p.cols + share.col,
+                              .c_stride = p.cols,
+                              .store = p.sum == GradientSum::kStore && b.first == 0,
+                              .a = p.a + (p.segments.begin(e) + k) * p.rows + begin,
+                              .a_stride = p.rows,
+                              .panels = b.panels,
+                              .panel_words = panel::kPanelCols<T> * b.steps,
+                              .rows = rows,
+                              .cols = share.cols,
+                              .k = std::min(p.segments.size(e) - k, b.steps * panel::kStep<T>),
+                              .scale = scale});
+      });
+}
+
+// The columns [col, col + cols) of b in the steps [first, first + steps) of segment e.
+template <typename T>
+panel::PackRows<T> rows_of_b(const SegmentOuterProduct<T>& p, int64_t e, int64_t first,
+                             int64_t steps, int64_t col, int64_t cols, uint32_t* panels) {
+  const int64_t row = p.segments.begin(e) + first * panel::kStep<T>;
+  return {.panels = panels,
+          .panel_words = panel::kPanelCols<T> * steps,
+          .panel_cols = panel::kPanelCols<T>,
+          .x = p.b + (p.row == nullptr ? row * p.cols : 0) + col,
+          .stride = p.cols,
+          .row = p.row == nullptr ? nullptr : p.row + row,
+          .k = p.segments.size(e) - first * panel::kStep<T>,
+          .cols = cols};
+}
+
+// What a thread packs of b at a time, in its L2 cache; and the bytes of c that may stay there while
+// slab after slab is added to them.
+constexpr int64_t kOwnWords = 96 << 10, kOwnSteps = 256, kBytesOfC = 1 << 20;
+
+template <typename T>
+int64_t own_steps(int64_t cols) {
+  constexpr int64_t kChunk = 16;
+  return std::min(kOwnSteps, kOwnWords / panel::padded_cols(cols) / kChunk * kChunk);
+}
+
+// Every thread packs the columns of b that it needs, a slab just before it is multiplied.
+template <typename T>
+void accumulate_own(Exec on, const SegmentOuterProduct<T>& p, const SharesOfC& shares) {
+  parallel_for(on, shares.count(), [&](int64_t i) {
+    const ShareOfC share = shares[i];
+    alignas(64) uint32_t packed[kOwnWords];
+    for (int64_t e = 0; e < p.segments.count; ++e) {
+      const int64_t all = panel::steps<T>(p.segments.size(e)), most = own_steps<T>(share.cols);
+      if (all == 0 && p.sum == GradientSum::kStore) fill_zeros(p, e, share);
+      for (int64_t first = 0; first < all; first += most) {
+        const int64_t steps = std::min(most, all - first);
+        panel::pack_rows<T>(rows_of_b(p, e, first, steps, share.col, share.cols, packed), 0, steps);
+        accumulate_share(p, e, share, {.first = first, .steps = steps, .panels = packed});
+      }
+    }
+  });
+}
+
+// True if the slabs of accumulate_own() cost nothing: c stays in the cache, or there is one slab.
+template <typename T>
+bool packs_own(const SegmentOuterProduct<T>& p, const SharesOfC& shares) {
+  if (!p.scale.empty()) return false;  // it is applied to the sums of longer slabs
+  const int64_t rows = shares.most_rows(), cols = shares.most_cols();
+  if (4 * rows * cols <= kBytesOfC) return own_steps<T>(cols) > 0;
+  for (int64_t e = 0; e < p.segments.count; ++e) {
+    if (panel::steps<T>(p.segments.size(e)) > own_steps<T>(cols)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 template <typename T>
 void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
+  const SharesOfC grid(on, p.rows, panel::tile_rows<T>(), p.cols, panel::kPanelCols<T>);
+  if (packs_own(p, grid)) return accumulate_own(on, p, grid);
   const Segments& segments = p.segments;
-  const std::optional<float> scale = factor_of(p.scale);
   const int64_t width = panel::padded_cols(p.cols);
   const int64_t all_steps = first_step<T>(segments, segments.count);
-  uint32_t* packed = reinterpret_cast<uint32_t*>(on.workspace.data);
+  uint32_t* const packed = reinterpret_cast<uint32_t*>(on.workspace.data);
   CHECK(
       4 * width * all_steps <= on.workspace.dim[0] && reinterpret_cast<uintptr_t>(packed) % 64 == 0,
       "matrix product: workspace of %ld bytes at %p, needs %ld, 64-byte aligned",
@@ -155,53 +302,29 @@ void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
     for (int64_t e = segment_of_piece(segments, panel::kStep<T>, begin);
          e < segments.count && first_step<T>(segments, e) < end; ++e) {
       const int64_t first = first_step<T>(segments, e), steps = panel::steps<T>(segments.size(e));
-      panel::pack_rows<T>({.panels = packed + first * width,
-                           .panel_words = panel::kPanelCols<T> * steps,
-                           .panel_cols = panel::kPanelCols<T>,
-                           .x = p.row == nullptr ? p.b + segments.begin(e) * p.cols : p.b,
-                           .stride = p.cols,
-                           .row = p.row == nullptr ? nullptr : p.row + segments.begin(e),
-                           .k = segments.size(e),
-                           .cols = p.cols},
+      panel::pack_rows<T>(rows_of_b(p, e, 0, steps, 0, p.cols, packed + first * width),
                           std::max<int64_t>(0, begin - first), std::min(steps, end - first));
     }
   });
 
   // Every thread gets a share of each segment, for any segment sizes.
-  const int64_t tile_rows = panel::tile_rows<T>();
-  const Shares shares(on, p.rows, tile_rows, ceil_div(p.cols, panel::kPanelCols<T>));
+  const Shares shares(on, p.rows, panel::tile_rows<T>(), ceil_div(p.cols, panel::kPanelCols<T>));
   parallel_for(on, shares.lanes, [&](int64_t lane) {
     const auto [first_row, last_row] = shares.rows_of(lane);
     const auto [first_panel, last_panel] = shares.chunks_of(lane);
     const int64_t col = first_panel * panel::kPanelCols<T>;
-    const int64_t cols = std::min(p.cols, last_panel * panel::kPanelCols<T>) - col;
-    const int64_t block_rows = panel::outer_rows<T>(cols, scale.has_value());
+    const ShareOfC share{.first_row = first_row,
+                         .rows = last_row - first_row,
+                         .col = col,
+                         .cols = std::min(p.cols, last_panel * panel::kPanelCols<T>) - col};
     for (int64_t e = 0; e < segments.count; ++e) {
-      const int64_t size = segments.size(e);
-      const bool stores = p.sum == GradientSum::kStore;
-      float* const c = p.c + e * p.rows * p.cols + col;
-      if (size == 0) {
-        for (int64_t i = first_row; stores && i < last_row; ++i) {
-          std::fill_n(c + i * p.cols, cols, 0.0f);
-        }
-        continue;
+      const int64_t steps = panel::steps<T>(segments.size(e));
+      const uint32_t* panels = packed + first_step<T>(segments, e) * width + col * steps;
+      if (steps > 0) {
+        accumulate_share(p, e, share, {.first = 0, .steps = steps, .panels = panels});
+      } else if (p.sum == GradientSum::kStore) {
+        fill_zeros(p, e, share);
       }
-      const int64_t panel_words = panel::kPanelCols<T> * panel::steps<T>(size);
-      const uint32_t* const panels =
-          packed + first_step<T>(segments, e) * width + first_panel * panel_words;
-      for_blocks(first_row, last_row, tile_rows, block_rows, [&](int64_t begin, int64_t rows) {
-        panel::accumulate<T>({.c = c + begin * p.cols,
-                              .c_stride = p.cols,
-                              .store = stores,
-                              .a = p.a + segments.begin(e) * p.rows + begin,
-                              .a_stride = p.rows,
-                              .panels = panels,
-                              .panel_words = panel_words,
-                              .rows = rows,
-                              .cols = cols,
-                              .k = size,
-                              .scale = scale});
-      });
     }
   });
 }
