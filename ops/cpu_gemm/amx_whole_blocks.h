@@ -24,16 +24,24 @@ struct WholeBlocks {
   bool in_place = false;  // the rows of a are where the op before wrote them
 };
 
-// The products of one block are added to the tiles 0-3; between() is called after each chunk.
+// b passes by, so that it does not take the place of a in the L1 cache.
+[[gnu::always_inline]] inline void load_first_of_b(const std::byte* b) {
+  _tile_stream_loadd(6, b, 4 * kBlock);
+}
+[[gnu::always_inline]] inline void load_second_of_b(const std::byte* b) {
+  _tile_stream_loadd(7, b + 4 * kTile, 4 * kBlock);
+}
+
+// The products of `chunks` chunks are added to the tiles 0-3; between() is called after each.
 template <typename Between>
-[[gnu::always_inline]] inline void add_chunks(const WholeBlocks& x, const std::byte* a,
-                                              const std::byte* b, Between&& between) {
-  constexpr int64_t kStride = 4 * kBlock;
-  for (int64_t i = 0; i < x.chunks; ++i, a += x.a_chunk, b += kChunkBytesOfB) {
-    _tile_stream_loadd(6, b, kStride);
+[[gnu::always_inline]] inline void add_chunks(const WholeBlocks& x, int64_t chunks,
+                                              const std::byte* a, const std::byte* b,
+                                              Between&& between) {
+  for (int64_t i = 0; i < chunks; ++i, a += x.a_chunk, b += kChunkBytesOfB) {
+    load_first_of_b(b);
     _tile_loadd(4, a, x.a_stride);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_stream_loadd(7, b + 4 * kTile, kStride);
+    load_second_of_b(b);
     _tile_dpbf16ps(1, 4, 7);
     _tile_loadd(5, a + x.a_tile, x.a_stride);
     _tile_dpbf16ps(2, 5, 6);
@@ -41,28 +49,79 @@ template <typename Between>
     between();
   }
 }
-// stride: bytes between rows of sums.
-[[gnu::always_inline]] inline void load_sums(const float* sums, int64_t stride) {
-  const float* down = sums + kTile * stride / int64_t{sizeof(float)};
+
+[[gnu::always_inline]] inline void compiler_barrier() {
   asm volatile("" ::: "memory");  // compilers assume that tile loads do not read memory
-  _tile_loadd(0, sums, stride);
-  _tile_loadd(1, sums + kTile, stride);
-  _tile_loadd(2, down, stride);
-  _tile_loadd(3, down + kTile, stride);
 }
-[[gnu::always_inline]] inline void store_sums(float* sums, int64_t stride) {
-  float* down = sums + kTile * stride / int64_t{sizeof(float)};
-  _tile_stored(0, sums, stride);
-  _tile_stored(1, sums + kTile, stride);
-  _tile_stored(2, down, stride);
-  _tile_stored(3, down + kTile, stride);
+
+// The 32 x 32 sums of a block in memory, `stride` bytes between rows; null: zeros.
+struct SumsOfBlock {
+  float* at;
+  int64_t stride;
+
+  [[gnu::always_inline]] float* below() const {
+    return at + kTile * stride / int64_t{sizeof(float)};
+  }
+};
+template <int kSum>
+[[gnu::always_inline]] inline void store_sum(const SumsOfBlock& to) {
+  if constexpr (kSum == 0) _tile_stored(0, to.at, to.stride);
+  if constexpr (kSum == 1) _tile_stored(1, to.at + kTile, to.stride);
+  if constexpr (kSum == 2) _tile_stored(2, to.below(), to.stride);
+  if constexpr (kSum == 3) _tile_stored(3, to.below() + kTile, to.stride);
 }
-[[gnu::always_inline]] inline void zero_sums() {
-  asm volatile("" ::: "memory");
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+template <int kSum, bool kZero>
+[[gnu::always_inline]] inline void start_sum(const SumsOfBlock& from) {
+  compiler_barrier();
+  if constexpr (kZero) {
+    if constexpr (kSum == 0) _tile_zero(0);
+    if constexpr (kSum == 1) _tile_zero(1);
+    if constexpr (kSum == 2) _tile_zero(2);
+    if constexpr (kSum == 3) _tile_zero(3);
+  } else {
+    if constexpr (kSum == 0) _tile_loadd(0, from.at, from.stride);
+    if constexpr (kSum == 1) _tile_loadd(1, from.at + kTile, from.stride);
+    if constexpr (kSum == 2) _tile_loadd(2, from.below(), from.stride);
+    if constexpr (kSum == 3) _tile_loadd(3, from.below() + kTile, from.stride);
+  }
+}
+template <bool kZero>
+[[gnu::always_inline]] inline void start_sums(const SumsOfBlock& from) {
+  start_sum<0, kZero>(from);
+  start_sum<1, kZero>(from);
+  start_sum<2, kZero>(from);
+  start_sum<3, kZero>(from);
+}
+[[gnu::always_inline]] inline void store_sums(const SumsOfBlock& to) {
+  compiler_barrier();
+  store_sum<0>(to);
+  store_sum<1>(to);
+  store_sum<2>(to);
+  store_sum<3>(to);
+}
+
+// From one block to the next: its sums are stored, those of the next start, and its first chunk is
+// added. The unit has work while it waits for the last sums and for the next ones.
+template <bool kZero>
+[[gnu::always_inline]] inline void turn(const WholeBlocks& x, const SumsOfBlock& ended,
+                                        const SumsOfBlock& next, const std::byte* a,
+                                        const std::byte* b) {
+  load_first_of_b(b);
+  _tile_loadd(4, a, x.a_stride);
+  store_sum<0>(ended);
+  start_sum<0, kZero>(next);
+  _tile_dpbf16ps(0, 4, 6);
+  load_second_of_b(b);
+  store_sum<1>(ended);
+  start_sum<1, kZero>(next);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_loadd(5, a + x.a_tile, x.a_stride);
+  store_sum<2>(ended);
+  start_sum<2, kZero>(next);
+  _tile_dpbf16ps(2, 5, 6);
+  store_sum<3>(ended);
+  start_sum<3, kZero>(next);
+  _tile_dpbf16ps(3, 5, 7);
 }
 
 // Asks for rows into the L2 cache, a few lines at a time.
@@ -85,26 +144,52 @@ struct NextRows {
   }
 };
 
-// c = or += the product, in place. Meanwhile `next` are asked for.
+// The blocks of a product, along their rows.
+class BlockWalk {
+ public:
+  [[gnu::always_inline]] explicit BlockWalk(const WholeBlocks& x) : x_(x), a_(x.a), b_(x.b) {}
+
+  [[gnu::always_inline]] const std::byte* a() const { return a_; }
+  [[gnu::always_inline]] const std::byte* b() const { return b_; }
+  [[gnu::always_inline]] int64_t row() const { return row_; }
+  [[gnu::always_inline]] int64_t col() const { return col_; }
+  // False after the last block.
+  [[gnu::always_inline]] bool next() {
+    col_ += kBlock;
+    b_ += x_.b_panel;
+    if (col_ < x_.cols) return true;
+    col_ = 0;
+    b_ = x_.b;
+    row_ += kBlock;
+    a_ += kBlock / kTile * x_.a_tile;
+    return row_ < x_.rows;
+  }
+
+ private:
+  const WholeBlocks& x_;
+  const std::byte *a_, *b_;
+  int64_t row_ = 0, col_ = 0;
+};
+
+// c = or += the product, in place. Meanwhile `rows` are asked for.
 template <bool kAdd>
 [[gnu::noinline]] void accumulate_whole_blocks(const WholeBlocks& blocks, float* c,
-                                               int64_t c_stride, NextRows next) {
+                                               int64_t c_stride, NextRows rows) {
   const WholeBlocks x = blocks;  // in registers
-  const int64_t stride = c_stride * int64_t{sizeof(float)};
-  for (int64_t i = 0; i < x.rows; i += kBlock) {
-    const std::byte* a = x.a + i / kTile * x.a_tile;
-    const std::byte* b = x.b;
-    float* sums = c + i * c_stride;
-    for (int64_t j = 0; j < x.cols; j += kBlock, b += x.b_panel, sums += kBlock) {
-      if constexpr (kAdd) {
-        load_sums(sums, stride);
-      } else {
-        zero_sums();
-      }
-      add_chunks(x, a, b, [&] { next.ask(); });
-      store_sums(sums, stride);
-    }
+  const auto between = [&] { rows.ask(); };
+  BlockWalk at(x);
+  SumsOfBlock sums{.at = c, .stride = c_stride * int64_t{sizeof(float)}};
+  start_sums<!kAdd>(sums);
+  add_chunks(x, 1, at.a(), at.b(), between);
+  for (;;) {
+    add_chunks(x, x.chunks - 1, at.a() + x.a_chunk, at.b() + kChunkBytesOfB, between);
+    if (!at.next()) break;
+    const SumsOfBlock next{.at = c + at.row() * c_stride + at.col(), .stride = sums.stride};
+    turn<!kAdd>(x, sums, next, at.a(), at.b());
+    between();
+    sums = next;
   }
+  store_sums(sums);
 }
 
 // Sums of a block that are still to be stored to c: a few rows at a time, while the unit computes
@@ -163,44 +248,55 @@ template <bool kFirst, bool kLast, typename Y>
   const WholeBlocks x = blocks;  // in registers
   const int64_t c_stride = to.c_stride;
   WaitingBlock<Y> waiting(c_stride);
-  NextRows next;
-  float* sums = to.sums;
-  for (int64_t i = 0; i < x.rows; i += kBlock) {
-    const std::byte* a = x.a + i / kTile * x.a_tile;
-    const std::byte* b = x.b;
-    if (x.in_place) {
-      next = {
-          .row = a + 2 * x.a_tile, .bytes = 64 * x.chunks, .stride = x.a_stride, .rows = kBlock};
-    }
-    for (int64_t j = 0; j < x.cols; j += kBlock, b += x.b_panel) {
-      const int64_t at = i * c_stride + j;
-      if (!kFirst) {
-        load_sums(sums, kStride);
-      } else if (to.start != nullptr) {
-        for (int64_t r = 0; r < kBlock; ++r) {
-          load_block_row(sums + r * kBlock, to.start + at + r * c_stride);
-        }
-        load_sums(sums, kStride);
-      } else {
-        zero_sums();
-      }
-      add_chunks(x, a, b, [&] {
-        next.ask();
-        if constexpr (kLast) waiting.store_some();
-      });
-      store_sums(sums, kStride);
-      if constexpr (kLast) {
-        waiting.store_rest();
-        waiting.wait(sums, to.c + at, to.c + at + kBlock);
-      }
-      if constexpr (kFirst && kLast) {
-        sums = sums == to.sums ? to.sums + kSums : to.sums;
-      } else {
-        sums += kSums;
-      }
-    }
+  NextRows rows;
+  BlockWalk at(x);
+  SumsOfBlock sums{.at = to.sums, .stride = kStride};
+  const auto between = [&] {
+    rows.ask();
+    if constexpr (kLast) waiting.store_some();
+  };
+  const auto begin_row = [&] {
+    if (!x.in_place) return;
+    rows = {
+        .row = at.a() + 2 * x.a_tile, .bytes = 64 * x.chunks, .stride = x.a_stride, .rows = kBlock};
+  };
+  const auto load_start = [&](const SumsOfBlock& of) {
+    const Y* from = to.start + at.row() * c_stride + at.col();
+    for (int64_t r = 0; r < kBlock; ++r) load_block_row(of.at + r * kBlock, from + r * c_stride);
+  };
+  const bool zero = kFirst && to.start == nullptr;
+  begin_row();
+  if (zero) {
+    start_sums<true>(sums);
+  } else {
+    if (kFirst) load_start(sums);
+    start_sums<false>(sums);
   }
-  waiting.store_rest();
+  add_chunks(x, 1, at.a(), at.b(), between);
+  for (;;) {
+    add_chunks(x, x.chunks - 1, at.a() + x.a_chunk, at.b() + kChunkBytesOfB, between);
+    if constexpr (kLast) waiting.store_rest();  // of the block before; its sums' place is free
+    Y* const c = to.c + at.row() * c_stride + at.col();
+    const bool more = at.next();
+    SumsOfBlock next{.at = sums.at + kSums, .stride = kStride};
+    if (kFirst && kLast && sums.at != to.sums) next.at = to.sums;
+    if (!more) {
+      store_sums(sums);
+    } else {
+      if (at.col() == 0) begin_row();
+      if (zero) {
+        turn<true>(x, sums, next, at.a(), at.b());
+      } else {
+        if (kFirst) load_start(next);
+        turn<false>(x, sums, next, at.a(), at.b());
+      }
+    }
+    if constexpr (kLast) waiting.wait(sums.at, c, c + kBlock);
+    if (!more) break;
+    between();
+    sums = next;
+  }
+  if constexpr (kLast) waiting.store_rest();
 }
 
 }  // namespace assay::amx
