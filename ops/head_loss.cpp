@@ -20,29 +20,30 @@ namespace assay {
 
 namespace {
 
-// dweight is read and written once per chunk, so chunks are long; the float logits of a part should
-// still be in cache when they become probabilities. Both are multiples of the 96 rows that a matrix
-// product takes at a time; with two such blocks per part, each of two threads keeps its own rows.
-constexpr int64_t kChunkRows = 576, kPartRows = 192;
+// The weight is read twice per chunk, dweight is read and written once, so chunks are long. A
+// multiple of the 96 rows that a matrix product takes at a time.
+constexpr int64_t kChunkRows = 576;
 constexpr int64_t kRowsPerPiece = 8;
 
 bool is_counted(int32_t target, int32_t mask_id) {
   return target >= 0 && target != mask_id;
 }
 
-// Layout of the scratch: the gradient of a chunk's logits in T, and the float logits and losses of
-// a part of the chunk. If T is float, logits become their gradient in place.
+// Layout of the scratch: of a chunk, the gradient of the logits in T, the float logits and the
+// losses. If T is float, logits become their gradient in place.
 template <typename T>
 struct Scratch {
-  View<T, 2> dlogits;     // (chunk rows, V)
-  View<float, 2> logits;  // (part rows, V)
-  View<float, 1> nats;    // (part rows)
+  View<T, 2> dlogits;     // (rows, V)
+  View<float, 2> logits;  // (rows, V)
+  View<float, 1> nats;    // (rows)
   int64_t bytes = 0;
 
-  Scratch(std::byte* memory, int64_t chunk_rows, int64_t part_rows, int64_t vocab) {
-    take(memory, dlogits, {chunk_rows, vocab});
-    if (!std::is_same_v<T, float> || chunk_rows == 0) take(memory, logits, {part_rows, vocab});
-    take(memory, nats, {part_rows});
+  enum class Gradient { kNo, kYes };
+  Scratch(std::byte* memory, int64_t rows, int64_t vocab, Gradient gradient) {
+    const bool has_gradient = gradient == Gradient::kYes;
+    if (has_gradient) take(memory, dlogits, {rows, vocab});
+    if (!has_gradient || !std::is_same_v<T, float>) take(memory, logits, {rows, vocab});
+    take(memory, nats, {rows});
   }
 
  private:
@@ -53,10 +54,6 @@ struct Scratch {
     bytes += round_up(int64_t(view.bytes()), 64);
   }
 };
-
-int64_t part_rows(int64_t tokens) {
-  return std::min(tokens, kPartRows);
-}
 
 float largest_of(const float* z, int64_t n) {
   f32x16 top[4];
@@ -126,8 +123,8 @@ void add_losses(View<double, 1> loss_sum, View<float, 1> nats, View<const float,
 
 // Computes the losses of the rows from `begin` on, and dlogits, the gradient of their logits.
 template <typename T>
-void part_gradient(Exec on, const HeadLoss<T>& a, const Scratch<T>& scratch, int64_t begin,
-                   View<T, 2> dlogits) {
+void logits_gradient(Exec on, const HeadLoss<T>& a, const Scratch<T>& scratch, int64_t begin,
+                     View<T, 2> dlogits) {
   const int64_t rows = dlogits.dim[0], vocab = dlogits.dim[1];
   View<float, 2> logits;
   if constexpr (std::is_same_v<T, float>) {
@@ -189,13 +186,14 @@ template <typename T>
 int64_t head_loss_scratch_bytes(Backend backend, int64_t tokens, int64_t vocab) {
   const int64_t rows = head_loss_chunk_rows(tokens, vocab);
   return room_for_chunks<T>(backend, tokens, vocab,
-                            Scratch<T>(nullptr, rows, part_rows(tokens), vocab).bytes);
+                            Scratch<T>(nullptr, rows, vocab, Scratch<T>::Gradient::kYes).bytes);
 }
 
 template <typename T>
 int64_t head_loss_eval_scratch_bytes(Backend backend, int64_t tokens, int64_t vocab) {
+  const int64_t rows = head_loss_chunk_rows(tokens, vocab);
   return room_for_chunks<T>(backend, tokens, vocab,
-                            Scratch<T>(nullptr, 0, part_rows(tokens), vocab).bytes);
+                            Scratch<T>(nullptr, rows, vocab, Scratch<T>::Gradient::kNo).bytes);
 }
 
 int64_t counted_targets(View<const int32_t, 1> target, int32_t mask_id) {
@@ -221,15 +219,12 @@ void head_loss(Exec on, const HeadLoss<T>& a) {
   if (tokens == 0 && a.sum == GradientSum::kStore) zero(on, a.dweight);
   if (on.gpu) return gpu::head_loss(on, a);
   const int64_t chunk_rows = head_loss_chunk_rows(tokens, vocab);
-  const Scratch<T> scratch(a.scratch.data, chunk_rows, part_rows(tokens), vocab);
+  const Scratch<T> scratch(a.scratch.data, chunk_rows, vocab, Scratch<T>::Gradient::kYes);
   for (int64_t chunk = 0; chunk < tokens; chunk += chunk_rows) {
     const int64_t rows = std::min(chunk_rows, tokens - chunk);
     const View<T, 2> dlogits = scratch.dlogits.rows(0, rows);
     const View<const T, 2> x = a.x.rows(chunk, rows);
-    for (int64_t part = 0; part < rows; part += kPartRows) {
-      const int64_t count = std::min(kPartRows, rows - part);
-      part_gradient(on, a, scratch, chunk + part, dlogits.rows(part, count));
-    }
+    logits_gradient(on, a, scratch, chunk, dlogits);
     linear_dgrad<T>(on, {.dx = a.dx.rows(chunk, rows), .dy = dlogits, .weight = a.weight});
     linear_wgrad<T>(on, {.dweight = a.dweight,
                          .dy = dlogits,
@@ -250,9 +245,10 @@ void head_loss_eval(Exec on, const HeadLossEval<T>& a) {
   CHECK(a.most_likely.empty() || a.most_likely.dim[0] == tokens,
         "head_loss_eval: most_likely (%ld) of %ld rows", long(a.most_likely.dim[0]), long(tokens));
   if (on.gpu) return gpu::head_loss_eval(on, a);
-  const Scratch<T> scratch(a.scratch.data, 0, part_rows(tokens), vocab);
-  for (int64_t begin = 0; begin < tokens; begin += kPartRows) {
-    const int64_t rows = std::min(kPartRows, tokens - begin);
+  const int64_t chunk_rows = head_loss_chunk_rows(tokens, vocab);
+  const Scratch<T> scratch(a.scratch.data, chunk_rows, vocab, Scratch<T>::Gradient::kNo);
+  for (int64_t begin = 0; begin < tokens; begin += chunk_rows) {
+    const int64_t rows = std::min(chunk_rows, tokens - begin);
     const View<float, 2> logits = scratch.logits.rows(0, rows);
     linear_forward<T, float>(on, {.y = logits, .x = a.x.rows(begin, rows), .weight = a.weight});
     parallel_ranges(on, rows, kRowsPerPiece, [&](int64_t first, int64_t last) {
