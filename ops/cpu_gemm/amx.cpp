@@ -28,13 +28,13 @@ using amx::store_rows;
 using amx::TileUnit;
 constexpr int64_t kBlockCols = amx::kBlock;
 
-// Steps per pass: 32 rows of `a` stay in the L1 cache, while the columns of b stream from the L2.
+// Steps per pass: 32 rows of `a` (32 KB) stay in the L1 cache, while the columns of b stream from
+// the L2 past it.
 constexpr int64_t kPassSteps = 256;
 // Columns per pass, if there are several: their sums stay in the L2 cache.
 constexpr int64_t kStripCols = 256;
 // The same for weight gradients, whose sums are c: a pass of b stays in the L2 cache beside them.
 constexpr int64_t kOuterStripCols = 1024;
-constexpr int64_t kOuterPassSteps = 256;
 constexpr int64_t kPackedSteps = 1024;  // steps of a block of `a` that are packed at a time
 static_assert(kBlockRows % kAmxRows == 0 && kAmxRows == amx::kBlock && kPassSteps % kTile == 0 &&
               kPanelCols<bf16> == kBlockCols);
@@ -338,7 +338,7 @@ class Accumulation {
 
   // The steps [first, first + count), which are packed.
   void multiply_slab(int64_t first, int64_t count, Columns strip) {
-    const int64_t pass_steps = p_.scale ? count : kOuterPassSteps;  // a scale applies to a whole slab
+    const int64_t pass_steps = p_.scale ? count : kPassSteps;  // a scale applies to a whole slab
     for (int64_t begin = 0; begin < count; begin += pass_steps) {
       const int64_t steps = std::min(pass_steps, count - begin), whole = steps / kTile;
       for (int64_t i = multiply_whole(first, begin, steps, count, strip); i < p_.rows;
@@ -435,7 +435,7 @@ class Accumulation {
 
   const OuterProduct<bf16>& p_;
   // The columns of `a` as tiles: (row tile, chunk of steps, 16 rows, 16 steps).
-  static constexpr int64_t kSlabWords = 384 * kOuterPassSteps;
+  static constexpr int64_t kSlabWords = kMostOuterRows * kPassSteps;
   alignas(64) uint32_t slab_[kSlabWords];
   int64_t chunks_ = 0;  // of the slab that is packed
   alignas(64) float sum_[kAmxRows * kBlockCols];

@@ -28,10 +28,11 @@ constexpr int64_t amx_block_rows(int64_t rows, int64_t cols, int64_t k) {
 
 // Rows of c of one accumulate_amx() without a scale: c and the rows of a stay in the L2 cache, and
 // a's rows are read in long pieces.
+constexpr int64_t kMostOuterRows = 384;
 constexpr int64_t amx_outer_rows(int64_t cols) {
-  constexpr int64_t kBytesOfC = 1 << 20, kMost = 384;
+  constexpr int64_t kBytesOfC = 1 << 20;
   const int64_t bytes_of_row = 4 * std::max<int64_t>(1, cols);
-  return std::clamp(kBytesOfC / bytes_of_row / kAmxRows * kAmxRows, kBlockRows, kMost);
+  return std::clamp(kBytesOfC / bytes_of_row / kAmxRows * kAmxRows, kBlockRows, kMostOuterRows);
 }
 
 // True if this build targets a CPU with the unit and the system lets this process use it.

@@ -243,8 +243,8 @@ panel::PackRows<T> rows_of_b(const SegmentOuterProduct<T>& p, int64_t e, int64_t
           .cols = cols};
 }
 
-// What a thread packs of b at a time, in its L2 cache; and the bytes of c that may stay there while
-// slab after slab is added to them.
+// What a thread packs of b at a time, on its stack and so in its L2 cache; and the bytes of c that
+// may stay there while slab after slab is added to them.
 constexpr int64_t kOwnWords = 96 << 10, kOwnSteps = 256, kBytesOfC = 1 << 20;
 
 template <typename T>
