@@ -47,9 +47,10 @@ int64_t enough_blocks(const LoaderConfig& c, const ShardBlocks& blocks, int64_t 
                       static_cast<long>(c.sequence), static_cast<long>(c.batch_tokens),
                       static_cast<long>(needed));
   const bool no_sequence = blocks.longest_tokens() <= c.sequence;
-  throw UserError("the training data is shorter than a batch: " + has,
-                  strprintf("use more text or a smaller %s",
-                            no_sequence ? "run.sequence" : "run.batch_tokens"));
+  throw UserError(
+      "the training data is shorter than a batch: " + has,
+      strprintf("use more text or a smaller %s",
+                no_sequence ? "run.sequence and run.batch_tokens" : "run.batch_tokens"));
 }
 
 class InOrder : public BatchOrder {

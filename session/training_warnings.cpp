@@ -1,6 +1,8 @@
 #include "session/training_warnings.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <thread>
 
 #include "base/check.h"
@@ -80,13 +82,22 @@ void add_optimizer(const Config& config, Lines& lines) {
 void add_collapse_stop(const Config& config, Lines& lines) {
   const auto& stop = config.telemetry.collapse_stop;
   if (!stop || !config.model.moe || !horizon_is_known(config)) return;
-  const double share = 1 - stop->from.value_or(0);
-  const auto logged =
-      int64_t(std::ceil(share * double(config.run.steps) / double(config.run.log_every)));
+  // Steps are logged by run.log_every, and where they are validated or land; none stops the last.
+  const int64_t first =
+      std::max<int64_t>(1, int64_t(std::ceil(stop->from.value_or(0) * double(config.run.steps))));
+  const auto multiples = [&](__int128 of) {
+    return int64_t((config.run.steps - 1) / of - (first - 1) / of);
+  };
+  const __int128 both = __int128(config.run.log_every) /
+                        std::gcd(config.run.log_every, config.eval.every) * config.eval.every;
+  const auto landings = int64_t(config.contract.landings.value_or(std::vector<double>()).size());
+  const int64_t logged =
+      multiples(config.run.log_every) + multiples(config.eval.every) - multiples(both) + landings;
   if (stop->logged_steps <= logged) return;
   lines.push_back(strprintf(
       "telemetry.collapse_stop can never stop this run: it needs %ld logged steps in a row (for), "
-      "and the run logs %ld after its `from` (%ld steps, run.log_every %ld)",
+      "and the run logs at most %ld between its `from` and its last step (%ld steps, run.log_every "
+      "%ld)",
       long(stop->logged_steps), long(logged), long(config.run.steps), long(config.run.log_every)));
 }
 
@@ -116,6 +127,12 @@ std::vector<std::string> training_warnings(const Config& config) {
   if (config.eval.source_tokens > 0 && !config.data.mixture) {
     lines.push_back(strprintf("eval.source_tokens = %ld is not used: there is no data.mixture",
                               long(config.eval.source_tokens)));
+  }
+  for (const auto& [name, given] : {std::pair("data.val", !config.data.val.empty()),
+                                    std::pair("data.tokenizer", !config.data.tokenizer.empty())}) {
+    if (config.data.synth && given) {
+      lines.push_back(std::string(name) + " is not used: data.synth has its own");
+    }
   }
   add_threads(config, lines);
   return lines;

@@ -312,12 +312,6 @@ void validate_data(const Config& config) {
     throw UserError("data.val is not given", "give validation shards, e.g. data: {val: [val.bin]}");
   }
   if (d.mixture) validate_mixture(d);
-  if (d.synth && (!d.val.empty() || !d.tokenizer.empty())) {
-    throw UserError(std::string(d.val.empty() ? "data.tokenizer" : "data.val") +
-                        " and data.synth are both given",
-                    "the generated text has its own: remove one (data.synth: null, or data.val: [] "
-                    "and data.tokenizer: \"\")");
-  }
 }
 
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns,

@@ -15,17 +15,17 @@ namespace assay {
 
 namespace {
 
-// False with errno: EWOULDBLOCK if another process has it. folder_in_use() holds the lock for an
-// instant: a holder that is gone a moment later was one.
-bool take_lock(int file) {
+// 0, or why it is not locked: EWOULDBLOCK if another process holds it. folder_in_use() holds the
+// lock for an instant: a holder that is gone a moment later was one.
+int take_lock(int file) {
   constexpr int kTries = 5;
   constexpr auto kInstant = std::chrono::milliseconds(2);
-  for (int i = 0; i < kTries; ++i) {
-    if (flock(file, LOCK_EX | LOCK_NB) == 0) return true;
-    if (errno != EWOULDBLOCK && errno != EINTR) return false;
+  for (int i = 1;; ++i) {
+    if (flock(file, LOCK_EX | LOCK_NB) == 0) return 0;
+    const int error = errno;
+    if (error != EINTR && (error != EWOULDBLOCK || i == kTries)) return error;
     std::this_thread::sleep_for(kInstant);
   }
-  return false;
 }
 
 }  // namespace
@@ -37,8 +37,7 @@ FolderLock::FolderLock(const std::string& folder, const std::string& choose) {
     throw UserError("cannot write in the run directory " + folder + ": " + strerror(errno),
                     "check its permissions (ls -ld " + folder + "), or " + choose);
   }
-  if (!take_lock(file_)) {
-    const int error = errno;
+  if (const int error = take_lock(file_); error != 0) {
     if (error != EWOULDBLOCK) {
       close(file_);
       throw UserError(

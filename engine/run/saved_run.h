@@ -27,8 +27,8 @@ TrainingState state_to_save(const RunParts& parts, const RunProgress& progress);
 std::vector<Slice> model_slices_to_save(RunParts& parts);
 
 // Throws UserError naming the first file whose content, place or part differs from what the run
-// has read so far. Files may move and be renamed as long as their order stays. A state of an old
-// version has no order: then the file of each name (without folder) must have the same content.
+// has read so far. Files may move as long as their order stays. A state of an old version has no
+// order: then the file of each name (without folder) must have the same content.
 void require_same_data(const TrainingState& state, const std::vector<ReadFile>& now);
 
 // Throws UserError naming the first of `some` files, SHA-256 by path, that is none of those which

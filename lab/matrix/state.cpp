@@ -188,10 +188,14 @@ CellStatus run_status(const std::string& run, const Cell& cell) {
   // Before it is read, which may make these files.
   const bool unclosed = fs::exists(folder / "telemetry.db-wal", ignored) ||
                         fs::exists(folder / "telemetry.db-shm", ignored);
+  bool validated = false;
   try {
     const TelemetryReader telemetry((folder / "telemetry.db").string());
     status.steps_done = telemetry.steps_done();
     status.end = telemetry.end();
+    // Older versions did not validate a last step that was made by a process that was to do more.
+    validated = telemetry.last_step().value_or(0) >= status.steps_done ||
+                telemetry.has_eval(status.steps_done, "val");
   } catch (const UserError&) {
     return status;  // killed while it was made
   }
@@ -199,7 +203,7 @@ CellStatus run_status(const std::string& run, const Cell& cell) {
   if (stopped_by_guard(status.end) && !(status.end == "collapse_stop" && other_rule)) {
     status.state = CellState::kGuard;
   }
-  const bool whole = status.end == "steps" && status.steps_done >= config.run.steps;
+  const bool whole = status.end == "steps" && status.steps_done >= config.run.steps && validated;
   if (whole || status.end == "target_loss") status.state = CellState::kDone;
   status.unclosed = unclosed;
   return status;

@@ -54,7 +54,7 @@ template <typename Between>
   asm volatile("" ::: "memory");  // compilers assume that tile loads do not read memory
 }
 
-// The 32 x 32 sums of a block in memory, `stride` bytes between rows; null: zeros.
+// The 32 x 32 sums of a block in memory, `stride` bytes between rows.
 struct SumsOfBlock {
   float* at;
   int64_t stride;

@@ -287,6 +287,7 @@ bool packs_own(const SegmentOuterProduct<T>& p, const SharesOfC& shares) {
 
 template <typename T>
 void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
+  if (p.rows == 0 || p.cols == 0) return;
   const SharesOfC grid(on, p.rows, panel::tile_rows<T>(), p.cols, panel::kPanelCols<T>);
   if (packs_own(p, grid)) return accumulate_own(on, p, grid);
   const Segments& segments = p.segments;

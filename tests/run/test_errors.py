@@ -79,10 +79,6 @@ CONFIGS = [
      "one/*_train_*.bin is shorter than a sequence", "run.sequence"),
     ("mixture of generated text", config_text(data="{synth: {vocab_size: 300}, mixture: [1]}"),
      "data.mixture and data.synth are both given", "remove one"),
-    ("validation of other text than the generated", config_text(data="{synth: {vocab_size: 300}, val: ['c/*_val_*.bin']}"),
-     "data.val and data.synth are both given", "data.synth: null"),
-    ("a tokenizer of other text than the generated", config_text(data="{synth: {vocab_size: 300}, tokenizer: tok.json}"),
-     "data.tokenizer and data.synth are both given", "data.synth: null"),
     ("a folder of shards", config_text(data="{train: [c], val: ['c/*_val_*.bin']}"), "c is a folder", "c/*_train_*.bin"),
     ("a folder of validation shards", config_text(data="{train: ['c/*_train_*.bin'], val: [c]}"), "c is a folder", "c/*_val_*.bin"),
     ("shards shorter than a sequence", config_text(

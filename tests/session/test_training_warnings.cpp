@@ -47,10 +47,15 @@ TEST_CASE("a setting that nothing uses is named") {
        {"model.moe.router.score=softmax", "model.moe.router.route_scale=2"},
        "route_scale = 2"},
       {kMoe,
-       {"telemetry.collapse_stop={at_least: 0.9, for: 20, from: 0.5}", "run.log_every=5"},
-       "collapse_stop can never stop this run: it needs 20 logged steps in a row (for), and the "
+       {"telemetry.collapse_stop={at_least: 0.9, for: 11, from: 0.5}", "run.log_every=5"},
+       "collapse_stop can never stop this run: it needs 11 logged steps in a row (for), and the "
        "run "
-       "logs 10 after its `from` (100 steps, run.log_every 5)"},
+       "logs at most 10 between its `from` and its last step (100 steps, run.log_every 5)"},
+      {kMoe,
+       {"telemetry.collapse_stop={at_least: 0.9, for: 10}", "run.log_every=10", "eval.every=50"},
+       "it needs 10 logged steps in a row (for), and the run logs at most 9"},
+      {"data: {synth: {}, val: [v.bin]}\n", {}, "data.val is not used: data.synth has its own"},
+      {"data: {synth: {}, tokenizer: t.json}\n", {}, "data.tokenizer is not used: data.synth has"},
   };
   for (const Case& c : cases) {
     CAPTURE(c.part);
@@ -65,6 +70,9 @@ TEST_CASE("a setting that is used is not") {
   REQUIRE(warnings_of(kDense, {"schedule.decay=cosine", "schedule.floor=1e-5"}) == "");
   REQUIRE(warnings_of(kMoe, {"telemetry.collapse_stop={at_least: 0.9, for: 10, from: 0.5}",
                              "run.log_every=5"}) == "");
+  // Validated steps are logged, too.
+  REQUIRE(warnings_of(kMoe, {"telemetry.collapse_stop={at_least: 0.9, for: 11}", "run.log_every=10",
+                             "eval.every=25"}) == "");
 }
 
 TEST_CASE("no preset has a setting that nothing uses") {

@@ -63,6 +63,12 @@ CheckpointSource open_with_sets(const EvalArguments& a) {
     throw UserError("--set changes the model, which " + source.folder + " fixes",
                     "eval takes --set data.*, eval.*, run.* and precision.*");
   }
+  const DataConfig& data = source.config.data;
+  if (data.synth && !data.val.empty()) {
+    throw UserError("data.val is given, but the text is generated (data.synth), validation too",
+                    "evaluate on other text: --set data.synth=null --set 'data.train=[FILE]' --set "
+                    "'data.val=[FILE]'");
+  }
   return source;
 }
 
