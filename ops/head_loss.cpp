@@ -169,8 +169,11 @@ void check(Exec on, const char* op, View<const T, 2> x, const WeightMatrix<T>& w
   }
 }
 
-Backend backend_of(Exec on) {
-  return on.gpu ? Backend::kGpu : Backend::kCpu;
+// `least`, or on a GPU what its chunks take where that is more.
+template <typename T>
+int64_t room_for_chunks(Backend backend, int64_t tokens, int64_t vocab, int64_t least) {
+  if (backend == Backend::kCpu) return least;
+  return std::max(least, gpu::head_loss_chunk_bytes(tokens, vocab, sizeof(T)));
 }
 
 }  // namespace
@@ -181,16 +184,16 @@ int64_t head_loss_chunk_rows(int64_t tokens, [[maybe_unused]] int64_t vocab) {
 
 template <typename T>
 int64_t head_loss_scratch_bytes(Backend backend, int64_t tokens, int64_t vocab) {
-  if (backend == Backend::kGpu) return gpu::head_loss_chunk_bytes(tokens, vocab, sizeof(T));
   const int64_t rows = head_loss_chunk_rows(tokens, vocab);
-  return Scratch<T>(nullptr, rows, vocab, Scratch<T>::Gradient::kYes).bytes;
+  return room_for_chunks<T>(backend, tokens, vocab,
+                            Scratch<T>(nullptr, rows, vocab, Scratch<T>::Gradient::kYes).bytes);
 }
 
 template <typename T>
 int64_t head_loss_eval_scratch_bytes(Backend backend, int64_t tokens, int64_t vocab) {
-  if (backend == Backend::kGpu) return gpu::head_loss_chunk_bytes(tokens, vocab, sizeof(T));
   const int64_t rows = head_loss_chunk_rows(tokens, vocab);
-  return Scratch<T>(nullptr, rows, vocab, Scratch<T>::Gradient::kNo).bytes;
+  return room_for_chunks<T>(backend, tokens, vocab,
+                            Scratch<T>(nullptr, rows, vocab, Scratch<T>::Gradient::kNo).bytes);
 }
 
 int64_t counted_targets(View<const int32_t, 1> target, int32_t mask_id) {
@@ -209,10 +212,10 @@ void head_loss(Exec on, const HeadLoss<T>& a) {
         shapes("dx", a.dx, "dweight", a.dweight, "x", a.x, "weight", a.weight.plain, "grad_scale",
                a.grad_scale)
             .c_str());
-  CHECK(a.scratch.size() >= head_loss_scratch_bytes<T>(backend_of(on), tokens, vocab) &&
+  CHECK(a.scratch.size() >= head_loss_scratch_bytes<T>(Backend::kCpu, tokens, vocab) &&
             a.logit_gain > 0,
         "head_loss: scratch of %ld bytes, %ld needed; logit_gain %g", long(a.scratch.size()),
-        long(head_loss_scratch_bytes<T>(backend_of(on), tokens, vocab)), double(a.logit_gain));
+        long(head_loss_scratch_bytes<T>(Backend::kCpu, tokens, vocab)), double(a.logit_gain));
   if (tokens == 0 && a.sum == GradientSum::kStore) zero(on, a.dweight);
   if (on.gpu) return gpu::head_loss(on, a);
   const int64_t chunk_rows = head_loss_chunk_rows(tokens, vocab);
@@ -235,10 +238,10 @@ void head_loss_eval(Exec on, const HeadLossEval<T>& a) {
   const ProfileScope timed(on, "head_loss_eval", head_loss_eval_cost(a, a.weight.plain.dim[0]));
   check(on, "head_loss_eval", a.x, a.weight, a.target, a.mask_id, a.nats);
   const int64_t tokens = a.x.dim[0], vocab = a.weight.plain.dim[0];
-  CHECK(a.scratch.size() >= head_loss_eval_scratch_bytes<T>(backend_of(on), tokens, vocab) &&
+  CHECK(a.scratch.size() >= head_loss_eval_scratch_bytes<T>(Backend::kCpu, tokens, vocab) &&
             a.logit_gain > 0,
         "head_loss_eval: scratch of %ld bytes, %ld needed; logit_gain %g", long(a.scratch.size()),
-        long(head_loss_eval_scratch_bytes<T>(backend_of(on), tokens, vocab)), double(a.logit_gain));
+        long(head_loss_eval_scratch_bytes<T>(Backend::kCpu, tokens, vocab)), double(a.logit_gain));
   CHECK(a.most_likely.empty() || a.most_likely.dim[0] == tokens,
         "head_loss_eval: most_likely (%ld) of %ld rows", long(a.most_likely.dim[0]), long(tokens));
   if (on.gpu) return gpu::head_loss_eval(on, a);
