@@ -56,7 +56,8 @@ bool wants(const EvalArguments& a, const char* task) {
 CheckpointSource open_with_sets(const EvalArguments& a) {
   CheckpointSource source = open_checkpoint(a.checkpoint);
   if (a.sets.empty()) return source;
-  const std::string trained = section_hashes(source.config).at("model");
+  const Config trained_config = source.config;
+  const std::string trained = section_hashes(trained_config).at("model");
   source.config = parse_config_text(source.state.config_yaml, source.folder + "/state.json",
                                     source.folder, a.sets);
   if (section_hashes(source.config).at("model") != trained) {
@@ -64,7 +65,7 @@ CheckpointSource open_with_sets(const EvalArguments& a) {
                     "eval takes --set data.*, eval.*, run.* and precision.*");
   }
   const DataConfig& data = source.config.data;
-  if (data.synth && !data.val.empty()) {
+  if (data.synth && data.val != trained_config.data.val) {
     throw UserError("data.val is given, but the text is generated (data.synth), validation too",
                     "evaluate on other text: --set data.synth=null --set 'data.train=[FILE]' --set "
                     "'data.val=[FILE]'");
