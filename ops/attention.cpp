@@ -363,23 +363,15 @@ void attention_forward(Exec on, const AttentionForward<T>& a) {
         "attention_forward: %s", shapes("out", a.out, "lse", a.lse).c_str());
   const int64_t blocks = ceil_div(a.sequence, kTile);
   if (on.gpu) return gpu::attention_forward(on, a);
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (panel::has_amx()) return attention::forward_amx(on, a);
+  }
   parallel_for(on, a.batch * a.heads * blocks, [&](int64_t item) {
-    const int64_t head = item / blocks, b = head / a.heads;
-    const attention::Text<T> text{.own = a.qkv.rows(b * a.sequence, a.sequence),
-                                  .prefix = {},
-                                  .prefix_column = 0,
-                                  .out = a.out.rows(b * a.sequence, a.sequence),
-                                  .lse = &a.lse.at(b, 0, 0),
-                                  .query_begin = 0,
-                                  .heads = a.heads,
-                                  .kv_heads = a.kv_heads,
-                                  .head_dim = a.head_dim};
-    const int64_t h = head % a.heads, block = attention::balanced_block(item % blocks, blocks);
+    const int64_t head = item / blocks, h = head % a.heads;
+    const int64_t block = attention::balanced_block(item % blocks, blocks);
+    const attention::Text<T> text = attention::text_of(a, head / a.heads);
     attention::forward_block(text, h, block);
-    if (a.amax.empty()) return;
-    for (int64_t t = block * kTile; t < std::min(block * kTile + kTile, a.sequence); ++t) {
-      update_amax(a.amax, text.out_row(t, h), a.head_dim);
-    }
+    attention::raise_amax(a, text, h, block);
   });
 }
 

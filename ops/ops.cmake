@@ -52,7 +52,7 @@ assay_op(adamw BENCH optimizer)
 assay_op(adamw_bf16 BENCH optimizer)
 assay_op(amax BENCH quantisers)
 assay_op(attention LONG BENCH attention
-  SOURCES attention/cpu_amx.cpp
+  SOURCES attention/cpu_amx_backward.cpp attention/cpu_amx_forward.cpp
   KERNELS attention/gpu_backward.cu attention/gpu_float.cu attention/gpu_forward.cu
   HOPPER attention/gpu_backward_keys_wgmma.cu attention/gpu_backward_queries_wgmma.cu attention/gpu_backward_wgmma.cu
          attention/gpu_forward_wgmma.cu)

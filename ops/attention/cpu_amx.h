@@ -11,6 +11,8 @@ namespace assay::attention {
 
 // forward_block() of ops/attention/cpu_sequence.h on the unit.
 void forward_block_amx(const Text<bf16>& text, int64_t head, int64_t block);
+// The whole ops.
+void forward_amx(Exec on, const AttentionForward<bf16>& a);
 void backward_amx(Exec on, const AttentionBackward<bf16>& a);
 
 }  // namespace assay::attention

@@ -8,7 +8,9 @@
 
 #include "base/bf16.h"
 #include "base/math.h"
+#include "ops/attention.h"
 #include "ops/attention/cpu_geometry.h"
+#include "ops/quantise/cpu_amax.h"
 
 namespace assay::attention {
 
@@ -51,6 +53,28 @@ struct Text {
     if (lse != nullptr) lse[head * own.dim[0] + position - prefix.dim[0]] = value;
   }
 };
+
+// Sequence b of the op.
+template <typename T>
+Text<T> text_of(const AttentionForward<T>& a, int64_t b) {
+  return {.own = a.qkv.rows(b * a.sequence, a.sequence),
+          .prefix = {},
+          .prefix_column = 0,
+          .out = a.out.rows(b * a.sequence, a.sequence),
+          .lse = &a.lse.at(b, 0, 0),
+          .query_begin = 0,
+          .heads = a.heads,
+          .kv_heads = a.kv_heads,
+          .head_dim = a.head_dim};
+}
+// Raises the op's amax slot to the largest magnitude of a block of the output.
+template <typename T>
+void raise_amax(const AttentionForward<T>& a, const Text<T>& text, int64_t head, int64_t block) {
+  if (a.amax.empty()) return;
+  for (int64_t t = block * kTile; t < std::min(block * kTile + kTile, a.sequence); ++t) {
+    update_amax(a.amax, text.out_row(t, head), a.head_dim);
+  }
+}
 
 // Block `block` of 64 positions, in [first_block(), blocks()). Runs on the matrix unit if
 // available.

@@ -94,7 +94,12 @@ inline void load_rows_at(typename L::Lane (*tile)[D / L::kPairs], RowAt&& row_at
     if (row == nullptr) {
       std::memset(tile[r], 0, sizeof tile[r]);
     } else if constexpr (L::kPairs == 2) {
-      std::memcpy(tile[r], row, sizeof tile[r]);
+      // By whole vectors: a load of 64 bytes waits for two stores of 32.
+      for (int d = 0; d < D; d += 2 * kVector) {
+        u32x16 pairs;
+        std::memcpy(&pairs, row + d, sizeof pairs);
+        std::memcpy(tile[r] + d / 2, &pairs, sizeof pairs);
+      }
     } else {
       for (int d = 0; d < D; d += kVector) store(tile[r] + d, load(row + d));
     }
