@@ -64,7 +64,7 @@ void attention_forward(Exec on, const AttentionForward<T>& a);
 template <typename T>
 void attention_backward(Exec on, const AttentionBackward<T>& a);
 // Number of floats of AttentionBackward::scratch: on a CPU dK and dV of every text, of which the
-// matrix unit takes one text's a thread; on a GPU two terms of each query of each head.
+// matrix unit takes one head's a thread; on a GPU two terms of each query of each head.
 int64_t attention_backward_scratch(Backend backend, const AttentionShape& shape);
 
 // Two products over the causal half of T x T; exponentials are not counted.

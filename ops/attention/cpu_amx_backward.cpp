@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "base/math.h"
 #include "cuda/exec.h"
@@ -279,7 +278,7 @@ struct BackwardHead {
       store_turned<D>(row + geometry.k_column(kv), dk[t], scale, a, t);
       bf16* to = row + geometry.v_column(kv);
       for (int d = 0; d < D; d += kVector) store(to + d, load(dv[t] + d));
-      if (!a.dv_amax.empty()) update_amax(a.dv_amax, to, D);
+      update_amax(a.dv_amax, to, D);
     }
   }
   void run() {
@@ -318,6 +317,7 @@ struct BackwardHead {
         }
       }
     }
+    if (last.queries == nullptr) return;  // a sequence of no tokens
     NextRows<D> none;
     last.add_products(none);
     store_queries(*last.queries, last_h, last_q0);

@@ -11,7 +11,6 @@
 #include "base/math.h"
 #include "cuda/exec.h"
 #include "ops/attention/cpu_softmax.h"
-#include "ops/quantise/cpu_amax.h"
 
 namespace assay::attention {
 
@@ -34,20 +33,23 @@ struct KeyTile {
   }
 };
 
-// The key tiles of one key-value head at a time. The first ones are kept while blocks of queries of
-// the same head are computed one after another; the others are laid out for each block.
+// The key tiles of one key-value head at a time. The first kMostKept at most are kept for other
+// blocks of queries of its heads; the others are laid out for each block.
 template <int D>
 class KeyTiles {
  public:
-  void choose(const Text<bf16>& text, int64_t kv) {
+  static constexpr int64_t kMostKept = 8;
+
+  void choose(const Text<bf16>& text, int64_t kv, int64_t kept) {
     text_ = &text;
     kv_ = kv;
+    tiles_kept_ = kept;
     for (bool& has : has_) has = false;
   }
   // Stays until the next but one call.
   const KeyTile<D>& at(int64_t k0) {
     const int64_t tile = k0 / kTile;
-    if (tile < kKept) {
+    if (tile < tiles_kept_) {
       if (!has_[tile]) kept_[tile].load(*text_, kv_, k0);
       has_[tile] = true;
       return kept_[tile];
@@ -58,11 +60,10 @@ class KeyTiles {
   }
 
  private:
-  static constexpr int64_t kKept = 8;
   const Text<bf16>* text_ = nullptr;
-  int64_t kv_ = 0;
-  bool has_[kKept];
-  KeyTile<D> kept_[kKept], others_[2];
+  int64_t kv_ = 0, tiles_kept_ = 0;
+  bool has_[kMostKept];
+  KeyTile<D> kept_[kMostKept], others_[2];
 };
 
 // Of q, k and v, and of out.
@@ -262,8 +263,9 @@ void forward_block_amx(const Text<bf16>& text, int64_t head, int64_t block) {
   const amx::TileUnit unit;
   with_head_dim(text.head_dim, [&]<int D>() {
     KeyTiles<D> keys;
-    keys.choose(text, text.kv_of(head));
-    NextRows<D> next = rows_after<D>(text, head);
+    keys.choose(text, text.kv_of(head), 0);
+    NextRows<D> next;
+    if (block + 1 == text.blocks()) next = rows_after<D>(text, head);
     queries_forward<D>(keys, text, head, block * kTile, next);
   });
 }
@@ -276,16 +278,19 @@ void forward_amx(Exec on, const AttentionForward<bf16>& a) {
       const amx::TileUnit unit;
       KeyTiles<D> keys;
       NextRows<D> next;
-      int64_t chosen = -1;
+      int64_t in_turn = -1, chosen = -1;  // the head, and the key-value head
       Text<bf16> text;
       for (int64_t i = thread * items / threads; i < (thread + 1) * items / threads; ++i) {
         const int64_t head = i / blocks, h = head % a.heads;
         const int64_t block = balanced_block(i % blocks, blocks);
-        if (head != chosen) {
+        if (head != in_turn) {
+          in_turn = head;
           text = text_of(a, head / a.heads);
-          keys.choose(text, text.kv_of(h));
           next = rows_after<D>(text, h);
-          chosen = head;
+        }
+        if (const int64_t kv = head / (a.heads / a.kv_heads); kv != chosen) {
+          chosen = kv;
+          keys.choose(text, text.kv_of(h), KeyTiles<D>::kMostKept);
         }
         queries_forward<D>(keys, text, h, block * kTile, next);
         raise_amax(a, text, h, block);

@@ -7,7 +7,6 @@
 #if ASSAY_AMX
 
 #include <bit>
-#include <cstring>
 
 #include "ops/attention/cpu_geometry.h"
 #include "ops/cpu_gemm/transpose.h"

@@ -22,7 +22,7 @@ template <int D, typename T>
       store(to + kHalf + d, y * c - x * s);
     }
   }
-  if (!a.dqk_amax.empty()) update_amax(a.dqk_amax, to, D);
+  update_amax(a.dqk_amax, to, D);
 }
 
 }  // namespace assay::attention

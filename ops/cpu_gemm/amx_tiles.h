@@ -35,9 +35,9 @@ class TileUnit {
   ~TileUnit() { _tile_release(); }  // a thread without tiles is cheaper to switch
 };
 
-// The unit falls asleep after one to two thousand cycles without a product, and the next product
-// then waits as long for it. Work between products calls this every few hundred cycles; the tiles
-// must hold nothing that is still needed.
+// The unit slows down after about a thousand cycles without a product and sleeps after about three
+// thousand; the next product then waits one or two thousand for it. Work between products calls
+// this every few hundred cycles; the tiles must hold nothing that is still needed.
 [[gnu::always_inline]] inline void stay_awake() {
   _tile_dpbf16ps(0, 4, 6);
 }

@@ -37,15 +37,19 @@ inline void raise_to(std::atomic<uint32_t>& most, uint32_t bits) {
   }
 }
 
-// Raises the amax slot `most`, unless it is empty, to the largest magnitude of x (n).
+// Raises the amax slot `most`, unless it is empty, to the largest magnitude of x (n). Inlined up to
+// the loop: it is called for each row of a head.
 template <typename T>
-void update_amax(const View<float, 1>& most, const T* x, int64_t n) {
-  if (most.empty()) return;
+[[gnu::noinline]] void raise_amax_slot(const View<float, 1>& most, const T* x, int64_t n) {
   const uint32_t bits = largest_bits(x, n);
   std::atomic_ref<float> all(most[0]);
   for (float seen = all.load(); magnitude_bits(seen) < bits;) {
     if (all.compare_exchange_weak(seen, std::bit_cast<float>(bits))) return;
   }
+}
+template <typename T>
+[[gnu::always_inline]] inline void update_amax(const View<float, 1>& most, const T* x, int64_t n) {
+  if (!most.empty()) raise_amax_slot(most, x, n);
 }
 
 // Stores the copy's site if no other site is stored; of the marks of one site the larger is kept.

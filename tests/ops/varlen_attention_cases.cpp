@@ -169,6 +169,7 @@ void add_cases(std::vector<OpCase>& cases) {
        1.0,
        BehindPrefix::kRowByRow},
       {"extreme", {{20, 0}, {4, 20}}, Prefix::kOwnRows, 2, 1, 64, 30.0},
+      {"behind a long prefix", {{530, 0}, {70, 530}}, Prefix::kOwnRows, 2, 1, 32},
       {"many answers",
        {{300, 0}, {8, 300}, {8, 300}, {8, 300}, {8, 300}},
        Prefix::kOwnRows,
