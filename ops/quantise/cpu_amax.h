@@ -37,8 +37,7 @@ inline void raise_to(std::atomic<uint32_t>& most, uint32_t bits) {
   }
 }
 
-// Raises the amax slot `most`, unless it is empty, to the largest magnitude of x (n). Inlined up to
-// the loop: it is called for each row of a head.
+// Raises the amax slot `most`, which is not empty, to the largest magnitude of x (n).
 template <typename T>
 [[gnu::noinline]] void raise_amax_slot(const View<float, 1>& most, const T* x, int64_t n) {
   const uint32_t bits = largest_bits(x, n);
@@ -47,6 +46,8 @@ template <typename T>
     if (all.compare_exchange_weak(seen, std::bit_cast<float>(bits))) return;
   }
 }
+// The same, or nothing if there is no slot. Inlined, because attention calls it for each row of a
+// head.
 template <typename T>
 [[gnu::always_inline]] inline void update_amax(const View<float, 1>& most, const T* x, int64_t n) {
   if (!most.empty()) raise_amax_slot(most, x, n);
