@@ -37,9 +37,16 @@ if ! command -v clang++ >/dev/null; then
   exit 1
 fi
 mkdir -p build-fuzz
+# The build, the corpus and last.txt belong to one call at a time.
+exec 9>build-fuzz/lock
+if ! flock -n 9; then
+  echo "error: another call of tools/fuzz.sh is running in $PWD" >&2
+  echo "hint: give one call all targets, or --jobs; wait for it to end, or stop it" >&2
+  exit 1
+fi
 log=build-fuzz/build.log
 if ! { cmake --preset fuzz && cmake --build build-fuzz --target fuzz_parsers fuzz_seeds --parallel "$(nproc)"; } >"$log" 2>&1; then
-  grep -E -A6 'error|FAILED' "$log" | head -40
+  grep -E -A6 'error|FAILED' "$log" | head -40 >&2
   echo "error: the build failed; all of its output is in $log" >&2
   exit 1
 fi

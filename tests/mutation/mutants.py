@@ -10,7 +10,7 @@ The number is the bug's name for good. The lines after "-" must be in the file e
 part; neither indentation nor empty lines matter. The lines after "+" replace them, with MUTANT where it is asked
 whether the bug is on; not where a constant begins as a constant expression, there it is always off. A line of # is a
 comment. A bug that no test notices has two more lines: "expect: missed" and
-"why: ..."."""
+"why: ...". One in code for some CPUs only has "needs: amx_bf16", a flag of /proc/cpuinfo."""
 import dataclasses
 import pathlib
 import re
@@ -18,7 +18,7 @@ import re
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LISTS = ROOT / "tests" / "mutation"
 INCLUDE = '#include "tests/mutation/mutant.h"\n'
-FIELDS = ("what", "test", "expect", "why")
+FIELDS = ("what", "test", "expect", "why", "needs")
 
 
 class ListError(Exception):
@@ -38,6 +38,7 @@ class Mutant:
     test: str = ""
     expect: str = "noticed"
     why: str = ""
+    needs: str = ""  # of the CPU
     was: list = dataclasses.field(default_factory=list)
     becomes: list = dataclasses.field(default_factory=list)
     line: int = 0  # in the file
@@ -50,6 +51,11 @@ class Mutant:
 
     def place(self):
         return f"{self.file}:{self.line}"
+
+
+def flags_of_cpu():
+    found = re.search(r"^flags\s*:(.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return set(found[1].split()) if found else set()
 
 
 def parse(path):

@@ -14,7 +14,7 @@ import threading
 import time
 
 import built
-from mutants import ROOT, ListError, read_lists
+from mutants import ROOT, ListError, flags_of_cpu, read_lists
 
 SHORTEST_LIMIT_S, TIMES_AS_LONG, LONGEST_S = 60, 8, 3600
 
@@ -32,6 +32,14 @@ def arguments():
     return parser.parse_args()
 
 
+def of_this_cpu(mutants):
+    flags = flags_of_cpu()
+    others = [m for m in mutants if m.needs and m.needs not in flags]
+    if others:
+        print(f"left out, of other CPUs: {', '.join(f'{m.number} (needs {m.needs})' for m in others)}")
+    return [m for m in mutants if m not in others]
+
+
 def chosen(mutants, options):
     if options.only:
         wanted = {int(n) for n in options.only.split(",")}
@@ -39,6 +47,8 @@ def chosen(mutants, options):
         if missing:
             raise ListError(f"there is no mutant {min(missing)}", "tools/mutate.sh --list shows all")
         mutants = [m for m in mutants if m.number in wanted]
+    if not options.list:
+        mutants = of_this_cpu(mutants)
     if options.random:
         seed = int(time.time()) if options.seed is None else options.seed
         print(f"drawn with --seed {seed}")
@@ -171,7 +181,10 @@ def main():
     mutants = chosen(mutants, options)
     if options.list:
         for m in mutants:
-            print(f"{m.number:>4}  {m.place():<44} {m.what} | {m.test}" + (" | expected to be missed" if m.why else ""))
+            print(f"{m.number:>4}  {m.place():<44} {m.what} | {m.test}" + (" | expected to be missed" if m.why else "")
+                  + (f" | needs {m.needs}" if m.needs else ""))
+        return 0
+    if not mutants:
         return 0
     results = []
     for result in verdicts(mutants, max(1, options.jobs)):
