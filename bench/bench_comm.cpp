@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/median.h"
 #include "base/standard_output.h"
 #include "bench/options.h"
 #include "comm/launch.h"
@@ -154,10 +155,9 @@ Timing time_call(Group& group, Call& call, const Options& o) {
     if (i >= 0) seconds.push_back(longest);
     wrong += call.wrong();
   }
-  std::nth_element(seconds.begin(), seconds.begin() + o.iters / 2, seconds.end());
   int64_t of_all = wrong;
   group.sum_integers({}, {&of_all, {1}});
-  return {.seconds = seconds[size_t(o.iters / 2)], .wrong = of_all};
+  return {.seconds = median(seconds), .wrong = of_all};
 }
 
 void print_row(const Options& o, const std::string& name, int ranks, const Call& call,

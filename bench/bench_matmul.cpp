@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "base/check.h"
+#include "base/median.h"
 #include "base/standard_output.h"
 #include "bench/options.h"
 #include "bench/peers/onednn.h"
@@ -33,11 +34,6 @@ double microseconds_of(const std::function<void()>& f) {
   const auto begin = std::chrono::steady_clock::now();
   f();
   return 1e6 * std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double>& us) {
-  std::sort(us.begin(), us.end());
-  return us.empty() ? 0 : us[us.size() / 2];
 }
 
 LimitType type_of(const OpCase& c) {
@@ -88,19 +84,20 @@ bool correct(const OpInstance& instance) {
 
 void print_case(const Options& options, double limit, const OpCase& c, double flops, Result r,
                 const char* separator) {
-  const double p50 = median(r.us), peer = median(r.peer_us), gflops = 1e-3 * flops / p50;
+  const double p50 = median(r.us), least = *std::min_element(r.us.begin(), r.us.end());
+  const double peer = median(r.peer_us), gflops = 1e-3 * flops / p50;
   if (options.json) {
     const std::string of_peer = peer > 0 ? strprintf("%.3f", peer) : "null";
     std::printf(
         "%s\n  {\"case\": \"%s\", \"p50_us\": %.3f, \"min_us\": %.3f, \"gflops\": %.1f, "
         "\"share_of_limit\": %.4f, \"onednn_p50_us\": %s}",
-        separator, c.name.c_str(), p50, r.us[0], gflops, gflops / limit, of_peer.c_str());
+        separator, c.name.c_str(), p50, least, gflops, gflops / limit, of_peer.c_str());
     return;
   }
   char ratio[32] = "";
   if (peer > 0) std::snprintf(ratio, sizeof ratio, " | %.2fx oneDNN", peer / p50);
   std::printf("%-62s | %8.0f us (min %8.0f) | %4.0f GFLOP/s | %3.0f%% of limit%s\n", c.name.c_str(),
-              p50, r.us[0], gflops, 100 * gflops / limit, ratio);
+              p50, least, gflops, 100 * gflops / limit, ratio);
 }
 
 int run(const Options& options) {

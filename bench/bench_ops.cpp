@@ -10,6 +10,7 @@
 #include <exception>
 #include <map>
 
+#include "base/median.h"
 #include "base/standard_output.h"
 #include "bench/options.h"
 #include "machine/limits.h"
@@ -63,7 +64,7 @@ Timing measure(const std::function<void()>& before, const std::function<void()>&
     if (iters == 0 && spent > kSecondsPerCase && int(us.size()) >= kFewestRuns) break;
   }
   std::sort(us.begin(), us.end());
-  return {us[us.size() / 2], us[0], int(us.size())};
+  return {median(us), us[0], int(us.size())};
 }
 
 // "bf16", "float", or "" where the name of the case has no type.

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/median.h"
 #include "base/standard_output.h"
 #include "bench/options.h"
 #include "machine/limits.h"
@@ -59,7 +60,7 @@ bool correct(const OpInstance& instance) {
 
 void print_case(const Options& options, double copy, const OpCase& c, const Cost& cost,
                 const std::vector<double>& us, const char* separator) {
-  const double p50 = us[us.size() / 2], gb = 1e-3 * cost.bytes / p50;
+  const double p50 = median(us), gb = 1e-3 * cost.bytes / p50;
   if (options.json) {
     std::printf(
         "%s\n  {\"case\": \"%s\", \"p50_us\": %.3f, \"min_us\": %.3f, \"gb_per_s\": %.3f, "

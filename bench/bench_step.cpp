@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/median.h"
 #include "base/random.h"
 #include "base/standard_output.h"
 #include "bench/options.h"
@@ -210,12 +211,6 @@ struct Timings {
     return std::accumulate(sampled_seconds.begin(), sampled_seconds.end(), plain) / double(steps());
   }
 };
-
-double median(const std::vector<double>& ascending) {
-  const size_t middle = ascending.size() / 2;
-  return ascending.size() % 2 == 1 ? ascending[middle]
-                                   : 0.5 * (ascending[middle - 1] + ascending[middle]);
-}
 
 // meter: null, or that of the GPU it runs on.
 Timings time_steps(const Options& o, Training& training, const GpuMeter* meter) {

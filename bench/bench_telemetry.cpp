@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "base/median.h"
 #include "base/random.h"
 #include "base/standard_output.h"
 #include "bench/options.h"
@@ -71,10 +72,8 @@ double ms_of(const std::function<void()>& what) {
       .count();
 }
 
-double p50(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+double p50(const std::vector<double>& values) {
+  return values.empty() ? 0 : median(values);
 }
 
 // Median milliseconds per step. Work done at every probe_every-th logged step only is divided by

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/median.h"
 #include "base/standard_output.h"
 #include "bench/options.h"
 #include "data/bpe_train.h"
@@ -52,7 +53,7 @@ Timing seconds(int iters, const std::function<void()>& f) {
     all.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   std::sort(all.begin(), all.end());
-  return {.p50 = all[all.size() / 2], .min = all[0]};
+  return {.p50 = median(all), .min = all[0]};
 }
 
 void report(const Options& o, const char* what, const Timing& t, double megabytes) {

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <vector>
 
+#include "base/median.h"
+
 namespace assay {
 
 namespace {
@@ -53,7 +55,7 @@ DeviceTiming DeviceTimer::measure(const std::function<void(int)>& run, int runs)
     us.push_back(events[i + 1].microseconds_since(events[i]));
   }
   std::sort(us.begin(), us.end());
-  return {us[us.size() / 2], us[0], runs, reading};
+  return {median(us), us[0], runs, reading};
 }
 
 }  // namespace assay

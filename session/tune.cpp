@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/median.h"
 #include "base/random.h"
 #include "cuda/context.h"
 #include "cuda/product_library.h"
@@ -32,12 +33,6 @@ constexpr double kWorthwhile = 0.99;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
 }
 
 // A mark on a stream.

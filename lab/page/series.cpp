@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <set>
 
+#include "base/median.h"
+
 namespace assay {
 
 using Json = nlohmann::ordered_json;
@@ -95,16 +97,13 @@ Json steps_and_values(const std::vector<StepValue>& curve) {
   return json;
 }
 
-// NaN is left out; of an even number the upper of the two in the middle.
+// NaN is left out.
 double median_of(const std::vector<StepValue>& curve) {
   std::vector<double> values;
   for (const StepValue& v : curve) {
     if (!std::isnan(v.value)) values.push_back(v.value);
   }
-  if (values.empty()) return std::nan("");
-  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return median(values);
 }
 
 }  // namespace
