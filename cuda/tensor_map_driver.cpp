@@ -70,7 +70,8 @@ TensorMap make_tensor_map(const TensorMapSpec& spec) {
         spec.name, int(status), spec.rank, long(spec.dim[0]), long(spec.dim[1]), spec.box[0],
         spec.box[1]);
   TensorMap map;
-  static_assert(sizeof(driver) == sizeof(map.opaque) && alignof(TensorMap) == alignof(CUtensorMap));
+  // CUtensorMap is aligned to 64 bytes before CUDA 13.
+  static_assert(sizeof(driver) == sizeof(map.opaque) && alignof(TensorMap) >= alignof(CUtensorMap));
   std::memcpy(map.opaque, &driver, sizeof(map.opaque));
   return map;
 }

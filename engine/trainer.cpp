@@ -16,11 +16,6 @@
 
 namespace assay {
 
-int64_t recipe_steps(const Config& config) {
-  const double tail = config.precision.bf16_tail;
-  return config.run.steps - (tail > 0 ? fraction_of_steps(config.run.steps, tail) : 0);
-}
-
 void step_parameters(Exec on, Model& model, Optimizer& optimizer, const TrainingRanks* ranks,
                      int64_t step_index, double lr_share, Optimizer::Sample sample) {
   if (ranks) {

@@ -62,9 +62,6 @@ struct TrainingRanks {
   Exchanged exchanged() const;
 };
 
-// Number of steps before precision.bf16_tail; the tail is rounded up to whole steps.
-int64_t recipe_steps(const Config& config);
-
 // What follows the backward pass in a step: the ranks add their gradients, the optimizer steps, the
 // routers' bias follows the load. Queued; collective with ranks (null: this is the only one).
 void step_parameters(Exec on, Model& model, Optimizer& optimizer, const TrainingRanks* ranks,

@@ -35,19 +35,19 @@ std::string checkpoints_text(const std::string& run, int64_t horizon) {
   return text.empty() ? "it has none" : "it has steps " + text;
 }
 
-std::string checkpoint_at(const std::string& run, int64_t step, int64_t horizon) {
-  const std::string folder = run + "/checkpoints/" + step_name(step);
+void require_checkpoint_at(const Branch& branch) {
+  const std::string& folder = branch.checkpoint;
   if (!fs::exists(folder)) {
-    throw UserError(strprintf("%s has no checkpoint of step %ld", run.c_str(), long(step)),
-                    checkpoints_text(run, horizon) +
-                        "; contract.landings keeps one at each of its shares, "
-                        "run.milestone_every one at each multiple");
+    throw UserError(
+        strprintf("%s has no checkpoint of step %ld", branch.trunk.c_str(), long(branch.at.step)),
+        checkpoints_text(branch.trunk, branch.horizon) +
+            "; contract.landings keeps one at each of its shares, "
+            "run.milestone_every one at each multiple");
   }
   if (const std::string problem = checkpoint_problem(folder); !problem.empty()) {
     throw UserError(folder + ": " + problem,
-                    "choose another step; " + checkpoints_text(run, horizon));
+                    "choose another step; " + checkpoints_text(branch.trunk, branch.horizon));
   }
-  return folder;
 }
 
 Json origin_of(const Branch& branch) {
@@ -61,13 +61,23 @@ Json origin_of(const Branch& branch) {
   return json;
 }
 
-// The trunk may have moved since.
-bool is_origin(const std::string& text, const Branch& branch) {
-  Json written = json_of<Json>(text), own = origin_of(branch);
-  if (!written.is_object()) return false;
-  written.erase("trunk");
-  own.erase("trunk");
-  return written == own;
+std::string text_if_there(const fs::path& path) {
+  return fs::exists(path) ? read_file(path.string()) : "";
+}
+
+// Whether the folder has the branch. The trunk may have moved since, and may have removed the
+// checkpoint, or merged its files: a trunk of this configuration, from the same weights, had it.
+bool has_branch(const Branch& branch) {
+  const fs::path own = branch.folder, trunk = branch.trunk;
+  if (!fs::exists(own / kBranchFile)) return false;
+  const Json origin = json_of<Json>(read_file((own / kBranchFile).string()));
+  if (!origin.is_object() || origin.value("step", Json()) != Json(branch.at.step) ||
+      origin.value("steps", Json()) != Json(branch.at.steps)) {
+    return false;
+  }
+  const Config begun = load_config((own / "config.yaml").string());
+  return result_changing_differences(begun, branch.config, branch.at.steps).empty() &&
+         text_if_there(own / kImportedFile) == text_if_there(trunk / kImportedFile);
 }
 
 void link_or_copy(const fs::path& from, const fs::path& to) {
@@ -115,21 +125,27 @@ Branch plan_branch(const BranchRequest& request) {
   branch.horizon = horizon(trunk);
   const int64_t step =
       request.at_step ? *request.at_step : fraction_of_steps(branch.horizon, *request.at);
-  branch.checkpoint = checkpoint_at(branch.trunk, step, branch.horizon);
   branch.at = request.warmdown_steps
                   ? BranchSteps{.step = step, .steps = step + *request.warmdown_steps}
                   : branch_from(step, *request.warmdown);
+  branch.folder = request.folder;
+  if (branch.folder.empty()) {
+    branch.folder = fs::path(branch.trunk).lexically_normal().string() +
+                    strprintf("-branch-%ld", long(branch.at.steps));
+  }
+  branch.checkpoint = branch.trunk + "/checkpoints/" + step_name(step);
+  const bool may_have_begun = fs::exists(fs::path(branch.folder) / kBranchFile);
+  if (!may_have_begun) require_checkpoint_at(branch);
   branch.config = branch_config(trunk, branch.at);
+  branch.begun = may_have_begun && has_branch(branch);
+  if (may_have_begun && !branch.begun) require_checkpoint_at(branch);
   return branch;
 }
 
-void make_branch(const Branch& branch, const std::string& folder) {
-  const fs::path origin = fs::path(folder) / kBranchFile;
+void make_branch(const Branch& branch) {
+  const std::string& folder = branch.folder;
+  if (branch.begun) return remove_left_lock(folder);
   if (fs::exists(folder) && !fs::is_empty(folder)) {
-    if (fs::exists(origin) && is_origin(read_file(origin.string()), branch)) {
-      remove_left_lock(folder);
-      return;
-    }
     throw UserError(folder + " holds files already, which are not those of this branch",
                     "choose another --run, or remove it");
   }

@@ -12,6 +12,7 @@ namespace assay {
 
 struct BranchRequest {
   std::string trunk;         // the run
+  std::string folder;        // of the branch; "": TRUNK-branch-STEPS
   std::optional<double> at;  // share of the trunk's horizon; or
   std::optional<int64_t> at_step;
   std::optional<double> warmdown;  // share of the branch's steps; or
@@ -19,19 +20,20 @@ struct BranchRequest {
 };
 
 struct Branch {
-  std::string trunk, checkpoint;  // folders
+  std::string trunk, checkpoint, folder;
+  bool begun = false;  // the folder has this branch already; its checkpoint may be gone
   BranchSteps at;
   int64_t horizon = 0;  // of the trunk's contract
   Config config;        // resolved
 };
 
-// UserError: no run, no checkpoint at that step (the hint lists them), or as branch_config().
+// UserError: no run, no checkpoint at that step (the hint lists them) and no branch of it in the
+// folder, or as branch_config().
 Branch plan_branch(const BranchRequest& request);
 
 // The folder of the branch, as of a run that was interrupted at the checkpoint: telemetry up to it,
 // the checkpoint (linked where the file system can), configuration and origin. Complete or not
-// there; an existing folder is left as it is if it is this branch. UserError if it is anything
-// else.
-void make_branch(const Branch& branch, const std::string& folder);
+// there; one that has begun is left as it is. UserError if the folder holds anything else.
+void make_branch(const Branch& branch);
 
 }  // namespace assay

@@ -296,9 +296,12 @@ void TrainingRun::open_records(double peak_flop_per_s) {
   Telemetry& telemetry = recorder_->telemetry();
   telemetry.set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", 1e-9 * peak_flop_per_s));
   telemetry.set_meta("contract", name_of(config().contract.kind));
-  if (dir_->previous() && !newest_) {
+  if (!dir_->previous() || before_.step > 0) return;
+  if (!newest_) {
     require_never_saved(*dir_);
     telemetry.truncate_after(0, "from the beginning: there was no checkpoint yet");
+  } else if (TelemetryReader(records.telemetry_path).steps_done() > 0) {
+    telemetry.truncate_after(0, "from the imported weights: nothing was saved yet");
   }
 }
 

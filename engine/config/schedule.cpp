@@ -44,4 +44,9 @@ Schedule make_schedule(const Config& config) {
           .floor_share = config.schedule.floor / config.optimizer.lr};
 }
 
+int64_t recipe_steps(const Config& config) {
+  const double tail = config.precision.bf16_tail;
+  return config.run.steps - (tail > 0 ? fraction_of_steps(config.run.steps, tail) : 0);
+}
+
 }  // namespace assay

@@ -32,4 +32,7 @@ struct Schedule {
 // rounded up. A cosine whose warmdown is 0 takes every step after the warm-up.
 Schedule make_schedule(const Config& config);
 
+// Number of steps before precision.bf16_tail; the tail is rounded up to whole steps.
+int64_t recipe_steps(const Config& config);
+
 }  // namespace assay

@@ -56,6 +56,20 @@ std::string schedule_difference(const Config& before, const Config& now, int64_t
   return "";
 }
 
+// "" if as many of the first steps_done steps are in the recipe: its last ones are in bf16.
+std::string tail_difference(const Config& before, const Config& now, int64_t steps_done) {
+  const std::string& recipe = before.precision.recipe;
+  const bool quantises = recipe != "auto" && recipe != "bf16" && recipe != "fp32";
+  if (!quantises && before.precision.override_.empty()) return "";
+  const int64_t was = std::min(recipe_steps(before), steps_done);
+  const int64_t is = std::min(recipe_steps(now), steps_done);
+  if (was == is) return "";
+  return strprintf(
+      " (precision.bf16_tail: of the %ld steps done the first %ld were in %s, and would "
+      "have been the first %ld)",
+      long(steps_done), long(was), recipe.c_str(), long(is));
+}
+
 // "run.seed: 1 -> 2".
 std::string changed(const FieldRow& from, const FieldRow& to) {
   const auto shown = [](const FieldRow& row) {
@@ -130,6 +144,7 @@ std::vector<std::string> result_changing_differences(const Config& before, const
       why = now.run.steps < steps_done
                 ? " (" + std::to_string(steps_done) + " steps are done already)"
                 : schedule_difference(before, now, steps_done);
+      if (why.empty() && row.path == "run.steps") why = tail_difference(before, now, steps_done);
       if (why.empty()) continue;
     }
     differences.push_back(changed(row, *other) + why);

@@ -100,7 +100,8 @@ std::string size_problem(const std::string& path, const std::string& name,
                          const WrittenFile& file) {
   std::error_code error;
   const auto size = fs::file_size(path, error);
-  if (error) return name + " is missing";
+  if (error == std::errc::no_such_file_or_directory) return name + " is missing";
+  if (error) throw_unread(path, error.value(), "");
   if (static_cast<int64_t>(size) != file.bytes) {
     return strprintf("%s has %ld bytes instead of %ld", name.c_str(), static_cast<long>(size),
                      static_cast<long>(file.bytes));
@@ -167,10 +168,12 @@ CheckpointManifest read_checkpoint_manifest(const std::string& folder) {
 
 std::string checkpoint_problem(const std::string& folder) {
   const std::string path = folder + "/" + kCheckpointManifest;
-  std::error_code unreadable;
-  if (!fs::exists(path, unreadable))
-    return std::string("it has no ") + kCheckpointManifest + ", so it is incomplete";
   try {
+    std::error_code error;
+    if (!fs::exists(path, error)) {
+      if (error) throw_unread(path, error.value(), "");
+      return std::string("it has no ") + kCheckpointManifest + ", so it is incomplete";
+    }
     const CheckpointManifest manifest = parse_manifest(read_file(path));
     for (const auto& [name, file] : manifest.files) {
       const std::string problem = size_problem(folder + "/" + name, name, file);
@@ -213,7 +216,9 @@ TemporaryFolder::~TemporaryFolder() {
 
 void TemporaryFolder::publish(const std::string& name) {
   sync_folder(path_);
-  if (fs::exists(name)) remove_checkpoint(name);
+  std::error_code error;
+  if (fs::exists(name, error)) remove_checkpoint(name);
+  if (error) throw_unread(name, error.value(), "");
   rename_folder(path_, name);
   sync_folder(fs::path(name).parent_path().string());
   path_.clear();

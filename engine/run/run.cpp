@@ -38,17 +38,13 @@ class Run {
         same_until_(start.steps_done),
         seconds_before_(start.train_s),
         energy_(parts.energy, start.energy) {
-    // A best checkpoint from after this step is damaged, or the run would go on from it.
-    const auto best = parts.config.run.keep_best ? parts.checkpoints.best_step() : std::nullopt;
-    if (best && *best <= done_)
-      best_loss_ =
-          of_first_rank(group_, parts.recorder.validation_loss(*best).value_or(best_loss_));
+    if (parts.config.run.keep_best) best_ = of_first_rank(group_, best_before(start));
     if (done_ == 0) return;
     // The phase of the last step, since evaluations may come before the next step.
     if (done_ > recipe_steps(parts.config)) parts.model.enter(parts.on, PrecisionPhase::kBf16);
     parts.recorder.resume(done_, parts.config.telemetry.window, routers_);
     routers_.set_last_probe(start.last_probe);
-    finish_last_save();
+    finish_last_save(start);
   }
 
   RunResult train() {
@@ -86,19 +82,43 @@ class Run {
   enum class Target { kNotReached, kReached };
   enum class Measured { kAll, kNotAll };
 
+  // Of a checkpoint up to where the run goes on; the telemetry may be lost, or older.
+  double loss_before(int64_t step, const RunStart& start, double unknown) const {
+    const double saved = step == start.best.step ? start.best.loss_nats : unknown;
+    return p_.recorder.validation_loss(step).value_or(saved);
+  }
+
+  // The checkpoint that is marked as the best one. One from after this step is damaged, or the run
+  // would go on from it. If nobody knows its loss it stays the best: it cannot be had again.
+  BestLoss best_before(const RunStart& start) const {
+    const std::optional<int64_t> marked = p_.checkpoints.best_step();
+    if (!marked || *marked > done_) return {};
+    return {.step = *marked,
+            .loss_nats = loss_before(*marked, start, -std::numeric_limits<double>::infinity())};
+  }
+
   // The process may have been killed when its last checkpoint was there, but neither marked as the
   // best one nor older ones removed.
-  void finish_last_save() {
-    const double none = std::numeric_limits<double>::infinity();
-    const double loss =
-        p_.config.run.keep_best
-            ? of_first_rank(group_, p_.recorder.validation_loss(done_).value_or(none))
-            : none;
-    if (loss < best_loss_) {
-      best_loss_ = loss;
-      p_.checkpoints.mark_best(done_);
+  void finish_last_save(const RunStart& start) {
+    if (p_.config.run.keep_best) {
+      const BestLoss last{.step = done_,
+                          .loss_nats = loss_before(done_, start, BestLoss{}.loss_nats)};
+      if (improve(of_first_rank(group_, last))) p_.checkpoints.mark_best(done_);
+      if (std::isinf(best_.loss_nats) && best_.step >= 0) {
+        p_.recorder.event(
+            done_, "best_unknown",
+            strprintf("no record has the validation loss of step %ld, whose checkpoint "
+                      "stays the best one",
+                      long(best_.step)));
+      }
     }
     p_.checkpoints.tidy(done_);
+  }
+
+  bool improve(const BestLoss& other) {
+    if (!(other.loss_nats < best_.loss_nats)) return false;
+    best_ = other;
+    return true;
   }
 
   static bool is_finite(const StepStats& stats) {
@@ -160,8 +180,9 @@ class Run {
   // so a resumed run samples the same steps.
   Trainer::Measure measured(int64_t step) const {
     if (!logged(step)) return Trainer::Measure::kNothing;
-    const int64_t sampled = p_.config.run.log_every * p_.config.telemetry.probe_every;
-    return step % sampled == 0 ? Trainer::Measure::kHashAndRatios : Trainer::Measure::kHash;
+    const int64_t every = p_.config.run.log_every;
+    const bool samples = step % every == 0 && step / every % p_.config.telemetry.probe_every == 0;
+    return samples ? Trainer::Measure::kHashAndRatios : Trainer::Measure::kHash;
   }
 
   // Called before the checkpoint is saved, so that a run killed in between repeats the landing.
@@ -237,10 +258,11 @@ class Run {
     routers_.join_probe(p_.on, p_.model);
   }
 
-  Target target_of(const Evaluation& validation) const {
+  static double loss_of(const Evaluation& validation) { return validation.results.front().value; }
+
+  bool reaches_target(double loss) const {
     const double wanted = p_.config.run.target_loss;
-    const bool reached = wanted > 0 && validation.results.front().value <= wanted;
-    return reached ? Target::kReached : Target::kNotReached;
+    return wanted > 0 && loss <= wanted;
   }
 
   // Overflow during evaluation is reported and does not affect training: read_back() clears it.
@@ -281,16 +303,13 @@ class Run {
     const auto start = Clock::now();
     const Evaluation evaluation = *evaluate(*p_.evaluators.front(), moment(done_), {});
     p_.recorder.evaluation(done_, evaluation, seconds_since(start));
-    const double loss = evaluation.results.front().value;
-    if (p_.config.run.keep_best && loss < best_loss_) {
-      best_loss_ = loss;
-      is_best_ = true;
-    }
+    const double loss = loss_of(evaluation);
+    if (p_.config.run.keep_best && improve({.step = done_, .loss_nats = loss})) is_best_ = true;
     for (const EvalResult& r : evaluation.results) {
       if (r.metric == "loss_nats") result_.val_loss_nats = r.value;
       if (r.metric == "bits_per_byte") result_.val_bits_per_byte = r.value;
     }
-    return target_of(evaluation);
+    return reaches_target(loss) ? Target::kReached : Target::kNotReached;
   }
 
   // The step that is now the last one was done by a process that was to do more, and stopped.
@@ -305,8 +324,10 @@ class Run {
   // True if the run was already stopped by its target and is started again.
   bool reached_before() {
     if (p_.config.run.target_loss <= 0 || !validated(done_)) return false;
-    const EvalMoment now = moment(done_);
-    return target_of(*evaluate(*p_.evaluators.front(), now, {})) == Target::kReached;
+    const double known =
+        of_first_rank(group_, p_.recorder.validation_loss(done_).value_or(std::nan("")));
+    if (!std::isnan(known)) return reaches_target(known);
+    return reaches_target(loss_of(*evaluate(*p_.evaluators.front(), moment(done_), {})));
   }
 
   // Runs the evaluators that are due, except validation and those already recorded.
@@ -346,6 +367,7 @@ class Run {
              .last_probe = routers_.last_probe(),
              .train_s = seconds_before_ + train_seconds_,
              .energy = energy_.total(),
+             .best = best_,
              .schedule_share = trainer_.schedule().share(std::max<int64_t>(0, done_ - 1))});
     HostCopies model(p_.on, model_slices_to_save(p_)), optimizer(p_.on, p_.optimizer.slices());
     model.download();
@@ -456,7 +478,7 @@ class Run {
   Clock::time_point saved_at_ = Clock::now();
   double save_seconds_ = 0;  // of the newest checkpoint
   int64_t same_until_;       // step after which all ranks were seen to have the same parameters
-  double best_loss_ = std::numeric_limits<double>::infinity();
+  BestLoss best_;
   bool is_best_ = false;  // the last step has the lowest validation loss and is not saved yet
   int64_t steps_here_ = 0;
   double seconds_before_;     // training seconds of earlier processes

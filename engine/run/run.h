@@ -14,6 +14,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -75,12 +76,19 @@ struct RunResult {
   double tokens_per_s = 0;       // of this process, without evaluation and saving
 };
 
+// The step with the lowest validation loss so far; -1 before the first.
+struct BestLoss {
+  int64_t step = -1;
+  double loss_nats = std::numeric_limits<double>::infinity();
+};
+
 // The state in which a run begins: new, or from a checkpoint.
 struct RunStart {
   int64_t steps_done = 0;
   std::vector<int32_t> last_probe = {};                // RouterTelemetry::last_probe()
   double train_s = 0;                                  // NaN if the checkpoint does not have it
   Energy energy = {.cpu_joules = 0, .gpu_joules = 0};  // the same
+  BestLoss best = {};                                  // with run.keep_best
   std::string not_finite = {};                         // first_not_finite() of the loaded tensors
 };
 

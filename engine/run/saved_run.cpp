@@ -27,6 +27,8 @@ constexpr const char* kLastProbe = "router_probe";
 constexpr const char* kTrainSeconds = "train_s";
 constexpr const char* kCpuJoules = "cpu_joules";
 constexpr const char* kGpuJoules = "gpu_joules";
+constexpr const char* kBestStep = "best_step";
+constexpr const char* kBestLoss = "best_loss_nats";
 
 // SHA-256 by file name; files of the same name get a number, in the order of their paths.
 std::map<std::string, std::string> hashes_by_name(const std::vector<ReadFile>& files) {
@@ -117,6 +119,10 @@ TrainingState state_to_save(const RunParts& parts, const RunProgress& progress) 
                                     std::pair(kCpuJoules, progress.energy.cpu_joules),
                                     std::pair(kGpuJoules, progress.energy.gpu_joules)}) {
     if (std::isfinite(value)) state.extra[name] = value;
+  }
+  if (std::isfinite(progress.best.loss_nats)) {
+    state.extra[kBestStep] = progress.best.step;
+    state.extra[kBestLoss] = progress.best.loss_nats;
   }
   return state;
 }
@@ -239,6 +245,8 @@ RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>&
           .train_s = extra_of(state, kTrainSeconds, absent),
           .energy = {.cpu_joules = extra_of(state, kCpuJoules, absent),
                      .gpu_joules = extra_of(state, kGpuJoules, absent)},
+          .best = {.step = extra_of(state, kBestStep, BestLoss{}.step),
+                   .loss_nats = extra_of(state, kBestLoss, BestLoss{}.loss_nats)},
           .not_finite = not_finite};
 }
 

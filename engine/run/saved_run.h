@@ -19,6 +19,7 @@ struct RunProgress {
   std::span<const int32_t> last_probe = {};  // RouterTelemetry::last_probe()
   double train_s = 0;                        // NaN: not known, and not saved
   Energy energy = {};                        // the same
+  BestLoss best = {};                        // with run.keep_best; saved if it is finite
   double schedule_share = 0;                 // of the last step
 };
 TrainingState state_to_save(const RunParts& parts, const RunProgress& progress);

@@ -346,6 +346,7 @@ template <typename T>
 void Decoder<T>::forward(Exec on, View<const int32_t, 1> token, BatchShape shape, Pass pass) {
   const int64_t n = shape.tokens();
   state_.training = pass == Pass::kTrain;
+  if (pass == Pass::kEvaluate && !quantised_.empty()) zero(on, scratch_.quant.draw);
   if (pass == Pass::kEvaluate && !evaluation_ready_) {
     for (QuantisedProducts* products : quantised_) {
       products->refresh_for_evaluation(on, quant_pass());

@@ -90,6 +90,22 @@ def check_moved(place, trunk, share):
     check(done.returncode == 1 and "trains in one process" in done.stderr, f"under a launcher: {done.stderr}")
 
 
+def check_pruned(place, share):
+    """A branch goes on although its trunk has removed the checkpoint."""
+    place.train("rolling", "--set", "telemetry.probe_every=5", "--stop-after", "20")
+    trunk, folder = place.run("rolling"), place.run("of-rolling")
+    stop_at([str(ASSAY), "branch", str(trunk), *share, "--run", str(folder)], 24, signal.SIGKILL)
+    place.train("rolling", "--set", "telemetry.probe_every=5", "--set", "run.keep_checkpoints=1")
+    check(not (trunk / "checkpoints" / "step-00000020").exists(), "the trunk has removed it")
+    done = branch(trunk, *share, "--run", place.run("another"), expect=1)
+    check("has no checkpoint of step 20" in done.stderr, done.stderr)
+    done = branch(trunk, "--at-step", "20", "--warmdown-steps", "13", "--run", folder, expect=1)
+    check("has no checkpoint of step 20" in done.stderr, f"another branch in the same folder: {done.stderr}")
+    branch(trunk, *share, "--run", folder)
+    difference = first_difference(place.run("b"), folder)
+    check(difference is None, f"a trunk without the checkpoint: {difference}")
+
+
 def check_bad_input(place, trunk, share):
     used = place.run("b")
     cases = [((place.path / "none", *share), "none"),
@@ -164,6 +180,7 @@ def main():
         trunk, share = check_bits(place, "plain")
         check_killed(place, trunk, share)
         check_moved(place, trunk, share)
+        check_pruned(place, share)
         check_bad_input(place, trunk, share)
         check_matrix(place)
     for what in VARIANTS:

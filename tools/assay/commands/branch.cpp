@@ -2,7 +2,6 @@
 #include "session/branch.h"
 
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 
 #include "base/check.h"
@@ -17,23 +16,23 @@ namespace {
 
 struct BranchArguments {
   BranchRequest request;
-  std::string run, device = "auto";
+  std::string device = "auto";
   bool plan = false, json = false, quiet = false;
   std::vector<std::string> command;
 };
 
-std::string branch_text(const Branch& b, const std::string& folder) {
+std::string branch_text(const Branch& b) {
   return strprintf(
       "branch of %s at step %s (%.3g%% of its contract): %s steps more with a warm-down, %s in "
       "all, "
       "in %s\n",
       b.trunk.c_str(), grouped(b.at.step).c_str(), 100.0 * double(b.at.step) / double(b.horizon),
-      grouped(b.at.warmdown()).c_str(), grouped(b.at.steps).c_str(), folder.c_str());
+      grouped(b.at.warmdown()).c_str(), grouped(b.at.steps).c_str(), b.folder.c_str());
 }
 
 // What branch_text() says.
-nlohmann::ordered_json branch_json(const Branch& b, const std::string& folder) {
-  return {{"run", folder},
+nlohmann::ordered_json branch_json(const Branch& b) {
+  return {{"run", b.folder},
           {"trunk", b.trunk},
           {"checkpoint", b.checkpoint},
           {"step", b.at.step},
@@ -55,18 +54,15 @@ int run_branch(const BranchArguments& a) {
                     "train FOLDER/config.yaml --run FOLDER");
   }
   const Branch branch = plan_branch(a.request);
-  const std::string trunk = std::filesystem::path(branch.trunk).lexically_normal().string();
-  const std::string folder =
-      !a.run.empty() ? a.run : trunk + strprintf("-branch-%ld", long(branch.at.steps));
-  std::fputs(branch_text(branch, folder).c_str(), a.json ? stderr : stdout);
+  std::fputs(branch_text(branch).c_str(), a.json ? stderr : stdout);
   if (a.plan) {
-    if (a.json) print_json(branch_json(branch, folder));
+    if (a.json) print_json(branch_json(branch));
     return kExitDone;
   }
-  make_branch(branch, folder);
+  make_branch(branch);
   return train_here({.config = branch.config,
                      .note = "",
-                     .options = {.folder = folder,
+                     .options = {.folder = branch.folder,
                                  .start = TrainingRunOptions::Start::kContinue,
                                  .command = a.command,
                                  .tune = ""},
@@ -94,7 +90,7 @@ void add_branch_command(Commands& commands) {
       ->check(CLI::Range(1e-9, 0.999));
   sub->add_option("--warmdown-steps", a->request.warmdown_steps, "length of the warm-down in steps")
       ->check(above_zero());
-  sub->add_option("--run", a->run, "folder of the branch (default: RUN-branch-STEPS)");
+  sub->add_option("--run", a->request.folder, "folder of the branch (default: RUN-branch-STEPS)");
   sub->add_option("--device", a->device, "cpu, cuda or auto (the GPU if one is usable)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   sub->add_flag("--dry-run", a->plan, "print what would be trained, and exit");

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""What a run goes on with besides its tensors: the best checkpoint although the telemetry is lost, an import that was
+killed before it saved, validation with random rounding, a tail in bf16, and a checkpoint that cannot be read."""
+import json
+import pathlib
+import shutil
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import ASSAY, Workplace, assay, check, checkpoints, rows, stop_at
+
+LOSSES = "SELECT step, value FROM eval WHERE task = 'val' AND metric = 'loss_nats' ORDER BY step"
+
+
+def best_of(place, name):
+    return (place.run(name) / "checkpoints" / "best").resolve().name
+
+
+def check_best_without_telemetry(place):
+    settings = []
+    for field in ("optimizer.lr=0.3", "run.keep_best=true", "eval.every=5", "schedule.warmup=0", "schedule.warmdown=0"):
+        settings += ["--set", field]
+    place.train("whole", *settings)
+    losses = rows(place.run("whole"), LOSSES)[1:]
+    lowest = [min(loss for _, loss in losses[: i + 1]) for i in range(len(losses))]
+    found = [i for i in range(len(losses) - 1) if losses[i][1] == lowest[i] < losses[i + 1][1]]
+    check(found, f"a loss that rises after a best one: {losses}")
+    best, worse = losses[found[0]][0], losses[found[0] + 1][0]
+    place.train("lost", *settings, "--stop-after", str(best + 2))
+    check(best_of(place, "lost") == f"step-{best:08d}", best_of(place, "lost"))
+    (place.run("lost") / "telemetry.db").rename(place.path / "telemetry.db")
+    place.train("lost", *settings, "--stop-after", str(worse - best - 2))
+    check(rows(place.run("lost"), LOSSES)[-1] == losses[found[0] + 1], "the losses are those of the whole run")
+    check(best_of(place, "lost") == f"step-{best:08d}", f"{best_of(place, 'lost')} is the best, not step {best}: {losses}")
+    place.train("lost", *settings)
+    check(best_of(place, "lost") == best_of(place, "whole"), f"at the end: {best_of(place, 'lost')} and {best_of(place, 'whole')}")
+
+
+def check_killed_import(place):
+    """Killed before its first checkpoint, it starts again from the imported weights without rows of the first time."""
+    place.train("exported", "--steps", "10")
+    for words in (("export", place.run("exported"), "-o", place.path / "model"),
+                  ("import", place.path / "model", "-o", place.run("imported"), "--config", place.config)):
+        done = assay(*words)
+        check(done.returncode == 0, done.stderr)
+    shutil.copytree(place.run("imported"), place.run("once"))
+    command = [str(ASSAY), "train", str(place.run("imported") / "config.yaml"), "--run", str(place.run("imported")),
+               "--set", "run.checkpoint_every=1000", "--set", "eval.every=5", "--set", "schedule.warmdown=0"]
+    code, said = stop_at([*command, "--set", "run.steps=2000"], 24, signal.SIGKILL)
+    check(code == -signal.SIGKILL and len(checkpoints(place.run("imported"))) == 1, f"killed: {code} {said}")
+    for name in ("imported", "once"):
+        done = assay(*command[1:3], "--run", place.run(name), *command[5:], "--set", "run.steps=12")
+        check(done.returncode == 0 and "finished step 12/12" in done.stderr and "(step" not in done.stderr, done.stderr)
+    check(rows(place.run("imported"), LOSSES) == rows(place.run("once"), LOSSES), "nothing of the killed process is left")
+    check(rows(place.run("imported"), "SELECT max(step) FROM scalar") == [(12,)], "nor are its steps")
+    told = rows(place.run("imported"), "SELECT detail FROM event WHERE kind = 'resume'")
+    check(told == [("from the imported weights: nothing was saved yet",)], f"and telemetry says so: {told}")
+
+
+def check_random_rounding(place):
+    """The validation loss of one state is one number, whatever was trained before it in the process."""
+    settings = []
+    for field in ("precision.recipe=nvfp4", "precision.bf16_last_layers=0", "precision.override=[fprop.input=nvfp4+sr]",
+                  "schedule.warmdown=0"):
+        settings += ["--set", field]
+    place.train("random", *settings, "--set", "run.steps=20")
+    place.train("again", *settings, "--stop-after", "20")
+    place.train("again", *settings, "--set", "run.steps=20")
+    losses = [rows(place.run(name), LOSSES)[-1] for name in ("random", "again")]
+    check(losses[0] == losses[1] and losses[0][0] == 20, f"the last validation: {losses}")
+    (_, loss), = [row for row in rows(place.run("random"), LOSSES) if row[0] == 20]
+    evaluated = [json.loads(assay("eval", place.run(name), "--json").stdout) for name in ("random", "again")]
+    check(evaluated[0]["val_loss_nats"] == evaluated[1]["val_loss_nats"] == loss, f"assay eval: {evaluated}, {loss}")
+
+
+def check_tail(place):
+    """Steps that were made in bf16 because the run was to end do not become steps of the recipe."""
+    settings = []
+    for field in ("precision.recipe=nvfp4", "precision.bf16_tail=0.5", "schedule.warmdown=0"):
+        settings += ["--set", field]
+    place.train("tail", *settings, "--set", "run.steps=20")
+    done = place.train("tail", *settings, "--set", "run.steps=40", expect=1)
+    words = "precision.bf16_tail: of the 20 steps done the first 10 were in nvfp4, and would have been the first 20"
+    check(words in done.stderr and done.stderr.count("hint:") == 1, done.stderr)
+    place.train("tail", *settings, "--set", "run.steps=40", "--set", "precision.bf16_tail=0.75")
+    place.train("bf16", "--set", "precision.recipe=bf16", "--set", "precision.bf16_tail=0.5", "--set", "schedule.warmdown=0",
+                "--set", "run.steps=20")
+    place.train("bf16", "--set", "precision.recipe=bf16", "--set", "precision.bf16_tail=0.5", "--set", "schedule.warmdown=0",
+                "--set", "run.steps=40")
+
+
+def check_unreadable(place):
+    """A checkpoint that the system does not let one look at is not a damaged one, before which the run would go on."""
+    place.train("unreadable", "--stop-after", "20")
+    manifest = place.run("unreadable") / "checkpoints" / "step-00000020" / "MANIFEST.json"
+    for file in (manifest, manifest.with_name("optimizer.safetensors")):
+        file.rename(place.path / "aside")
+        file.symlink_to(file.name)  # leads to itself: stat fails
+        done = place.train("unreadable", expect=1)
+        check(f"cannot read {file}" in done.stderr and "ignoring the checkpoint" not in done.stderr, done.stderr)
+        file.unlink()
+        (place.path / "aside").rename(file)
+    check("resumes after step 20" in place.train("unreadable").stderr, "nothing was lost")
+
+
+def check_large_intervals(place):
+    large = ["--set", "run.log_every=4294967296", "--set", "telemetry.probe_every=4294967296"]
+    place.train("large", *large, "--steps", "2")
+
+
+def main():
+    with Workplace() as place:
+        check_best_without_telemetry(place)
+        check_killed_import(place)
+        check_random_rounding(place)
+        check_tail(place)
+        check_unreadable(place)
+        check_large_intervals(place)
+    print("resume of records: ok")
+
+
+main()
