@@ -27,14 +27,11 @@ void require_constant_rate(const BranchSteps& branch, const Schedule& trunk) {
       "branch before it, or train the trunk with a shorter warm-down");
 }
 
-// The branch's steps as a share of the contract's horizon, and its landings.
-void set_steps(Config& config, const BranchSteps& branch) {
+// The branch's steps, under a contract as a share of its horizon `full`, and its landings.
+void set_steps(Config& config, const BranchSteps& branch, int64_t full) {
   ContractConfig& contract = config.contract;
-  const int64_t full = horizon(config);
-  if (!contract.landings && contract.kind == ContractKind::kSteps) {
-    config.run.steps = branch.steps;
-    return;
-  }
+  config.run.steps = branch.steps;
+  if (!contract.landings && contract.kind == ContractKind::kSteps) return;
   if (branch.steps > full) {
     throw UserError(strprintf("the branch ends at step %ld, after the contract's horizon of %ld",
                               long(branch.steps), long(full)),
@@ -50,7 +47,6 @@ void set_steps(Config& config, const BranchSteps& branch) {
   const bool own =
       contract.kind == ContractKind::kSteps || contract.kind == ContractKind::kActiveWidth;
   if (own) contract.horizon = full;
-  config.run.steps = branch.steps;
   resolve_steps(config);
   CHECK(config.run.steps == branch.steps, "branch of %ld steps became %ld", long(branch.steps),
         long(config.run.steps));
@@ -93,7 +89,7 @@ Config branch_config(const Config& trunk, const BranchSteps& branch) {
   config.schedule.warmup_fraction.reset();
   config.schedule.warmdown = branch.warmdown();
   config.schedule.warmdown_fraction.reset();
-  set_steps(config, branch);
+  set_steps(config, branch, horizon(trunk));
   require_recipe(trunk, config, branch);
   const auto differences = result_changing_differences(trunk, config, branch.step);
   CHECK(differences.empty(), "branch at step %ld: %s", long(branch.step),

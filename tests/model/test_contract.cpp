@@ -162,4 +162,20 @@ TEST_CASE("a branch has the precision of its trunk up to where it leaves") {
   REQUIRE(branch_config(trunk, {.step = 150, .steps = 320}).run.steps == 320);
 }
 
+TEST_CASE("a branch's schedule is that of its own steps, not of its trunk's") {
+  const Config trunk = parse_config_text(kShape + run_text(400), "", ".");
+  // Warm-up and warm-down together are longer than the trunk.
+  const Config longer = branch_config(trunk, {.step = 50, .steps = 450});
+  REQUIRE(longer.run.steps == 450);
+  REQUIRE(longer.schedule.warmdown == 400);
+  Config landing =
+      parse_config_text(kShape + run_text(40) + "contract: {landings: [0.2, 1]}\n", "", ".");
+  resolve_steps(landing);
+  expect_error([&] { branch_config(landing, {.step = 8, .steps = 80}); },
+               "the branch ends at step 80, after the contract's horizon of 40");
+  const Config within = branch_config(landing, {.step = 8, .steps = 40});
+  REQUIRE(within.run.steps == 40);
+  REQUIRE(within.schedule.warmdown == 32);
+}
+
 }  // namespace assay::test_contract
