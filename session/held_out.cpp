@@ -24,6 +24,12 @@ CheckpointSource with_bias(CheckpointSource source, HeldOutOptions::Bias bias) {
   return source;
 }
 
+// With `files`, if there are any, in place of the run's own validation shards, which may be gone.
+Config reading(Config config, const std::vector<std::string>& files) {
+  if (!files.empty()) config.data.val = files;
+  return config;
+}
+
 }  // namespace
 
 void require_experts(const CheckpointSource& source) {
@@ -43,7 +49,7 @@ HeldOut::HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& opt
     throw UserError(source_.folder + " was trained without held-out text (data.val)",
                     "give shards: --shards FILE");
   }
-  if (has_data) data_ = resolve_data(config);
+  if (has_data) data_ = evaluation_data(reading(config, options.files));
   if (options.files.empty()) {
     require_data_of_checkpoint(source_, data_);
   } else {

@@ -70,7 +70,7 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
   const DataConfig& data = source.config.data;
   const auto of_corpus = [&] {
     try {
-      return resolve_data(source.config).tokenizer;
+      return evaluation_data(source.config).tokenizer;
     } catch (const ReadFailed&) {
       throw;
     } catch (const UserError& error) {

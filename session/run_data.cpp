@@ -88,26 +88,24 @@ std::vector<SourceShards> source_shards(const RunData& data, int64_t sequence) {
 
 }  // namespace
 
-RunData resolve_data(const Config& config) {
-  validate_data(config);
+namespace {
+
+RunData synth_data(const Config& config) {
+  const SynthConfig& s = *config.data.synth;
+  const SynthCorpus corpus = cached_synth_corpus({.train_tokens = s.train_tokens,
+                                                  .val_tokens = s.val_tokens,
+                                                  .vocab_size = s.vocab_size,
+                                                  .seed = static_cast<uint64_t>(s.seed)},
+                                                 config.data.cache);
   RunData data;
-  if (config.data.synth) {
-    const SynthConfig& s = *config.data.synth;
-    const SynthCorpus corpus = cached_synth_corpus({.train_tokens = s.train_tokens,
-                                                    .val_tokens = s.val_tokens,
-                                                    .vocab_size = s.vocab_size,
-                                                    .seed = static_cast<uint64_t>(s.seed)},
-                                                   config.data.cache);
-    data.train = corpus.train;
-    data.val = corpus.val;
-    data.tokenizer = corpus.tokenizer;
-  } else {
-    data.train = expand_files(config.data.train, "data.train");
-    if (config.data.mixture) data.mixture = mixture_sources(config.data);
-    data.val = expand_files(config.data.val, "data.val");
-    data.tokenizer = config.data.tokenizer;
-    data.source_val = source_shards(data, config.run.sequence);
-  }
+  data.train = corpus.train;
+  data.val = corpus.val;
+  data.tokenizer = corpus.tokenizer;
+  return data;
+}
+
+// What the tokenizer says about the data, of whose files it must be.
+void add_tokenizer(const Config& config, RunData& data) {
   if (!data.tokenizer.empty()) {
     const Tokenizer tokenizer = read_tokenizer(data.tokenizer);
     if (tokenizer.vocab_size() > config.model.vocab_size) {
@@ -129,6 +127,37 @@ RunData resolve_data(const Config& config) {
                     "give data.tokenizer, or --set data.mask_eos=false");
   }
   if (config.data.mask_eos) data.mask_id = data.eot;
+}
+
+}  // namespace
+
+RunData resolve_data(const Config& config) {
+  validate_data(config);
+  RunData data;
+  if (config.data.synth) {
+    data = synth_data(config);
+  } else {
+    data.train = expand_files(config.data.train, "data.train");
+    if (config.data.mixture) data.mixture = mixture_sources(config.data);
+    data.val = expand_files(config.data.val, "data.val");
+    data.tokenizer = config.data.tokenizer;
+    data.source_val = source_shards(data, config.run.sequence);
+  }
+  add_tokenizer(config, data);
+  return data;
+}
+
+RunData evaluation_data(const Config& config) {
+  validate_evaluation_data(config);
+  RunData data;
+  if (config.data.synth) {
+    data = synth_data(config);
+    data.train.clear();
+  } else {
+    data.val = expand_files(config.data.val, "data.val");
+    data.tokenizer = config.data.tokenizer;
+  }
+  add_tokenizer(config, data);
   return data;
 }
 

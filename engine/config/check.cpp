@@ -308,10 +308,13 @@ void validate_data(const Config& config) {
         "give shards (data: {train: [...], val: [...]}; `assay data prepare` makes them), or "
         "data: {synth: {}}");
   }
-  if (!d.synth && d.val.empty()) {
-    throw UserError("data.val is not given", "give validation shards, e.g. data: {val: [val.bin]}");
-  }
+  validate_evaluation_data(config);
   if (d.mixture) validate_mixture(d);
+}
+
+void validate_evaluation_data(const Config& config) {
+  if (config.data.synth || !config.data.val.empty()) return;
+  throw UserError("data.val is not given", "give validation shards, e.g. data: {val: [val.bin]}");
 }
 
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns,

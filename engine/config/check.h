@@ -18,6 +18,8 @@ void validate_schedule(const Config& config);
 
 // Checks what training needs: files or synth, not both; with a mixture one weight per entry.
 void validate_data(const Config& config);
+// Checks what an evaluation needs: validation files or synth.
+void validate_evaluation_data(const Config& config);
 
 // The files that paths and patterns (*, ?, [..]) match, in lexicographic order, each once. Throws
 // UserError if one matches nothing or a folder. field: name for messages, e.g. "data.train".

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
-from harness import ASSAY, ROOT, Workplace, assay, mpirun, rows
+from harness import ASSAY, ROOT, Workplace, assay, mpirun, rows, write_corpus
 
 failures = []
 
@@ -322,6 +322,33 @@ def check_ranks(w):
                                                r"hint: ", other.stderr, re.M), f"{other.returncode}: {other.stderr}")
 
 
+def check_without_training_data(w):
+    """Only the validation shards are read: the training shards of a run that is done may be gone."""
+    write_corpus(w, "text", "the small cat sat on a red mat and saw two big dogs run home".split(), 300)
+    text, run = w.path / "text", w.run("of-text")
+    data = ["data.synth=null", f"data.tokenizer={w.path}/tokenizer.json", f"data.train=[{text}/*_train_*.bin]",
+            f"data.val=[{text}/*_val_*.bin]", "eval.tokens=64", "run.steps=2", "schedule.warmup=0",
+            "schedule.warmdown=0"]
+    w.train("of-text", *(word for one in data for word in ("--set", one)))
+    before = evaluated(run)
+    shards = list(text.glob("*_train_*.bin"))
+    expect(shards, "no training shard")
+    for shard in shards:
+        shard.unlink()
+    expect(evaluated(run) == before, "eval without the training shards")
+    for command in (("dissect", "used", run), ("sample", run, "--prompt", "the cat", "--tokens", "2"),
+                    ("export", run, "--format", "hf", "-o", w.path / "exported")):
+        done = assay(*command)
+        expect(done.returncode == 0, f"{command} without the training shards: {done.stderr}")
+    other = evaluated(w.run("moe"), "--tasks", "loss", "--set", "data.synth=null",
+                      "--set", f"data.val=[{text}/*_val_*.bin]", "--set", "eval.tokens=64")
+    expect(other["val_loss_tokens"] == 64, other)
+    val = next(iter(text.glob("*_val_*.bin"))).rename(w.path / "val.bin")
+    refused("data.val: no file matches", run)
+    done = assay("dissect", "used", run, "--shards", val)
+    expect(done.returncode == 0, f"dissect --shards without the run's own: {done.stderr}")
+
+
 def check_refused(w):
     bundle = w.path / "bundle"
     refused("CORE needs its bundle", w.run("moe"), "--tasks", "core")
@@ -355,6 +382,7 @@ def main():
         check_plan(w)
         check_set(w)
         check_ranks(w)
+        check_without_training_data(w)
         check_refused(w)
     if failures:
         sys.exit("\n".join(failures))

@@ -67,8 +67,7 @@ CheckpointSource open_with_sets(const EvalArguments& a) {
   const DataConfig& data = source.config.data;
   if (data.synth && data.val != trained_config.data.val) {
     throw UserError("data.val is given, but the text is generated (data.synth), validation too",
-                    "evaluate on other text: --set data.synth=null --set 'data.train=[FILE]' --set "
-                    "'data.val=[FILE]'");
+                    "evaluate on other text: --set data.synth=null --set 'data.val=[FILE]'");
   }
   return source;
 }
@@ -84,7 +83,7 @@ std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource&
                                  Ranks* ranks) {
   const Config& config = source.config;
   const RunData data = machine_by_machine(ranks, [&] {
-    RunData found = resolve_data(config);
+    RunData found = evaluation_data(config);
     if (names_other_data(a)) {
       require_tokenizer_of_run(run_of(source), config, found);
     } else {
