@@ -113,10 +113,19 @@ def check_bad_input(place, trunk, share):
              ((trunk, "--at-step", "60", "--warmdown-steps", "5"), "inside the trunk's own warm-down"),
              ((trunk, "--at-step", "20"), "the warm-down is missing"),
              ((trunk, "--warmdown", "0.2"), "where to branch is missing"),
+             ((trunk, "--at", "0.5", "--at-step", "20", "--warmdown", "0.2"),
+              "--at 0.5 and --at-step 20 are both given"),
+             ((trunk, "--at-step", "20", "--warmdown", "0.1", "--warmdown-steps", "1"),
+              "--warmdown 0.1 and --warmdown-steps 1 are both given"),
+             ((trunk, "--at", "0", "--warmdown", "0.2"), "--at: 0 is not a number > 0 and <= 1"),
+             ((trunk, "--at", "nan", "--warmdown", "0.2"), "--at: nan is not a number > 0 and <= 1"),
+             ((trunk, "--at-step", "20", "--warmdown", "1"), "--warmdown: 1 is not a number > 0 and <= 0.999"),
              ((trunk, "--at-step", "30", "--warmdown-steps", "5", "--run", used), "are not those of this branch")]
     for arguments, words in cases:
         done = branch(*arguments, expect=1)
         check(words in done.stderr and done.stderr.count("error:") == 1 and "hint:" in done.stderr, f"{arguments}: {done.stderr}")
+    longer = branch(trunk, "--at-step", "20", "--warmdown-steps", "58", "--dry-run")
+    check("58 steps more with a warm-down, 78 in all" in longer.stdout, f"longer than its trunk: {longer.stdout}")
     check("20 (33.3%)" in branch(trunk, "--at-step", "25", "--warmdown-steps", "5", expect=1).stderr, "the hint lists checkpoints")
     imported = place.run("imported")
     shutil.copytree(trunk, imported)

@@ -44,6 +44,8 @@ CLI::Option* add_set_option(CLI::App* subcommand, std::vector<std::string>& sets
 // Used instead of CLI11's own validators, whose messages contain the largest double.
 CLI::Validator above_zero();
 CLI::Validator zero_or_more();
+// > 0 and <= most.
+CLI::Validator share_up_to(double most);
 
 void add_train_command(Commands& commands);
 void add_branch_command(Commands& commands);

@@ -41,13 +41,27 @@ nlohmann::ordered_json branch_json(const Branch& b) {
           {"steps", b.at.steps}};
 }
 
-int run_branch(const BranchArguments& a) {
-  const bool at = a.request.at.has_value() != a.request.at_step.has_value();
-  const bool down = a.request.warmdown.has_value() != a.request.warmdown_steps.has_value();
-  if (!at) throw UserError("where to branch is missing", "give --at SHARE or --at-step N");
-  if (!down) {
-    throw UserError("the warm-down is missing", "give --warmdown SHARE or --warmdown-steps N");
+void require_one_of_two(const BranchRequest& request) {
+  const char* const where = "give --at SHARE or --at-step N";
+  const char* const down = "give --warmdown SHARE or --warmdown-steps N";
+  if (request.at && request.at_step) {
+    throw UserError(
+        strprintf("--at %g and --at-step %ld are both given", *request.at, long(*request.at_step)),
+        where);
   }
+  if (request.warmdown && request.warmdown_steps) {
+    throw UserError(strprintf("--warmdown %g and --warmdown-steps %ld are both given",
+                              *request.warmdown, long(*request.warmdown_steps)),
+                    down);
+  }
+  if (!request.at && !request.at_step) throw UserError("where to branch is missing", where);
+  if (!request.warmdown && !request.warmdown_steps) {
+    throw UserError("the warm-down is missing", down);
+  }
+}
+
+int run_branch(const BranchArguments& a) {
+  require_one_of_two(a.request);
   if (launched_processes() > 1) {
     throw UserError("assay branch trains in one process",
                     "make the branch without a launcher, stop it, and go on with several: assay "
@@ -82,12 +96,12 @@ void add_branch_command(Commands& commands) {
       ->required();
   sub->add_option("--at", a->request.at,
                   "where: a share of the run's contract or steps that has a checkpoint, e.g. 0.2")
-      ->check(CLI::Range(1e-9, 1.0));
+      ->check(share_up_to(1));
   sub->add_option("--at-step", a->request.at_step, "where: a step that has a checkpoint")
       ->check(above_zero());
   sub->add_option("--warmdown", a->request.warmdown,
                   "length of the warm-down: its share of all steps of the branch, e.g. 0.2")
-      ->check(CLI::Range(1e-9, 0.999));
+      ->check(share_up_to(0.999));
   sub->add_option("--warmdown-steps", a->request.warmdown_steps, "length of the warm-down in steps")
       ->check(above_zero());
   sub->add_option("--run", a->request.folder, "folder of the branch (default: RUN-branch-STEPS)");

@@ -1,4 +1,5 @@
 // Options that several commands share.
+#include "base/check.h"
 #include "tools/assay/commands.h"
 
 namespace assay {
@@ -23,6 +24,11 @@ CLI::Validator above_zero() {
 
 CLI::Validator zero_or_more() {
   return number_that([](double n) { return n >= 0; }, " is not a number >= 0", "NONNEGATIVE");
+}
+
+CLI::Validator share_up_to(double most) {
+  return number_that([most](double n) { return n > 0 && n <= most; },
+                     strprintf(" is not a number > 0 and <= %g", most), "SHARE");
 }
 
 CLI::Option* add_set_option(CLI::App* subcommand, std::vector<std::string>& sets) {
