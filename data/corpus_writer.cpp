@@ -17,6 +17,13 @@ namespace fs = std::filesystem;
 constexpr const char* kSplitName[] = {"train", "val"};
 constexpr const char* kTokenizerName = "tokenizer.json";
 
+// Patterns that name the shards, NAME_train_*.bin, must mean these characters themselves.
+void require_corpus_name(const std::string& name) {
+  constexpr const char* kFits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  if (!name.empty() && name.find_first_not_of(kFits) == std::string::npos) return;
+  throw UserError("a corpus cannot be named \"" + name + "\"", "use letters, digits, -, _ and .");
+}
+
 bool exists(const std::string& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
@@ -72,18 +79,31 @@ void write_and_sync(AtomicFile& file, const std::string& text) {
 
 }  // namespace
 
+void CorpusWriter::MadeFolders::make(const std::string& folder) {
+  for (fs::path path = fs::path(folder).lexically_normal(); !path.empty() && !exists(path.string());
+       path = path.parent_path()) {
+    paths_.push_back(path.string());
+  }
+  make_folders(folder);
+}
+
+CorpusWriter::MadeFolders::~MadeFolders() {
+  for (const std::string& path : paths_) {
+    std::error_code not_empty;
+    if (!fs::remove(path, not_empty) && not_empty) return;
+  }
+}
+
 CorpusWriter::CorpusWriter(const Tokenizer& tokenizer, Config config)
     : tokenizer_(tokenizer), config_(std::move(config)) {
   if (config_.shard_tokens < 1024 || config_.shard_tokens > INT32_MAX)
     throw UserError(
         strprintf("shards of %ld tokens are not possible", static_cast<long>(config_.shard_tokens)),
         "choose 1024 to 2147483647 tokens per shard");
-  if (config_.name.empty() || config_.name.find('/') != std::string::npos)
-    throw UserError("a corpus cannot be named \"" + config_.name + "\"",
-                    "use letters, digits, - and _");
+  require_corpus_name(config_.name);
   if (config_.existing == Existing::kRefuse) refuse_existing();
   tokenizer_.eot();
-  make_folders(config_.folder);
+  made_.make(config_.folder);
 }
 
 // The given tokenizer may be there already: `assay tokenizer train` put it there.

@@ -52,12 +52,26 @@ class CorpusWriter {
     std::vector<std::unique_ptr<ShardWriter>> shards;
     std::vector<int64_t> documents;
   };
+  // Folders that were not there. Those that are empty at the end are removed: of a corpus that was
+  // not written.
+  class MadeFolders {
+   public:
+    MadeFolders() = default;
+    MadeFolders(const MadeFolders&) = delete;
+    MadeFolders& operator=(const MadeFolders&) = delete;
+    ~MadeFolders();
+    void make(const std::string& folder);
+
+   private:
+    std::vector<std::string> paths_;  // the innermost first
+  };
   void refuse_existing() const;
   void append(Split split, View<const int32_t, 1> tokens);
   ShardWriter& open_shard(Split split);
 
   const Tokenizer& tokenizer_;
   Config config_;
+  MadeFolders made_;  // before the parts, whose files are removed first
   Part parts_[2];
   std::vector<SourceEntry> sources_;
   std::optional<uint64_t> shuffle_seed_;

@@ -318,9 +318,7 @@ TEST_CASE("a failed prepare leaves no files") {
     Corpus corpus;
     change(corpus);
     expect_error([&] { prepare(small_tokenizer(), corpus.config); }, says);
-    std::error_code none;
-    const fs::path out = corpus.config.corpus.folder;
-    REQUIRE((!fs::exists(out) || fs::is_empty(out)));
+    REQUIRE_FALSE(fs::exists(corpus.config.corpus.folder));
   };
   fails([](Corpus& c) { c.config.inputs = {c.folder / "missing"}; }, "missing: No such file");
   fails([](Corpus& c) { c.config.inputs = {c.folder / "in.txt/x"}; }, "Not a directory");
@@ -337,7 +335,9 @@ TEST_CASE("a failed prepare leaves no files") {
   fails([](Corpus& c) { c.config.val_share = 1e-9; },
         "no document is held out for validation: 10 documents at --val-share 1e-09");
   fails([](Corpus& c) { c.config.corpus.shard_tokens = 5; }, "shards of 5 tokens");
-  fails([](Corpus& c) { c.config.corpus.name = "a/b"; }, "a/b");
+  for (const char* name : {"", "a/b", "a*b", "a?b", "a[1]", "a b", "a\\b", "\xC3\xA9"}) {
+    fails([&](Corpus& c) { c.config.corpus.name = name; }, "a corpus cannot be named");
+  }
   const auto jsonl = [&](const std::string& text, const std::string& says) {
     fails(
         [&](Corpus& c) {
@@ -359,11 +359,24 @@ TEST_CASE("a failed prepare leaves no files") {
     const FileSizeLimit full(1030);
     expect_error([&] { prepare(small_tokenizer(), corpus.config); }, "File too large");
   }
-  REQUIRE(fs::is_empty(corpus.config.corpus.folder));
+  REQUIRE_FALSE(fs::exists(corpus.config.corpus.folder));
   const std::atomic<bool> stop = true;
   corpus.config.stop = &stop;
   REQUIRE_THROWS_AS(prepare(small_tokenizer(), corpus.config), Interrupted);
-  REQUIRE(fs::is_empty(corpus.config.corpus.folder));
+  REQUIRE_FALSE(fs::exists(corpus.config.corpus.folder));
+
+  // Folders above it that were not there go too; one that was there stays.
+  corpus.config.corpus.folder = corpus.folder / "new/er/out/";
+  REQUIRE_THROWS_AS(prepare(small_tokenizer(), corpus.config), Interrupted);
+  REQUIRE_FALSE(fs::exists(corpus.folder / "new"));
+  fs::create_directories(corpus.folder / "there/empty");
+  corpus.config.corpus.folder = corpus.folder / "there/empty";
+  REQUIRE_THROWS_AS(prepare(small_tokenizer(), corpus.config), Interrupted);
+  REQUIRE(fs::is_empty(corpus.folder / "there/empty"));
+  corpus.config.stop = nullptr;
+  corpus.config.corpus = {.folder = corpus.folder / "new/out", .name = "Cats-2_v1.0"};
+  prepare(small_tokenizer(), corpus.config);
+  REQUIRE(fs::exists(corpus.folder / "new/out/Cats-2_v1.0_train_000001.bin"));
 }
 
 TEST_CASE("bad lines are skipped and counted on request") {

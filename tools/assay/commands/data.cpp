@@ -167,7 +167,9 @@ void add_prepare(Commands& commands, CLI::App* data) {
   sub->add_option("-o,--output", a->folder,
                   "folder for the shards, tokenizer.json and manifest.json")
       ->required();
-  sub->add_option("--name", a->name, "prefix of the shards' file names (default: corpus)");
+  sub->add_option(
+      "--name", a->name,
+      "prefix of the shards' file names: letters, digits, -, _ and . (default: corpus)");
   sub->add_option("--val-share", a->val_share,
                   "hold out this share of the documents for validation, chosen by a hash of their "
                   "text: independent of order and files, equal documents go to the same split");
