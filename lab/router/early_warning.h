@@ -110,7 +110,8 @@ inline constexpr double kWarningShares[] = {0.01, 0.02, 0.05, 0.1, 0.2};
 EarlyWarning judge_warnings(std::vector<WarningRun> runs);
 EarlyWarning early_warning(const std::vector<std::string>& paths);
 
-// Runs that ended; those without a verdict, dense ones and unfinished ones are left out.
+// Runs that ended; those without a verdict, dense ones, unfinished ones and copies are left out: a
+// run of the same configuration and seed as one before it.
 struct EndedRuns {
   std::vector<WarningRun> runs;
   std::vector<std::string> left_out;  // "NAME: too early", ...

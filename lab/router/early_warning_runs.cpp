@@ -5,6 +5,7 @@
 #include "lab/matrix/matrix.h"
 #include "lab/router/analysis.h"
 #include "lab/router/early_warning.h"
+#include "lab/runs/seed_groups.h"
 #include "models/parameters/table.h"
 
 namespace assay {
@@ -58,6 +59,11 @@ std::string why_not(const RunRecord& record, const RouterAnalysis& analysis) {
   return analysis.verdict.state == RouterState::kTooEarly ? "too early for a verdict" : "";
 }
 
+// Equal for runs of the same numbers: a run and its copies.
+std::string run_identity(const RunRecord& record) {
+  return model_identity(record.config) + strprintf("run.seed=%ld", long(record.config.run.seed));
+}
+
 WarningRun ended_run(const std::string& path, const RunRecord& record,
                      const RouterAnalysis& analysis) {
   Config without_seed = record.config;
@@ -83,7 +89,9 @@ EndedRuns read_ended_runs(
     const std::vector<std::string>& paths,
     const std::function<std::string(WarningRun&, const RunRecord&, const TelemetryReader&)>& add) {
   EndedRuns ended;
-  std::set<std::string> seen_paths;  // a run counts once, however it is named
+  // A run counts once, however it is named and however often it was copied.
+  std::set<std::string> seen_paths;
+  std::map<std::string, std::string> counted;  // run_identity() -> path
   for (const std::string& path : paths) {
     if (!seen_paths.insert(std::filesystem::weakly_canonical(path).string()).second) continue;
     const auto leave = [&](const std::string& why) { ended.left_out.push_back(path + ": " + why); };
@@ -101,10 +109,16 @@ EndedRuns read_ended_runs(
     try {
       const RouterAnalysis analysis = analyse_router(*record, {});
       std::string why = why_not(*record, analysis);
+      const std::string identity = run_identity(*record);
+      const auto before = counted.find(identity);
+      if (why.empty() && before != counted.end()) why = "a copy of " + before->second;
       if (why.empty()) {
         WarningRun run = ended_run(path, *record, analysis);
         why = add(run, *record, TelemetryReader(record->path + "/telemetry.db"));
-        if (why.empty()) ended.runs.push_back(std::move(run));
+        if (why.empty()) {
+          ended.runs.push_back(std::move(run));
+          counted.emplace(identity, path);
+        }
       }
       if (!why.empty()) leave(why);
     } catch (const UserError& error) {

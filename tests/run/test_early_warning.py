@@ -38,6 +38,16 @@ def check_evidence(studies):
     return found
 
 
+def check_copies(found, studies, folder):
+    """A copy of a run, as `--reuse` or cp leaves it, is no run of its own."""
+    path = found["runs"][0]["run"]
+    copy = pathlib.Path(folder) / "copies" / "another-name"
+    shutil.copytree(path, copy)
+    again = json.loads(assay("early-warning", *studies, copy, "--rule", "auto", "--json").stdout)
+    check(again["runs"] == found["runs"] and again["counts"] == found["counts"], "a copy is counted")
+    check(f"{copy}: a copy of {path}" in again["left_out"], again["left_out"])
+
+
 def check_doc(found, studies):
     doc = (ROOT / "docs" / "early-warning.md").read_text()
     for command in ((), ("--rule", "auto")):
@@ -53,7 +63,9 @@ def main():
         return
     with tempfile.TemporaryDirectory(prefix="assay-early-") as folder:
         studies = extract(pathlib.Path(folder))
-        check_doc(check_evidence(studies), studies)
+        found = check_evidence(studies)
+        check_doc(found, studies)
+        check_copies(found, studies, folder)
     print("early warning: ok")
 
 
