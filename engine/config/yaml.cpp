@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <set>
+#include <sstream>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -366,6 +367,21 @@ Config parse_text(Config config, const std::string& text, const std::string& nam
 }
 
 }  // namespace
+
+bool gives_field(const std::string& set, const std::string& field) {
+  const std::string path = set.substr(0, set.find('='));
+  if (path == field) return true;
+  if (path.size() == set.size() || !field.starts_with(path + ".")) return false;
+  YAML::Node at = parse_yaml(set.substr(path.size() + 1), command_line(set));
+  std::istringstream names(field.substr(path.size() + 1));
+  for (std::string name; std::getline(names, name, '.');) {
+    if (!at.IsMap()) return false;
+    YAML::Node inner = at[name];
+    if (!inner.IsDefined()) return false;
+    at.reset(inner);
+  }
+  return true;
+}
 
 Config load_config(const std::string& name, const std::vector<std::string>& sets) {
   const std::string path = preset_or_path(name);

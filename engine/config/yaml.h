@@ -18,6 +18,10 @@ namespace assay {
 // folder. The result is validated (engine/config/check.h).
 Config load_config(const std::string& path, const std::vector<std::string>& sets = {});
 
+// Whether such an argument gives the field: "run.steps=7" and "run={steps: 7}" both give
+// "run.steps". UserError if its value is not YAML.
+bool gives_field(const std::string& set, const std::string& field);
+
 // A --set from another source: `where` names it in messages, paths are relative to `folder`.
 struct ConfigChange {
   std::string set;  // section.field=value

@@ -394,4 +394,19 @@ TEST_CASE("patterns expand to files") {
                       Catch::Matchers::ContainsSubstring("is a folder"));
 }
 
+TEST_CASE("which field an argument of --set gives") {
+  for (const char* set : {"run.steps=7", "run={steps: 7}", "run={seed: 1, steps: 7}"}) {
+    INFO(set);
+    REQUIRE(gives_field(set, "run.steps"));
+  }
+  for (const char* set : {"run.seed=7", "run={seed: 7}", "run=7", "run.step=7", "ru={steps: 7}",
+                          "run", "run.steps.x=7", "contract.fraction=0.2"}) {
+    INFO(set);
+    REQUIRE_FALSE(gives_field(set, "run.steps"));
+  }
+  REQUIRE(gives_field("model={moe: {router: {aux: none}}}", "model.moe.router.aux"));
+  REQUIRE(gives_field("model.moe={router: {aux: none}}", "model.moe.router.aux"));
+  REQUIRE_FALSE(gives_field("model={moe: null}", "model.moe.router.aux"));
+}
+
 }  // namespace assay::test_config_yaml

@@ -76,7 +76,8 @@ uses() {
   local runs
   runs=$(mktemp -d -p "$scratch")
   local data=(--set data.cache="$runs/cache" --set data.synth.train_tokens=400000 --set data.synth.val_tokens=20000)
-  local short=(--set run.steps=80 --set schedule.warmup=10 --set schedule.warmdown=20 --set eval.every=40 --set eval.tokens=8192
+  local steps=(--set run.steps=80)  # but for the contract in seconds, which has its own
+  local short=(--set schedule.warmup=10 --set schedule.warmdown=20 --set eval.every=40 --set eval.tokens=8192
     --set model.moe.router.aux=none --set model.moe.router.score=sigmoid --set model.moe.router.z_alpha=0)
   local train=("$build/assay" train models/presets/cpu/moe.yaml -q --device cuda "${data[@]}" "${short[@]}")
   each() {
@@ -84,8 +85,8 @@ uses() {
     "$@" || { printf 'failed: %s\n' "$*"; return 1; }
   }
   local run=$runs/auto
-  each "${train[@]}" --run "$run" --set model.moe.router.bias_rate=auto --set run.checkpoint_every=40 || return 1
-  each "${train[@]}" --run "$runs/proportional" --set model.moe.router.bias_rate=0.001 \
+  each "${train[@]}" "${steps[@]}" --run "$run" --set model.moe.router.bias_rate=auto --set run.checkpoint_every=40 || return 1
+  each "${train[@]}" "${steps[@]}" --run "$runs/proportional" --set model.moe.router.bias_rate=0.001 \
     --set model.moe.router.bias_rule=proportional || return 1
   each "${train[@]}" --run "$runs/seconds" --set contract.kind=seconds --set contract.coefficient=8 \
     --set schedule.warmup=1 --set schedule.warmdown=1 || return 1

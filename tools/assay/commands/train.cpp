@@ -59,7 +59,7 @@ std::vector<std::string> shortened_schedule(const TrainArguments& a) {
                         {"schedule.warmdown", s.warmdown, s.warmdown_fraction}};
   const auto given = [&](const Part& part) {
     return std::any_of(a.sets.begin(), a.sets.end(),
-                       [&](const std::string& set) { return set.rfind(part.name + "=", 0) == 0; });
+                       [&](const std::string& set) { return gives_field(set, part.name); });
   };
   int64_t left = *a.steps;  // what the parts that stay as they are leave to the others
   for (const Part& part : parts) {
@@ -89,6 +89,21 @@ void require_named_run(const TrainArguments& a) {
                       "; to begin another with its configuration: --run and a new folder");
 }
 
+// UserError if the user gives the steps, by --steps or --set, and a contract gives others.
+void require_free_steps(const TrainArguments& a, const ContractConfig& contract) {
+  const bool own =
+      contract.kind == ContractKind::kSteps || contract.kind == ContractKind::kActiveWidth;
+  if (own && contract.horizon == 0 && contract.reference.empty()) return;
+  const auto set = std::find_if(a.sets.begin(), a.sets.end(), [](const std::string& one) {
+    return gives_field(one, "run.steps");
+  });
+  if (!a.steps && set == a.sets.end()) return;
+  const std::string given = a.steps ? strprintf("--steps %ld", long(*a.steps)) : "--set " + *set;
+  throw UserError(given + ", but the contract " + name_of(contract.kind) + " fixes the steps",
+                  "train a part of the contract with --set contract.fraction=0.2, or --set "
+                  "contract.kind=steps and remove contract.reference and contract.horizon");
+}
+
 struct Loaded {
   Config config;
   std::string note;  // how --steps changed the schedule; "" if it did not
@@ -109,15 +124,7 @@ Loaded load(const TrainArguments& a) {
     sets.push_back("run.steps=" + std::to_string(*a.steps));
   }
   Config config = load_run_config(a.config, sets);
-  const ContractConfig& contract = config.contract;
-  if (a.steps &&
-      (contract.horizon > 0 || !contract.reference.empty() ||
-       (contract.kind != ContractKind::kSteps && contract.kind != ContractKind::kActiveWidth))) {
-    throw UserError(strprintf("--steps %ld, but the contract %s fixes the steps", long(*a.steps),
-                              name_of(contract.kind)),
-                    "train a part of the contract with --set contract.fraction=0.2, or --set "
-                    "contract.kind=steps and remove contract.reference and contract.horizon");
-  }
+  require_free_steps(a, config.contract);
   return {config, note};
 }
 
