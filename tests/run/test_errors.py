@@ -188,7 +188,7 @@ COMMANDS = [
     ([*TRAIN, "new", "--stpes", "3"], "unknown option --stpes", "did you mean --steps"),
     ([*TRAIN, "new", "more"], "unknown argument more", "--help"),
     *([] if os.path.exists("/dev/nvidiactl") else [([*TRAIN, "new", "--device", "cuda"], "", "--device cpu"),
-                                                          (["tune", "good.yaml"], "", "assay tune times the products of a GPU")]),
+                                                          (["tune", "good.yaml"], "", "; the hint of assay train: ")]),
     ([*TRAIN, "new", "--device", "tpu"], "tpu", "--help"),
     ([*TRAIN, "new", "--steps", "many"], "many", "--help"),
     ([*TRAIN, "new", "--steps", "-3"], "run.steps = -3", ""),

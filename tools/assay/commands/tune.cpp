@@ -99,15 +99,15 @@ void print_result(const TuneArguments& a, const TuneFile& file, const std::strin
       100 * (file.chosen_us() / file.first_us() - 1), long(changed(file)), file.products.size());
 }
 
-// The GPU that other commands use, whose hint is a CPU where there is none.
+// The GPU that other commands use. Their hint says what to do about it, or to use a CPU.
 void require_gpu() {
   try {
     gpu::require_usable(gpu::device_facts());
   } catch (const UserError& error) {
-    throw UserError(
-        error.what(),
-        "assay tune times the products of a GPU: run it where `assay doctor` finds one; "
-        "runs on a CPU need no file of it");
+    throw UserError(error.what(),
+                    "assay tune times the products of a GPU, and runs on a CPU need no file of it; "
+                    "the hint of assay train: " +
+                        error.hint());
   }
 }
 
