@@ -10,8 +10,10 @@
 #include "comm/agree.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
+#include "engine/run/run.h"
 #include "engine/run/run_dir.h"
 #include "engine/run/safetensors.h"
+#include "engine/telemetry/reader.h"
 
 namespace assay {
 namespace {
@@ -318,6 +320,50 @@ void load_optimizer(const std::string& folder, const std::vector<TensorRef>& opt
   load_tensors(folder, TensorKind::kOptimizer, optimizer);
 }
 
+namespace {
+
+struct Past {
+  int64_t saved = 0;  // checkpoints
+  int64_t steps = 0;
+  std::string end;
+};
+
+// What the run's telemetry says of it; nothing if it cannot be read.
+Past past_of(const std::string& run) {
+  const std::string file = run + "/telemetry.db";
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) return {};
+  try {
+    const TelemetryReader telemetry(file);
+    return {.saved = telemetry.events("checkpoint"),
+            .steps = telemetry.steps_done(),
+            .end = telemetry.end()};
+  } catch (const UserError&) {
+    return {};
+  }
+}
+
+[[noreturn]] void refuse_without_checkpoint(const std::string& run) {
+  const Past past = past_of(run);
+  if (past.saved > 0) {
+    throw UserError(
+        strprintf("%s saved %ld checkpoints, but has none now", run.c_str(), long(past.saved)),
+        "put the checkpoints back, or train the run again from the start: `assay train` with "
+        "--fresh, which deletes it");
+  }
+  if (past.end == run_end_name(RunEnd::kNonFinite)) {
+    throw UserError(strprintf("%s has no checkpoint: step %ld was not finite and ended it before "
+                              "the first one",
+                              run.c_str(), long(past.steps)),
+                    "train it again from the start with another configuration, e.g. a smaller "
+                    "optimizer.lr: `assay train` with --fresh");
+  }
+  throw UserError(run + " has no checkpoint yet",
+                  "train it further: `assay train " + run + "/config.yaml --run " + run + "`");
+}
+
+}  // namespace
+
 std::string require_checkpoint(const std::string& run_or_checkpoint,
                                const Checkpoints::Warn& warn) {
   const fs::path path = fs::path(run_or_checkpoint).lexically_normal();
@@ -330,9 +376,15 @@ std::string require_checkpoint(const std::string& run_or_checkpoint,
                     "give the run to use its newest valid checkpoint");
   }
   const std::string run = require_run(run_or_checkpoint).string();
-  const std::optional<std::string> newest = Checkpoints(run, 1, warn).newest();
-  if (!newest) throw UserError(run + " has no valid checkpoint", "train it further: `assay train`");
-  return *newest;
+  const Checkpoints checkpoints(run, 1, warn);
+  if (const std::optional<std::string> newest = checkpoints.newest()) return *newest;
+  const std::vector<std::string> all = checkpoints.all();
+  if (all.empty()) refuse_without_checkpoint(run);
+  throw UserError(
+      strprintf("none of the %zu checkpoints of %s is valid; %s: %s", all.size(), run.c_str(),
+                all.back().c_str(), checkpoint_problem(all.back()).c_str()),
+      "put back a copy of a checkpoint, or train the run again from the start: `assay "
+      "train` with --fresh, which deletes it");
 }
 
 }  // namespace assay

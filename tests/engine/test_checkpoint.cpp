@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "engine/run/checkpoint.h"
+#include "engine/telemetry/telemetry.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/file_size_limit.h"
@@ -269,7 +270,38 @@ TEST_CASE("the paths that a user may give for a checkpoint") {
   REQUIRE(require_checkpoint(run.folder.path(), nullptr) == run.path(10));
   expect_error([&] { require_checkpoint(run.folder / "none", nullptr); }, "no run at");
   fs::remove_all(run.path(10));
-  expect_error([&] { require_checkpoint(run.folder.path(), nullptr); }, "no valid checkpoint");
+  expect_error([&] { require_checkpoint(run.folder.path(), nullptr); }, "has no checkpoint yet");
+}
+
+TEST_CASE("why a run has no checkpoint that can be read") {
+  Run run;
+  write_file_atomic(run.folder / "config.yaml", "run: {}\n");
+  write_file_atomic(run.folder / "meta.json", "{}\n");
+  const auto refused = [&](const char* error, const char* hint) {
+    try {
+      require_checkpoint(run.folder.path(), nullptr);
+      FAIL("a checkpoint was found");
+    } catch (const UserError& e) {
+      REQUIRE_THAT(e.what(), Catch::Matchers::ContainsSubstring(error));
+      REQUIRE_THAT(e.hint(), Catch::Matchers::ContainsSubstring(hint));
+    }
+  };
+  refused("has no checkpoint yet", "train it further");
+  {
+    Telemetry telemetry(run.folder / "telemetry.db", {.scalars = {}, .spans = {}, .layers = {}});
+    telemetry.event(7, "end", "non_finite");
+  }
+  refused("has no checkpoint: step 7 was not finite", "a smaller optimizer.lr");
+  run.save(10);
+  write_file_atomic(run.path(10) + "/model.safetensors", "");
+  refused("none of the 1 checkpoints of ", "put back a copy");
+  refused("step-00000010: model.safetensors has 0 bytes", "--fresh");
+  {
+    Telemetry telemetry(run.folder / "telemetry.db", {.scalars = {}, .spans = {}, .layers = {}});
+    telemetry.event(10, "checkpoint", "");
+  }
+  fs::remove_all(run.path(10));
+  refused("saved 1 checkpoints, but has none now", "put the checkpoints back");
 }
 
 TEST_CASE("a checkpoint whose folder names another step is refused") {

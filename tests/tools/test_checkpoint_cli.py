@@ -105,9 +105,12 @@ def check_list(run):
     shard = folder / "model.00001.safetensors"
     kept = shard.read_bytes()
     shard.unlink()
-    listed = json.loads(works("checkpoint", "list", run, "--json"))["checkpoints"]
+    done = assay("checkpoint", "list", run, "--json")
+    listed = json.loads(done.stdout)["checkpoints"]
     check([c["valid"] for c in listed] == [True, False] and listed[1]["problem"] == "model.00001.safetensors is missing", listed)
-    check("model.00001.safetensors is missing" in works("checkpoint", "list", run), "the table")
+    check(done.returncode == 2, f"a damaged checkpoint: exit {done.returncode}, not 2")
+    done = assay("checkpoint", "list", run)
+    check(done.returncode == 2 and "model.00001.safetensors is missing" in done.stdout, f"the table: {done}")
     done = assay("eval", run, "--json")
     check(json.loads(done.stdout)["step"] == 20 and "ignoring the checkpoint" in done.stderr, done)
     refused("is damaged: model.00001", "checkpoint", "merge", folder)
@@ -167,5 +170,5 @@ with Workplace(moe=True) as w:
     (empty / "config.yaml").write_text("model: {}\n")
     (empty / "meta.json").write_text("{}\n")
     check("has no checkpoint" in works("checkpoint", "list", empty), "a run without checkpoints")
-    refused("no valid checkpoint", "checkpoint", "merge", empty)
+    refused("has no checkpoint yet", "checkpoint", "merge", empty)
 print("checkpoint_cli: ok")

@@ -69,7 +69,7 @@ REFUSED += [
     (["watch", "run", "--address", "127.0.0.1", "--port", "1"], "127.0.0.1:1/", "--port") if os.geteuid() != 0 else
     (["watch", "run", "--address", "192.0.2.1", "--allow-remote", "--port", "0"], "cannot serve at http://192.0.2.1", "--address"),
 ]
-REFUSED.append((["sample", "run"], "run has no valid checkpoint", "assay train"))
+REFUSED.append((["sample", "run"], "run has no checkpoint yet", "assay train"))
 
 # bench_step refuses shape options together with --config.
 BENCH_REFUSED = [(["--config", "run/config.yaml", option, value], f"{option} is given with --config", f"leave {option} out")

@@ -1,6 +1,7 @@
 // assay checkpoint list, merge: the checkpoints of a run; one of several ranks as one of one rank.
 #include "engine/run/checkpoint.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -73,7 +74,9 @@ std::vector<Listed> checkpoints_of(const std::string& run) {
       one.manifest = read_checkpoint_manifest(folder);
     } catch (const UserError&) {  // the problem says why
     }
-    all.push_back(one);
+    // A run that trains removes old ones meanwhile.
+    std::error_code ignored;
+    if (fs::exists(folder, ignored) || ignored) all.push_back(one);
   }
   return all;
 }
@@ -101,9 +104,12 @@ ordered_json list_json(const std::string& run, const std::vector<Listed>& all) {
 int list(const CheckpointArguments& a) {
   const std::string run = require_run(a.path).string();
   const std::vector<Listed> all = checkpoints_of(run);
+  const bool valid =
+      std::all_of(all.begin(), all.end(), [](const Listed& c) { return c.problem.empty(); });
+  const int code = valid ? kExitDone : kExitVerificationFailed;
   if (a.json) {
     print_json(list_json(run, all));
-    return kExitDone;
+    return code;
   }
   if (all.empty()) {
     std::printf("%s has no checkpoint\n", run.c_str());
@@ -122,7 +128,7 @@ int list(const CheckpointArguments& a) {
                c.problem.empty() ? "valid" : c.problem});
   }
   std::printf("%s", table.text().c_str());
-  return kExitDone;
+  return code;
 }
 
 int merge(const CheckpointArguments& a) {
@@ -167,7 +173,8 @@ void add_list(Commands& commands, CLI::App* checkpoint) {
   sub->add_option("RUN", a->path, "directory of a run")->required();
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
-      "Every file is read and compared with the hash in its MANIFEST.json.\n"
+      "Every file is read and compared with the hash in its MANIFEST.json. Exit 2: one is "
+      "damaged.\n"
       "Example:\n"
       "  assay checkpoint list runs/moe");
   commands.on_chosen(sub, [a] { return list(*a); });
