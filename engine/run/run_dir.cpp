@@ -75,6 +75,15 @@ bool has_config(const fs::path& folder) {
   return fs::exists(folder / kConfig, ignored);
 }
 
+// UserError if it is not known what is at the path: a folder above it may not be entered. To
+// has_config() it is then absent.
+void require_access(const fs::path& path) {
+  std::error_code error;
+  if (fs::exists(path, error) || error != std::errc::permission_denied) return;
+  throw UserError("cannot read " + path.string() + ": " + error.message(),
+                  "check the permissions of the folders on its path");
+}
+
 // Whether the folder has what a run writes beside its configuration, when it begins.
 bool has_begun(const fs::path& folder) {
   std::error_code ignored;
@@ -158,9 +167,11 @@ std::string hint_for(const std::string& name) {
 std::filesystem::path require_run(const std::string& run) {
   std::error_code ignored;
   if (run.empty()) throw UserError("the name of the run is empty", kGiveARun);
+  require_access(run);
   if (!fs::exists(run, ignored)) throw UserError("no run at " + run, hint_for(run));
   if (!fs::is_directory(run, ignored))
     throw UserError(run + " is a file, not a run", hint_for(run));
+  require_access(fs::path(run) / kConfig);
   if (is_run(run)) return run;
   throw UserError(
       run + " is not a run: " +
@@ -183,6 +194,7 @@ void require_folder_name(const std::string& path) {
 void require_run_or_empty(const std::string& path) {
   require_folder_name(path);
   std::error_code ignored;
+  require_access(fs::path(path) / kConfig);
   if (!fs::exists(path, ignored)) return;
   if (!has_config(path) && holds_files(path)) {
     throw UserError(path + " has files but no run in it",

@@ -5,18 +5,32 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "engine/telemetry/expert_load_codec.h"
 #include "engine/telemetry/schema.h"
 
 namespace assay {
 namespace {
 
+// Whether the run in the folder has trained: it has a checkpoint, and not only the weights that it
+// began with.
+bool has_trained(const std::filesystem::path& run) {
+  const std::vector<std::string> names = names_in((run / "checkpoints").string());
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return name.starts_with("step-") && name != "step-00000000";
+  });
+}
+
 // For a missing file SQLite's error would not give the reason.
 std::string require_file(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) {
-    throw UserError("no telemetry at " + path, "the run logged nothing yet: train it first");
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) return path;
+  if (has_trained(std::filesystem::path(path).parent_path())) {
+    throw UserError("no telemetry at " + path + ", though the run has trained: it has checkpoints",
+                    "put back a copy of the file, or train the run again from the start: `assay "
+                    "train` with --fresh");
   }
-  return path;
+  throw UserError("no telemetry at " + path, "the run logged nothing yet: train it first");
 }
 
 void require_column(const std::string& column) {

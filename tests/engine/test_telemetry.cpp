@@ -258,6 +258,19 @@ TEST_CASE("a database with anything that runs is refused") {
 TEST_CASE("files that are not telemetry are refused") {
   const TempFolder folder;
   expect_error([&] { TelemetryReader reader(folder / "none.db"); }, "no telemetry at");
+  make_folders(folder / "imported/checkpoints/step-00000000");
+  const std::string lost = folder / "imported/telemetry.db";
+  const auto trained = [&] {
+    try {
+      TelemetryReader reader(lost);
+    } catch (const UserError& error) {
+      return std::string(error.what()).find("though the run has trained") != std::string::npos;
+    }
+    return false;
+  };
+  REQUIRE_FALSE(trained());
+  make_folders(folder / "imported/checkpoints/step-00000010");
+  REQUIRE(trained());
   write_file_atomic(folder / "text.db", std::string(5000, 'x'));
   expect_error([&] { TelemetryReader reader(folder / "text.db"); }, "text.db");
   expect_error([&] { Telemetry telemetry(folder / "text.db", layout_of()); }, "text.db");

@@ -379,6 +379,13 @@ def check_permissions():
         return
     for arguments, error, hint in UNREADABLE:
         refused("unreadable", arguments, error, hint, preexec_fn=bad_input.without_privileges)
+    (WORK / "done").chmod(0)
+    for command in (["eval", "done"], ["compare", "done"], ["checkpoint", "list", "done"], [*TRAIN, "done"]):
+        refused("a closed run", command, "done/config.yaml: Permission denied", "permissions",
+                preexec_fn=bad_input.without_privileges)
+    refused("inside a closed folder", ["eval", "done/checkpoints"], "cannot read done/checkpoints: Permission denied",
+            "permissions", preexec_fn=bad_input.without_privileges)
+    (WORK / "done").chmod(0o755)
     for closed in (["done"], ["done", "done/checkpoints"]):
         for folder in closed:
             (WORK / folder).chmod(0o555)
