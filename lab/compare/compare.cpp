@@ -8,8 +8,10 @@
 #include "base/check.h"
 #include "base/step_count.h"
 #include "engine/run/run.h"
+#include "engine/run/run_dir.h"
 #include "lab/compare/contract_quantity.h"
 #include "lab/compare/ranking.h"
+#include "lab/runs/first_weights.h"
 #include "lab/runs/run_summary.h"
 
 namespace assay {
@@ -206,8 +208,17 @@ void name_contract(Comparison& c, std::span<const RunRecord> runs, const Compare
         "fixed";
 }
 
+// Weights that were trained elsewhere before: no contract holds that training fixed.
+void check_first_weights(Comparison& c, std::span<const RunRecord> runs) {
+  if (const std::string other = other_first_weights(runs); !other.empty()) c.no_ranking = other;
+}
+
 void note_models(Comparison& c) {
   for (const ModelRow& row : c.models) {
+    if (began_from_imported(*row.group.runs.front())) {
+      c.notes.push_back(row.group.name + " began from imported weights (" + kImportedFile +
+                        "): what those cost is not counted");
+    }
     for (const std::string& name : row.unfinished)
       c.notes.push_back(name + " is not finished: its values are from its last evaluation");
     if (row.health.collapsed > 0)
@@ -256,6 +267,7 @@ Comparison compare(std::span<const RunRecord> runs, const CompareOptions& option
     c.models[i].core_against_first = core_row_difference(group, first);
   }
   name_contract(c, runs, options);
+  check_first_weights(c, runs);
   note_models(c);
   rank(c);
   return c;

@@ -49,6 +49,8 @@ Json run_json(const RunRecord& run) {
   json["seed"] = run.config.run.seed;
   json["steps"] = run.steps_done;
   json["end"] = run.end;
+  json["imported_sha256"] = nullptr;
+  if (!run.imported_sha256.empty()) json["imported_sha256"] = run.imported_sha256;
   json["val_loss_nats"] = nullptr;
   if (const auto last = run.last_val()) json["val_loss_nats"] = last->value;
   return json;

@@ -10,9 +10,11 @@
 #include "base/read_failed.h"
 #include "engine/config/schedule.h"
 #include "engine/run/run.h"
+#include "engine/run/run_dir.h"
 #include "lab/compare/compare.h"
 #include "lab/dissect/used.h"
 #include "lab/matrix/folder.h"
+#include "lab/runs/first_weights.h"
 #include "lab/runs/run_folders.h"
 #include "lab/runs/run_summary.h"
 
@@ -180,6 +182,34 @@ Endpoint endpoint_of(const RunRecord& run, double value) {
   return e;
 }
 
+// Runs of imported weights among others are no endpoints: no axis has what those weights cost.
+void leave_out_imported(std::vector<RunRecord>& runs, std::vector<double>& measured,
+                        EndpointSet& set) {
+  if (runs.empty()) return;
+  if (other_first_weights(runs).empty()) {
+    if (began_from_imported(runs.front())) {
+      set.notes.push_back(std::string("all runs began from the same imported weights (") +
+                          kImportedFile + "): what those cost is not counted");
+    }
+    return;
+  }
+  std::vector<RunRecord> kept;
+  std::vector<double> kept_values;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (began_from_imported(runs[i])) {
+      set.left_out.push_back({.run = runs[i].path,
+                              .reason = std::string("began from imported weights (") +
+                                        kImportedFile +
+                                        "), and others here did not begin from those"});
+      continue;
+    }
+    kept.push_back(std::move(runs[i]));
+    kept_values.push_back(measured[i]);
+  }
+  runs = std::move(kept);
+  measured = std::move(kept_values);
+}
+
 MapModel model_of(const SeedGroup& group, const std::map<const RunRecord*, double>& values,
                   std::vector<SkippedRun>& left_out) {
   MapModel model{.name = group.name,
@@ -337,15 +367,17 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
   }
   for (const std::string& path : paths) matrices.add_not_begun(path, set.left_out);
 
+  leave_out_imported(runs, measured, set);
+
   std::map<const RunRecord*, double> values;
   for (size_t i = 0; i < runs.size(); ++i) values[&runs[i]] = measured[i];
   const std::vector<SeedGroup> all = group_runs(
       runs,
       [&](const RunRecord& run) {
-        return matrices.name_of(run.path) + "\n" + recipe_identity(run.config);
+        return matrices.name_of(run.path) + "\n" + recipe_identity(run);
       },
       [&](const RunRecord& run) { return matrices.name_of(run.path); });
-  set.notes = matrices.notes;
+  set.notes.insert(set.notes.end(), matrices.notes.begin(), matrices.notes.end());
   if (all.empty()) {
     throw UserError("none of the runs is an endpoint", first_reasons(set.left_out));
   }

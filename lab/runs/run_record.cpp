@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "data/json_text.h"
+#include "data/sha256.h"
 #include "engine/config/yaml.h"
 #include "engine/run/run.h"
 #include "engine/run/run_dir.h"
@@ -45,6 +46,13 @@ void read_meta(const fs::path& folder, RunRecord& run) {
 std::string read_origin(const fs::path& folder) {
   const nlohmann::json origin = json_in_file(folder / kReusedFile);
   return origin.is_object() ? text_or_empty(origin, "from") : "";
+}
+
+// SHA-256 of the run's imported.json; "" without one.
+std::string read_import(const fs::path& folder) {
+  std::error_code ignored;
+  const fs::path imported = folder / kImportedFile;
+  return fs::exists(imported, ignored) ? sha256_file(imported.string()) : "";
 }
 
 std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const RunRecord& run) {
@@ -135,6 +143,7 @@ RunRecord read_run(const std::string& path) {
   run.audit = audit(run.config);
   read_meta(folder, run);
   run.reused_from = read_origin(folder);
+  run.imported_sha256 = read_import(folder);
 
   const TelemetryReader telemetry((folder / "telemetry.db").string());
   run.steps_done = telemetry.steps_done();

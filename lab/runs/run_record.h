@@ -27,6 +27,9 @@ struct RunRecord {
   std::string commit, program_sha256, host, device, cpu, started, recipe;
   bool dirty = false;
   std::map<std::string, std::string> data_sha256;  // by file
+  // SHA-256 of imported.json (engine/run/run_dir.h): the source of the weights that the run, or the
+  // trunk that it is a branch of, began from. "" if it began from its seed.
+  std::string imported_sha256;
   std::string reused_from;  // from reused.json: the run that this is a copy of; "" if not a copy
 
   int64_t steps_done = 0;   // with any row: logged, validated or saved

@@ -58,6 +58,11 @@ std::string identity_without(const Config& config,
   return identity;
 }
 
+// "" of a run that began from its seed.
+std::string imported_line(const RunRecord& run) {
+  return run.imported_sha256.empty() ? "" : "imported=" + run.imported_sha256 + "\n";
+}
+
 std::string common_start(const std::string& a, const std::string& b) {
   return a.substr(0, std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
@@ -134,6 +139,10 @@ std::string model_identity(const Config& config) {
   });
 }
 
+std::string model_identity(const RunRecord& run) {
+  return model_identity(run.config) + imported_line(run);
+}
+
 std::vector<std::string> model_differences(const Config& a, const Config& b) {
   const auto fields_of = [](const Config& config) {
     std::map<std::string, std::string> fields;
@@ -160,9 +169,13 @@ std::string recipe_identity(const Config& config) {
   return identity_without(config, is_of_endpoint);
 }
 
+std::string recipe_identity(const RunRecord& run) {
+  return recipe_identity(run.config) + imported_line(run);
+}
+
 std::vector<SeedGroup> group_by_model(std::span<const RunRecord> runs) {
   return group_runs(
-      runs, [](const RunRecord& run) { return model_identity(run.config); },
+      runs, [](const RunRecord& run) { return model_identity(run); },
       [](const RunRecord&) { return std::string(); });
 }
 

@@ -44,12 +44,16 @@ std::vector<RunRecord> read_runs(const std::vector<std::string>& paths);
 // Equal for runs that are seeds of one model. Holds every field except the seed and those that do
 // not change the numbers (threads, checkpoints, logging); of paths only the file name.
 std::string model_identity(const Config& config);
+// The same for a run: seeds that began from imported weights are one model if those are the same.
+std::string model_identity(const RunRecord& run);
 // The fields in which their identities differ, e.g. "optimizer.lr"; empty for seeds of one model.
 std::vector<std::string> model_differences(const Config& a, const Config& b);
 
 // Equal for runs that are endpoints of one model: model_identity() without the number of steps and
 // what goes with it (warm-up, warm-down, contract, target) and without what is measured on the way.
 std::string recipe_identity(const Config& config);
+// The same for a run, with the imported weights that it began from.
+std::string recipe_identity(const RunRecord& run);
 
 // In the order in which the models first appear; names are unique. The records must outlive the
 // groups. A seed may appear twice in a model.

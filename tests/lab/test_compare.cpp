@@ -245,6 +245,28 @@ TEST_CASE("incomparable runs are refused, or marked and not ranked") {
   }
 }
 
+TEST_CASE("runs that began from imported weights are not ranked beside others") {
+  std::vector<RunRecord> runs = two_models();
+  runs[3].imported_sha256 = "aaaa";
+  for (const CompareOptions& options : {CompareOptions{}, CompareOptions{.contract = "steps"}}) {
+    const Comparison c = compare(runs, options);
+    REQUIRE(c.models.size() == 3);
+    REQUIRE(c.rankings.empty());
+    REQUIRE(comparison_sentence(c) ==
+            "No ranking: moe-s2 began from imported weights (imported.json), dense-s1 from its "
+            "seed.");
+    REQUIRE(mentions(c.notes, "moe-s2 began from imported weights (imported.json): what those"));
+    const auto json = comparison_json(c);
+    REQUIRE(json["models"][2]["runs"][0]["imported_sha256"] == "aaaa");
+    REQUIRE(json["models"][0]["runs"][0]["imported_sha256"].is_null());
+  }
+  for (RunRecord& run : runs) run.imported_sha256 = "aaaa";
+  const Comparison of_one_import = compare(runs, {});
+  REQUIRE(of_one_import.models.size() == 2);
+  REQUIRE(of_one_import.rankings.size() == 1);
+  REQUIRE(mentions(of_one_import.notes, "moe began from imported weights"));
+}
+
 TEST_CASE("the same shards in another folder are the same data") {
   std::vector<RunRecord> runs = two_models();
   runs[3].data_sha256 = {

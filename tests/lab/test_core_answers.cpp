@@ -109,4 +109,13 @@ TEST_CASE("a run that went on elsewhere has all its devices") {
   REQUIRE(read_run(run.path).device == "cpu");
 }
 
+TEST_CASE("a run knows the import that it began from") {
+  const TempFolder folder;
+  const FakeRun run{.path = folder / "a", .data = folder / "data"};
+  run.write();
+  REQUIRE(read_run(run.path).imported_sha256.empty());
+  write_file_atomic(run.path + "/imported.json", "{}");
+  REQUIRE(read_run(run.path).imported_sha256 == sha256_hex("{}"));
+}
+
 }  // namespace assay::test_core_answers

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/runs/first_weights.h"
 #include "lab/runs/seed_groups.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
@@ -73,6 +74,27 @@ TEST_CASE("which fields distinguish models") {
     row.change(runs[1].config);
     REQUIRE((group_by_seed(runs).size() == 1) == row.same);
   }
+}
+
+TEST_CASE("a run from imported weights is a seed of those of one import only") {
+  std::vector<RunRecord> runs = {hand_made({.name = "a", .seed = 1}),
+                                 hand_made({.name = "b", .seed = 2}),
+                                 hand_made({.name = "c", .seed = 3})};
+  REQUIRE(group_by_seed(runs).size() == 1);
+  runs[1].imported_sha256 = "aaaa";
+  REQUIRE(group_by_seed(runs).size() == 2);
+  REQUIRE(recipe_identity(runs[0]) != recipe_identity(runs[1]));
+  REQUIRE(other_first_weights(runs) ==
+          "b began from imported weights (imported.json), a from its seed");
+  runs[0].imported_sha256 = "bbbb";
+  runs[2].imported_sha256 = "aaaa";
+  REQUIRE(group_by_seed(runs).size() == 2);
+  REQUIRE(group_by_seed(runs)[1].runs.size() == 2);
+  REQUIRE(other_first_weights(runs) ==
+          "b began from imported weights (imported.json), a from others");
+  runs[0].imported_sha256 = "aaaa";
+  REQUIRE(group_by_seed(runs).size() == 1);
+  REQUIRE(other_first_weights(runs).empty());
 }
 
 TEST_CASE("the name of a model is what its runs share, without the seed") {

@@ -202,6 +202,13 @@ def check_left_out(matrix, place):
     text = assay("map", copy).stdout
     check("(one seed)" in text and "one seed has no interval" in text and "left out: " in text, text)
 
+    # A run that began from imported weights is no endpoint beside runs that began from their seeds.
+    imported = copy / cells[0].replace("seed1", "seed2") / "imported.json"
+    imported.write_text("{}")
+    reasons = {pathlib.Path(out["run"]).name: out["reason"] for out in map_json(copy)["left_out"]}
+    check("began from imported weights (imported.json)" in reasons.get(imported.parent.name, ""), reasons)
+    imported.unlink()
+
     # Seconds of two devices are not compared; the other axes are.
     meta = next(matrix_run for matrix_run in copy.glob("moe-*-seed2")) / "meta.json"
     meta.write_text(json.dumps({**json.loads(meta.read_text()), "cpu": "another"}))
