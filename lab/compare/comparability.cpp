@@ -5,35 +5,45 @@
 
 #include "base/check.h"
 #include "lab/compare/compare.h"
+#include "lab/runs/data_roles.h"
 
 namespace assay {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A file of the tokenizer, or in its folder (vocab.json and merges.txt).
-bool is_tokenizer(const RunRecord& run, const std::string& path) {
-  const std::string& tokenizer = run.config.data.tokenizer;
-  if (tokenizer.empty()) return fs::path(path).extension() == ".json";
-  return path == tokenizer || fs::path(path).parent_path() == fs::path(tokenizer);
-}
-
 // SHA-256 of the tokenizer's files, one after the other; "" if the run had none.
 std::string tokenizer_hash(const RunRecord& run) {
   std::string all;
   for (const auto& [path, hash] : run.data_sha256)
-    if (is_tokenizer(run, path)) all += hash;
+    if (is_tokenizer_file(run, path)) all += hash;
   return all;
 }
 
-// "name hash" of every shard, by name: folders do not matter.
-std::vector<std::string> shards(const RunRecord& run) {
-  std::vector<std::string> lines;
-  for (const auto& [path, hash] : run.data_sha256)
-    if (!is_tokenizer(run, path))
-      lines.push_back(fs::path(path).filename().string() + " " + hash.substr(0, 12));
-  std::sort(lines.begin(), lines.end());
-  return lines;
+// Every shard, where their roles are not known.
+std::vector<DataFile> shards(const RunRecord& run) {
+  std::vector<DataFile> files;
+  for (const auto& [path, hash] : run.data_sha256) {
+    if (is_tokenizer_file(run, path)) continue;
+    files.push_back({.name = fs::path(path).filename().string(), .sha256 = hash});
+  }
+  return files;
+}
+
+// Those of `files` that `others` lacks, by content; a content that is there twice counts twice.
+std::vector<DataFile> without(const std::vector<DataFile>& files, std::vector<DataFile> others) {
+  std::vector<DataFile> left;
+  for (const DataFile& file : files) {
+    const auto same = std::find_if(others.begin(), others.end(), [&](const DataFile& other) {
+      return other.sha256 == file.sha256;
+    });
+    if (same == others.end()) {
+      left.push_back(file);
+    } else {
+      others.erase(same);
+    }
+  }
+  return left;
 }
 
 std::string shown(const std::string& hash) {
@@ -64,16 +74,32 @@ class Differences {
     add("tokenizer", shown(hash_a), shown(hash_b));
     if (hash_a.empty() && hash_b.empty())
       add("model.vocab_size", a_.config.model.vocab_size, b_.config.model.vocab_size);
-    const std::vector<std::string> of_a = shards(a_), of_b = shards(b_);
-    for (size_t i = 0; i < std::max(of_a.size(), of_b.size()); ++i) {
-      const std::string x = i < of_a.size() ? of_a[i] : "no further shard";
-      const std::string y = i < of_b.size() ? of_b[i] : "no further shard";
-      if (x == y) continue;
-      return add("data", x, y);  // the first one is enough
-    }
+    const auto roles_a = data_roles(a_), roles_b = data_roles(b_);
+    if (!roles_a || !roles_b) return add_files("data", shards(a_), shards(b_));
+    // A loss is over the first tokens of the validation files, so their order matters.
+    add_in_order("validation data", roles_a->val, roles_b->val);
+    add_files("training data", roles_a->train, roles_b->train);
+    add("validation data that was trained on", or_none(trained_validation_files(a_)),
+        or_none(trained_validation_files(b_)));
   }
 
  private:
+  static std::string or_none(const std::string& files) { return files.empty() ? "none" : files; }
+  void add_files(const std::string& what, const std::vector<DataFile>& of_a,
+                 const std::vector<DataFile>& of_b) {
+    add_in_order(what, without(of_a, of_b), without(of_b, of_a));
+  }
+  // The first file of another content is enough.
+  void add_in_order(const std::string& what, const std::vector<DataFile>& of_a,
+                    const std::vector<DataFile>& of_b) {
+    for (size_t i = 0; i < std::max(of_a.size(), of_b.size()); ++i) {
+      const std::string none = "no further shard";
+      if (i < of_a.size() && i < of_b.size() && of_a[i].sha256 == of_b[i].sha256) continue;
+      return add(what, i < of_a.size() ? of_a[i].text() : none,
+                 i < of_b.size() ? of_b[i].text() : none);
+    }
+  }
+
   const RunRecord &a_, &b_;
   std::vector<std::string>& found_;
 };

@@ -11,6 +11,7 @@
 #include "engine/run/run_dir.h"
 #include "lab/compare/contract_quantity.h"
 #include "lab/compare/ranking.h"
+#include "lab/runs/data_roles.h"
 #include "lab/runs/first_weights.h"
 #include "lab/runs/run_summary.h"
 
@@ -218,6 +219,10 @@ void note_models(Comparison& c) {
     if (began_from_imported(*row.group.runs.front())) {
       c.notes.push_back(row.group.name + " began from imported weights (" + kImportedFile +
                         "): what those cost is not counted");
+    }
+    for (const RunRecord* run : row.group.runs) {
+      const std::string leak = trained_validation_text(*run);
+      if (!leak.empty()) c.notes.push_back(leak);
     }
     for (const std::string& name : row.unfinished)
       c.notes.push_back(name + " is not finished: its values are from its last evaluation");

@@ -14,6 +14,7 @@
 #include "lab/compare/compare.h"
 #include "lab/dissect/used.h"
 #include "lab/matrix/folder.h"
+#include "lab/runs/data_roles.h"
 #include "lab/runs/first_weights.h"
 #include "lab/runs/run_folders.h"
 #include "lab/runs/run_summary.h"
@@ -396,6 +397,10 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
   }
   refuse_incomparable(incomparable_differences(used),
                       "leave some out: a loss can be compared on one text, tokenizer and length");
+  for (const RunRecord& run : used) {
+    const std::string leak = trained_validation_text(run);
+    if (!leak.empty()) set.notes.push_back(leak);
+  }
   for (const SeedGroup& group : groups) {
     set.models.push_back(model_of(group, values, set.left_out));
     note_warmdowns(group, set.notes);

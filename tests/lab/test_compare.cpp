@@ -267,6 +267,64 @@ TEST_CASE("runs that began from imported weights are not ranked beside others") 
   REQUIRE(mentions(of_one_import.notes, "moe began from imported weights"));
 }
 
+TEST_CASE("validation and training data are compared each by itself") {
+  const auto with_roles = [] {
+    std::vector<RunRecord> runs = two_models();
+    for (RunRecord& r : runs) {
+      r.data_sha256["/d/x_val_1.bin"] = "dddd";
+      r.config.data.train = {"/d/x_train_*.bin"};
+      r.config.data.val = {"/d/x_val_*.bin"};
+    }
+    return runs;
+  };
+  REQUIRE(incomparable_differences(with_roles()).empty());
+  const struct {
+    const char* says;
+    std::function<void(RunRecord&)> change;
+  } rows[] = {
+      {"validation data: x_val_0.bin cccc in dense-s1, x_train_0.bin bbbb in moe-s2",
+       [](RunRecord& r) { std::swap(r.config.data.train, r.config.data.val); }},
+      {"training data: no further shard in dense-s1, x_val_0.bin cccc in moe-s2",
+       [](RunRecord& r) { r.config.data.train = {"/d/*.bin"}; }},
+      {"validation data that was trained on: none in dense-s1, x_val_0.bin, x_val_1.bin in moe-s2",
+       [](RunRecord& r) { r.config.data.train = {"/d/*.bin"}; }},
+      {"validation data: x_val_0.bin cccc in dense-s1, a_val.bin dddd in moe-s2",
+       [](RunRecord& r) {
+         r.data_sha256 = {{"/d/tokenizer.json", "aaaa"},
+                          {"/d/a_val.bin", "dddd"},
+                          {"/d/b_val.bin", "cccc"},
+                          {"/d/x_train_0.bin", "bbbb"}};
+         r.config.data.val = {"/d/?_val.bin"};
+       }},
+  };
+  for (const auto& row : rows) {
+    INFO(row.says);
+    std::vector<RunRecord> runs = with_roles();
+    row.change(runs[3]);
+    REQUIRE(mentions(incomparable_differences(runs), row.says));
+    expect_error([&] { compare(runs, {}); }, "the runs are not comparable: ");
+  }
+  std::vector<RunRecord> runs = with_roles();
+  runs[3].data_sha256 = {{"/other/tokenizer.json", "aaaa"},
+                         {"/other/a.bin", "cccc"},
+                         {"/other/b.bin", "dddd"},
+                         {"/other/c.bin", "bbbb"}};
+  runs[3].config.data.val = {"/other/[ab].bin"};
+  runs[3].config.data.train = {"/other/c.bin"};
+  REQUIRE(incomparable_differences(runs).empty());
+}
+
+TEST_CASE("runs that all trained on their validation data are compared with a note") {
+  std::vector<RunRecord> runs = two_models();
+  for (RunRecord& r : runs) {
+    r.config.data.train = {"/d/*.bin"};
+    r.config.data.val = {"/d/x_val_*.bin"};
+  }
+  const Comparison c = compare(runs, {});
+  REQUIRE(c.rankings.size() == 1);
+  REQUIRE(mentions(c.notes, "moe-s2 trained on its own validation data (x_val_0.bin)"));
+}
+
 TEST_CASE("the same shards in another folder are the same data") {
   std::vector<RunRecord> runs = two_models();
   runs[3].data_sha256 = {

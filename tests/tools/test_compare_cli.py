@@ -125,8 +125,8 @@ def marks_and_refusals(runs):
               "collapsed is pathological", "pathological: routers collapsed")
     data = copy_of(dense, "data", meta=[(r'(val[^"]*\.bin": ")[0-9a-f]{8}', r"\g<1>00000000")])
     forced = compare(data, moe, "--force").stdout
-    expect_in(forced, "NOT COMPARABLE (--force): data", "no ranking: the runs are not comparable")
-    for edited, says in ((data, "not comparable: data"),
+    expect_in(forced, "NOT COMPARABLE (--force): validation data", "no ranking: the runs are not comparable")
+    for edited, says in ((data, "not comparable: validation data"),
                          (copy_of(dense, "tokenizer", meta=[(r'(\.json": ")[0-9a-f]{8}', r"\g<1>00000000")]),
                           "not comparable: tokenizer"),
                          (copy_of(dense, "tokens", yaml=[(f"tokens: {EVAL_TOKENS}", "tokens: 1024")]), "eval.tokens: 1024")):

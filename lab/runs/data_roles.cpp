@@ -1,0 +1,70 @@
+#include "lab/runs/data_roles.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+// As the pattern found its files (paths_matching() of base/file.h).
+bool is_named(const std::string& path, const std::vector<std::string>& patterns) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    return path == pattern ||
+           fnmatch(pattern.c_str(), path.c_str(), FNM_PATHNAME | FNM_PERIOD) == 0;
+  });
+}
+
+// The embedded corpus names its files by their split.
+bool is_of_synth(const std::string& path, const char* split) {
+  return fs::path(path).filename().string().starts_with(std::string("synth_") + split + "_");
+}
+
+}  // namespace
+
+bool is_tokenizer_file(const RunRecord& run, const std::string& path) {
+  const std::string& tokenizer = run.config.data.tokenizer;
+  if (tokenizer.empty()) return fs::path(path).extension() == ".json";
+  return path == tokenizer || fs::path(path).parent_path() == fs::path(tokenizer);
+}
+
+std::optional<DataRoles> data_roles(const RunRecord& run) {
+  const DataConfig& data = run.config.data;
+  DataRoles roles;
+  for (const auto& [path, sha256] : run.data_sha256) {
+    if (is_tokenizer_file(run, path)) continue;
+    const bool train = data.synth ? is_of_synth(path, "train") : is_named(path, data.train);
+    const bool val = data.synth ? is_of_synth(path, "val") : is_named(path, data.val);
+    if (!train && !val) return std::nullopt;
+    const DataFile file{.name = fs::path(path).filename().string(), .sha256 = sha256};
+    if (train) roles.train.push_back(file);
+    if (val) roles.val.push_back(file);
+  }
+  if (roles.train.empty() || roles.val.empty()) return std::nullopt;
+  return roles;
+}
+
+std::string trained_validation_files(const RunRecord& run) {
+  const std::optional<DataRoles> roles = data_roles(run);
+  if (!roles) return "";
+  std::string names;
+  for (const DataFile& val : roles->val) {
+    const bool trained =
+        std::any_of(roles->train.begin(), roles->train.end(),
+                    [&](const DataFile& train) { return train.sha256 == val.sha256; });
+    if (trained) names += (names.empty() ? "" : ", ") + val.name;
+  }
+  return names;
+}
+
+std::string trained_validation_text(const RunRecord& run) {
+  const std::string files = trained_validation_files(run);
+  if (files.empty()) return "";
+  return run.name + " trained on its own validation data (" + files +
+         "): its losses are not those of unseen text";
+}
+
+}  // namespace assay

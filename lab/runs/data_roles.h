@@ -1,0 +1,37 @@
+// What a run read each of its files of data for, told from the patterns of its configuration and
+// the hashes of its meta.json, which have no roles.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/runs/run_record.h"
+
+namespace assay {
+
+struct DataFile {
+  std::string name;  // without its folder
+  std::string sha256;
+  std::string text() const { return name + " " + sha256.substr(0, 12); }
+};
+
+struct DataRoles {
+  std::vector<DataFile> train, val;  // in the order of their paths, which is that of reading
+};
+
+// A file of the tokenizer, or in its folder (vocab.json and merges.txt).
+bool is_tokenizer_file(const RunRecord& run, const std::string& path);
+
+// A file may have both roles. nullopt if they are not known: a file that no pattern names, or a
+// role without a file, as where the data was moved after training.
+std::optional<DataRoles> data_roles(const RunRecord& run);
+
+// Names of the validation files whose content is in a training file too, "a.bin, b.bin"; "" if
+// there are none or the roles are not known.
+std::string trained_validation_files(const RunRecord& run);
+
+// A sentence on them for the notes of a table; "" if there are none.
+std::string trained_validation_text(const RunRecord& run);
+
+}  // namespace assay
