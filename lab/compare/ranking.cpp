@@ -83,7 +83,28 @@ std::string other_device(const Comparison& c) {
   return "";
 }
 
+// "a was validated every 5 steps, b every 20" if the runs have different intervals; "" otherwise.
+// A model that is looked at more often is seen earlier at its target. The landings of a contract
+// and the last step, which are validated too, do not count here: equal intervals suffice.
+std::string other_interval(const Comparison& c) {
+  const RunRecord& first = *c.models.front().group.runs.front();
+  for (const ModelRow& row : c.models) {
+    for (const RunRecord* run : row.group.runs) {
+      if (run->config.eval.every == first.config.eval.every) continue;
+      return strprintf("%s was validated every %ld steps, %s every %ld", first.name.c_str(),
+                       long(first.config.eval.every), run->name.c_str(),
+                       long(run->config.eval.every));
+    }
+  }
+  return "";
+}
+
 void rank_by_target(Comparison& c) {
+  if (const std::string why = other_interval(c); !why.empty()) {
+    c.notes.push_back("no ranking by the time to the target: " + why);
+    if (c.rankings.empty()) c.no_ranking = why;
+    return;
+  }
   const double target = *c.target_loss;
   const auto by = [&](const char* what) { return strprintf("%s to %g nats", what, target); };
   const auto of = [target](const std::function<std::optional<double>(const TimeToTarget&)>& pick) {
@@ -131,7 +152,7 @@ void rank(Comparison& c) {
                           }));
   }
   if (c.target_loss) rank_by_target(c);
-  if (c.rankings.empty()) c.no_ranking = "no model has values to rank by";
+  if (c.rankings.empty() && c.no_ranking.empty()) c.no_ranking = "no model has values to rank by";
 }
 
 }  // namespace assay

@@ -196,6 +196,22 @@ TEST_CASE("time to a target, and who reached it") {
   REQUIRE(c.rankings[1].not_reached == std::vector<std::string>{"dense"});
 }
 
+TEST_CASE("times to a target are not ranked where one model is validated more often") {
+  std::vector<RunRecord> runs = two_models();
+  for (RunRecord& run : runs) run.config.eval.every = 20;
+  runs[2].config.eval.every = runs[3].config.eval.every = 5;
+  Comparison c = compare(runs, {.target_loss = 3.405});
+  REQUIRE(c.models[1].target->reached == 2);
+  REQUIRE(c.rankings.size() == 1);
+  REQUIRE(c.rankings[0].by == "validation loss at the end");
+  const std::string why = "dense-s1 was validated every 20 steps, moe-s1 every 5";
+  REQUIRE(mentions(c.notes, "no ranking by the time to the target: " + why));
+  for (RunRecord& run : runs) run.end = "target_loss";
+  c = compare(runs, {.target_loss = 3.405});
+  REQUIRE(c.rankings.empty());
+  REQUIRE(comparison_json(c)["no_ranking"] == why);
+}
+
 TEST_CASE("the target is the runs' own where they agree") {
   std::vector<RunRecord> runs = two_models();
   REQUIRE(!compare(runs, {}).target_loss);
