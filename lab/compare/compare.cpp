@@ -13,6 +13,7 @@
 #include "lab/compare/ranking.h"
 #include "lab/runs/data_roles.h"
 #include "lab/runs/first_weights.h"
+#include "lab/runs/machine.h"
 #include "lab/runs/run_summary.h"
 
 namespace assay {
@@ -76,6 +77,7 @@ TargetSummary target_summary(const SeedGroup& group, double target) {
   s.tokens = over([](const TimeToTarget& t) { return t.tokens; });
   s.seconds = over([](const TimeToTarget& t) { return t.seconds; });
   s.flops = over([](const TimeToTarget& t) { return t.flops; });
+  if (!other_machine(group.runs).empty()) s.seconds.reset();
   return s;
 }
 
@@ -122,8 +124,11 @@ ModelRow model_row(const SeedGroup& group, const CompareOptions& options,
   row.best_loss =
       summarise(values_of(group, [](const RunRecord& r) { return value_of(r.best_val()); }));
   row.bits_per_byte = summarise(values_of(group, final_bits_per_byte));
-  row.seconds =
-      summarise(values_of(group, [](const RunRecord& r) { return r.seconds_at(r.steps_done); }));
+  row.other_machine = other_machine(group.runs);
+  if (row.other_machine.empty()) {
+    row.seconds =
+        summarise(values_of(group, [](const RunRecord& r) { return r.seconds_at(r.steps_done); }));
+  }
   for (const double f : options.fractions) row.curve.push_back(curve_point(group, row.horizon, f));
   if (target) row.target = target_summary(group, *target);
   row.capability = capability_summary(group);
@@ -223,6 +228,9 @@ void note_models(Comparison& c) {
     for (const RunRecord* run : row.group.runs) {
       const std::string leak = trained_validation_text(*run);
       if (!leak.empty()) c.notes.push_back(leak);
+    }
+    if (!row.other_machine.empty()) {
+      c.notes.push_back(row.group.name + " has no seconds: " + row.other_machine);
     }
     for (const std::string& name : row.unfinished)
       c.notes.push_back(name + " is not finished: its values are from its last evaluation");

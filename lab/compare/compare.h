@@ -69,6 +69,8 @@ struct ModelRow {
   std::string contract;
   int64_t horizon = 0;
   std::optional<Summary> final_loss = {}, best_loss = {}, bits_per_byte = {}, seconds = {};
+  // Why there are no seconds: its runs are of two machines (lab/runs/machine.h); "" if of one.
+  std::string other_machine = {};
   std::vector<CurvePoint> curve = {};
   std::optional<TargetSummary> target = {};
   CapabilitySummary capability = {};

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/check.h"
+#include "lab/runs/machine.h"
 
 namespace assay {
 namespace {
@@ -67,20 +68,12 @@ bool stopped_at_target(const Comparison& c) {
   return false;
 }
 
-// "a ran on cpu, b on cuda: NVIDIA H200" if the runs had different devices; "" otherwise.
-std::string other_device(const Comparison& c) {
-  const auto device = [](const RunRecord& run) {
-    return run.device + (run.device == "cpu" && !run.cpu.empty() ? ", " + run.cpu : "");
-  };
-  const RunRecord* first = nullptr;
+std::string other_machine_of_models(const Comparison& c) {
+  std::vector<const RunRecord*> runs;
   for (const ModelRow& row : c.models) {
-    for (const RunRecord* run : row.group.runs) {
-      if (first == nullptr) first = run;
-      if (device(*run) == device(*first)) continue;
-      return first->name + " ran on " + device(*first) + ", " + run->name + " on " + device(*run);
-    }
+    runs.insert(runs.end(), row.group.runs.begin(), row.group.runs.end());
   }
-  return "";
+  return other_machine(runs);
 }
 
 // "a was validated every 5 steps, b every 20" if the runs have different intervals; "" otherwise.
@@ -119,7 +112,7 @@ void rank_by_target(Comparison& c) {
       c, ranking(c, by("tokens"), "tokens", of([](const TimeToTarget& t) { return t.tokens; })));
   add_if_any(c,
              ranking(c, by("FLOPs"), "FLOPs", of([](const TimeToTarget& t) { return t.flops; })));
-  if (const std::string why = other_device(c); !why.empty()) {
+  if (const std::string why = other_machine_of_models(c); !why.empty()) {
     c.notes.push_back("no ranking by seconds: " + why);
     return;
   }

@@ -35,7 +35,7 @@ MapPair pair_on(const EndpointSet& set, size_t first, size_t second, CostAxis ax
                                    why.c_str()));
   }
   const MapModel &a = set.models[first], &b = set.models[second];
-  pair.absent = other_device(a, b, axis);
+  pair.absent = other_machine(a, b, axis);
   if (!pair.absent.empty()) return pair;
   pair.on = compare_on_axis(curves_of(a, axis), curves_of(b, axis), better);
   return pair;
@@ -93,17 +93,19 @@ std::vector<SeedCurve> curves_of(const MapModel& model, CostAxis axis) {
   return curves;
 }
 
-std::string other_device(const MapModel& a, const MapModel& b, CostAxis axis) {
+std::string other_machine(const MapModel& a, const MapModel& b, CostAxis axis) {
   if (axis != CostAxis::kSeconds && axis != CostAxis::kJoules) return "";
-  const Endpoint* first = nullptr;
+  std::vector<const Endpoint*> before;
   for (const MapModel* model : {&a, &b}) {
     for (const Endpoint& e : model->endpoints) {
       if (!e.of(axis).value) continue;
-      if (first == nullptr) first = &e;
-      if (e.device != first->device) {
-        return std::string(words_of(axis).name) + " of different devices: " + first->device +
-               " in " + first->run + ", " + e.device + " in " + e.run;
+      for (const Endpoint* other : before) {
+        if (same_machine(other->machine, e.machine)) continue;
+        return std::string(words_of(axis).name) +
+               " of different machines: " + other->machine.text() + " in " + other->run + ", " +
+               e.machine.text() + " in " + e.run;
       }
+      before.push_back(&e);
     }
   }
   return "";

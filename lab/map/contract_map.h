@@ -39,7 +39,7 @@ ContractMap contract_map(EndpointSet set, MapMeasure measure, const std::vector<
 // The model's endpoints that have this cost, a curve per seed, by ascending seed.
 std::vector<SeedCurve> curves_of(const MapModel& model, CostAxis axis);
 // Why seconds or joules of these two are not one quantity; "" if they are, and on other axes.
-std::string other_device(const MapModel& a, const MapModel& b, CostAxis axis);
+std::string other_machine(const MapModel& a, const MapModel& b, CostAxis axis);
 
 // "moe ahead at 2 of 3 budgets, 1 undecided".
 std::string budgets_text(const ContractMap& map, const MapPair& pair);

@@ -166,6 +166,7 @@ Endpoint endpoint_of(const RunRecord& run, double value) {
              .value = value,
              .cost = {},
              .device = run.device + (run.cpu.empty() ? "" : ", " + run.cpu),
+             .machine = machine_of(run),
              .used_text = {},
              .energy_of = {}};
   const auto set = [&](CostAxis axis, Spent cost) { e.cost[size_t(axis)] = std::move(cost); };

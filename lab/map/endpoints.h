@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "lab/runs/machine.h"
+
 namespace assay {
 
 // The order of the tables.
@@ -40,6 +42,7 @@ struct Endpoint {
   double value = 0;  // of the measure, at its last step
   std::array<Spent, kCostAxes> cost;
   std::string device;     // "cpu, Intel(R) Xeon(R) Processor"
+  Machine machine = {};   // on which its seconds and joules were spent
   std::string used_text;  // on which its P_used was measured, with its length; "" of a dense run
   std::string energy_of;  // what its joules count: "CPU", "GPU", "CPU and GPU"; "": not recorded
   const Spent& of(CostAxis axis) const { return cost[size_t(axis)]; }

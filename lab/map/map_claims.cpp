@@ -171,7 +171,7 @@ std::vector<MapClaimResult> judge_map_claims(const std::vector<MapClaim>& claims
     MapClaimResult result;
     result.claim = claim;
     const auto a = curves_of(of, claim.along), b = curves_of(other, claim.along);
-    result.why = other_device(of, other, claim.along);
+    result.why = other_machine(of, other, claim.along);
     for (const MapModel* model : {&of, &other}) {
       if (!result.why.empty() || !curves_of(*model, claim.along).empty()) continue;
       result.why = model->name + ": " + model->endpoints.front().of(claim.along).missing;

@@ -111,13 +111,10 @@ Json model_json(const MapModel& m) {
                {"flops_per_token", m.flops_per_token},
                {"endpoints", Json::array()}};
   for (const Endpoint& e : m.endpoints) {
-    Json endpoint = {{"run", e.run},
-                     {"seed", e.seed},
-                     {"steps", e.steps},
-                     {"value", e.value},
-                     {"device", e.device},
-                     {"cost", Json::object()},
-                     {"missing", Json::object()}};
+    Json endpoint = {{"run", e.run},           {"seed", e.seed},
+                     {"steps", e.steps},       {"value", e.value},
+                     {"device", e.device},     {"machine", e.machine.text()},
+                     {"cost", Json::object()}, {"missing", Json::object()}};
     for (const AxisWords& words : cost_axes()) {
       const Spent& cost = e.of(words.axis);
       endpoint["cost"][words.name] = number(cost.value);

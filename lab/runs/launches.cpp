@@ -17,6 +17,13 @@ int64_t first_step(const Json& launch) {
              : 0;
 }
 
+std::string text_of(const Json& launch, const std::string& key, const std::string& absent) {
+  if (!launch.contains(key)) return absent;
+  const Json& value = launch[key];
+  if (value.is_number_integer()) return std::to_string(value.get<int64_t>());
+  return value.is_string() ? value.get<std::string>() : absent;
+}
+
 }  // namespace
 
 std::vector<Json> contributing_launches(const std::string& run, int64_t steps_done) {
@@ -38,11 +45,12 @@ std::vector<Json> contributing_launches(const std::string& run, int64_t steps_do
   return contributing;
 }
 
-std::string over_launches(const std::vector<Json>& launches, const std::string& key) {
+std::string over_launches(const std::vector<Json>& launches, const std::string& key,
+                          const std::string& absent) {
   std::vector<std::string> seen;
   for (const Json& launch : launches) {
-    if (!launch.contains(key) || !launch[key].is_string()) continue;
-    const std::string value = launch[key].get<std::string>();
+    const std::string value = text_of(launch, key, absent);
+    if (value.empty()) continue;
     if (std::find(seen.begin(), seen.end(), value) == seen.end()) seen.push_back(value);
   }
   std::string text;

@@ -13,8 +13,9 @@ namespace assay {
 std::vector<nlohmann::ordered_json> contributing_launches(const std::string& run,
                                                           int64_t steps_done);
 
-// The texts under `key` of these launches in their order, each once: "cpu, then cuda: NVIDIA H200".
+// The texts or whole numbers under `key` of these launches in their order, each once: "cpu, then
+// cuda: NVIDIA H200". absent: of a launch that has none; "": it is left out.
 std::string over_launches(const std::vector<nlohmann::ordered_json>& launches,
-                          const std::string& key);
+                          const std::string& key, const std::string& absent = "");
 
 }  // namespace assay

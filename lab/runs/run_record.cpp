@@ -48,6 +48,13 @@ std::string read_origin(const fs::path& folder) {
   return origin.is_object() ? text_or_empty(origin, "from") : "";
 }
 
+// A launch of one rank does not record that; one of an old version records no threads.
+void read_parallel(const std::vector<nlohmann::ordered_json>& launches, RunRecord& run) {
+  const int64_t threads = run.config.run.threads;  // 0: all cores, which old runs do not tell
+  run.ranks = over_launches(launches, "ranks", "1");
+  run.threads = over_launches(launches, "threads", threads > 0 ? std::to_string(threads) : "");
+}
+
 // SHA-256 of the run's imported.json; "" without one.
 std::string read_import(const fs::path& folder) {
   std::error_code ignored;
@@ -157,6 +164,7 @@ RunRecord read_run(const std::string& path) {
     const std::string all = over_launches(launches, key);
     if (!all.empty()) *text = all;
   }
+  read_parallel(launches, run);
   run.end = telemetry.end();
   run.health = read_health(telemetry, run);
   if (run.steps_done == 0 && (run.val_loss_nats.empty() || run.val_loss_nats.back().step == 0)) {

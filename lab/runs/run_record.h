@@ -25,6 +25,8 @@ struct RunRecord {
   // From meta.json; "" where absent. device, cpu: of all launches that made steps of it, "cpu, then
   // cuda: NVIDIA H200".
   std::string commit, program_sha256, host, device, cpu, started, recipe;
+  // Of the same launches, "1, then 2"; threads are those of each rank. "" where not known.
+  std::string ranks, threads;
   bool dirty = false;
   std::map<std::string, std::string> data_sha256;  // by file
   // SHA-256 of imported.json (engine/run/run_dir.h): the source of the weights that the run, or the

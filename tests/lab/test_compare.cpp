@@ -133,6 +133,32 @@ TEST_CASE("seconds of two CPUs are not ranked") {
   REQUIRE(!by_seconds());
 }
 
+TEST_CASE("seconds of other ranks or threads are not ranked, nor averaged over seeds") {
+  std::vector<RunRecord> runs = two_models();
+  for (RunRecord& run : runs) run.device = "cpu", run.ranks = "1", run.threads = "4";
+  runs[0].threads = "";  // of an old version
+  REQUIRE(compare(runs, {.target_loss = 4}).rankings.size() == 5);
+  for (const auto& change : {std::pair("2", "4"), std::pair("1", "4, then 2")}) {
+    for (RunRecord* run : {&runs[2], &runs[3]}) {
+      run->ranks = change.first;
+      run->threads = change.second;
+    }
+    const Comparison c = compare(runs, {.target_loss = 4});
+    REQUIRE(c.rankings.size() == 4);
+    REQUIRE(mentions(c.notes, "no ranking by seconds: dense-s"));
+    REQUIRE(c.models[1].seconds);
+    REQUIRE(c.models[1].target->seconds);
+  }
+  runs[3].threads = "8";
+  const Comparison c = compare(runs, {.target_loss = 4});
+  REQUIRE(!c.models[1].seconds);
+  REQUIRE(!c.models[1].target->seconds);
+  REQUIRE(c.models[1].target->steps);
+  REQUIRE(mentions(c.notes,
+                   "moe has no seconds: moe-s1 ran on cpu, 4, then 2 threads, moe-s2 on cpu, 8 "
+                   "threads"));
+}
+
 TEST_CASE("curves are read at the step or at a near evaluation, never interpolated") {
   const std::vector<RunRecord> runs = {run_of("a", 1, 64, 3.3)};
   const struct {

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "lab/runs/core_answers.h"
 #include "lab/runs/launches.h"
+#include "lab/runs/machine.h"
 #include "session/eval_file.h"
 #include "tests/catch.h"
 #include "tests/data/temp_folder.h"
@@ -107,6 +108,22 @@ TEST_CASE("a run that went on elsewhere has all its devices") {
   meta["before"] = {launch(0, "cpu")};
   write_file_atomic(run.path + "/meta.json", meta.dump());
   REQUIRE(read_run(run.path).device == "cpu");
+}
+
+TEST_CASE("a run's machine has the ranks and threads of its launches") {
+  const TempFolder folder;
+  const FakeRun run{.path = folder / "a", .data = folder / "data"};
+  run.write();
+  REQUIRE(machine_of(read_run(run.path)).text() == "an unknown device");
+  Json meta{{"first_step", 10}, {"device", "cpu"}, {"cpu", "X"}, {"threads", 4}, {"ranks", 2}};
+  const Json first{{"first_step", 0}, {"device", "cpu"}, {"cpu", "X"}, {"threads", 4}};
+  meta["before"] = {first};
+  write_file_atomic(run.path + "/meta.json", meta.dump());
+  const Machine of_both = machine_of(read_run(run.path));
+  REQUIRE(of_both.text() == "cpu, X, 1, then 2 ranks, 4 threads");
+  write_file_atomic(run.path + "/meta.json", first.dump());
+  REQUIRE(machine_of(read_run(run.path)).text() == "cpu, X, 4 threads");
+  REQUIRE(!same_machine(of_both, machine_of(read_run(run.path))));
 }
 
 TEST_CASE("a run knows the import that it began from") {
