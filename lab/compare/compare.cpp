@@ -277,7 +277,7 @@ Comparison compare(std::span<const RunRecord> runs, const CompareOptions& option
     const SeedGroup &group = c.models[i].group, &first = c.models[0].group;
     c.models[i].loss_against_first =
         paired_difference(values_of(group, final_loss), values_of(first, final_loss));
-    c.models[i].core_against_first = core_row_difference(group, first);
+    c.models[i].core_against_first = compare_core_rows(group, first);
   }
   name_contract(c, runs, options);
   check_first_weights(c, runs);

@@ -78,7 +78,7 @@ struct ModelRow {
   std::vector<std::string> unfinished = {};  // names of runs
   // This - first; absent in the first row.
   std::optional<PairedDifference> loss_against_first = {};
-  std::optional<CoreDifference> core_against_first = {};  // over the rows of CORE
+  CoreRowComparison core_against_first = {};  // over the rows of CORE
 };
 
 // Models from best to worst by one measure.

@@ -95,8 +95,12 @@ Json model_json(const ModelRow& row) {
     json["against_first"]["seeds"] = row.loss_against_first->seeds;
   }
   json["core_rows_against_first"] = nullptr;
-  if (row.core_against_first) {
-    json["core_rows_against_first"] = core_difference_json(*row.core_against_first);
+  if (row.core_against_first.difference) {
+    json["core_rows_against_first"] = core_difference_json(*row.core_against_first.difference);
+  }
+  json["core_rows_absent"] = nullptr;
+  if (!row.core_against_first.absent.empty()) {
+    json["core_rows_absent"] = row.core_against_first.absent;
   }
   return json;
 }

@@ -47,9 +47,13 @@ std::string triple_text(const Comparison& c) {
   }
   std::string rows;
   for (const ModelRow& row : c.models) {
-    if (!row.core_against_first) continue;
-    rows +=
-        core_row_text(row.group.name, c.models.front().group.name, *row.core_against_first) + "\n";
+    const std::string& first = c.models.front().group.name;
+    const CoreRowComparison& core = row.core_against_first;
+    if (core.difference) rows += core_row_text(row.group.name, first, *core.difference) + "\n";
+    if (!core.absent.empty()) {
+      rows += "CORE of " + row.group.name + " minus " + first +
+              ": no difference over the rows: " + core.absent + "\n";
+    }
   }
   return "\nloss (nats per token at the last validation), capability, health\n" + table.text() +
          rows;

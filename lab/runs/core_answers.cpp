@@ -1,5 +1,6 @@
 #include "lab/runs/core_answers.h"
 
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -13,7 +14,11 @@
 namespace assay {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+
+// Both are the same double, one of them through SQLite.
+constexpr double kSameCore = 1e-9;
 
 CoreAnswers answers_of(const Json& task) {
   CoreAnswers answers{
@@ -24,44 +29,92 @@ CoreAnswers answers_of(const Json& task) {
   return answers;
 }
 
-std::optional<std::vector<CoreAnswers>> mean_answers_of(const SeedGroup& group) {
-  std::vector<std::vector<CoreAnswers>> all;
-  for (const RunRecord* record : group.runs) {
-    auto answers = core_answers(*record);
-    if (!answers) return std::nullopt;
-    all.push_back(std::move(*answers));
-  }
-  return mean_answers(all);
-}
+// What evals/step-N.json holds of the run's last CORE.
+struct RunCore {
+  std::vector<CoreAnswers> answers;
+  std::optional<int64_t> max_tokens;  // of a prompt; not in files of old versions
+  std::string replaced;               // why the answers are not those of the run's score; or ""
+};
 
-}  // namespace
-
-std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run) {
+std::optional<RunCore> read_core(const RunRecord& run) {
   const std::optional<Capability> score = capability_of(run);
   if (!score || score->name != "core") return std::nullopt;
   const std::string path =
-      (std::filesystem::path(run.path) / "evals" / strprintf("step-%08ld.json", long(score->step)))
-          .string();
+      (fs::path(run.path) / "evals" / strprintf("step-%08ld.json", long(score->step))).string();
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+  if (!fs::exists(path, ignored)) return std::nullopt;
   try {
     const Json core = json_or_throw<Json>(read_file(path)).at("core");
     if (!is_whole_core(core)) return std::nullopt;
-    std::vector<CoreAnswers> all;
+    RunCore found;
     for (const Json& task : core.at("tasks")) {
       if (!task.contains("answers")) return std::nullopt;
-      all.push_back(answers_of(task));
+      found.answers.push_back(answers_of(task));
     }
-    return all;
+    if (core.contains("max_tokens")) found.max_tokens = core["max_tokens"].get<int64_t>();
+    if (core.contains("core") && core["core"].is_number() &&
+        std::abs(core["core"].get<double>() - score->value) > kSameCore) {
+      found.replaced =
+          strprintf("a later evaluation replaced the answers of %s: its CORE was %.4f, %s has %.4f",
+                    run.name.c_str(), score->value, fs::path(path).filename().c_str(),
+                    core["core"].get<double>());
+    }
+    return found;
   } catch (const Json::exception& error) {
     throw UserError(path + " is damaged: " + error.what(),
                     "remove it, and score the run again: assay eval " + run.path + " --tasks core");
   }
 }
 
+// Prompts that are cut to other lengths are other questions; "" if no two runs say so.
+std::string other_lengths(const std::vector<std::pair<const RunRecord*, RunCore>>& cores) {
+  const RunRecord* first = nullptr;
+  int64_t tokens = 0;
+  for (const auto& [run, core] : cores) {
+    if (!core.max_tokens) continue;
+    if (first == nullptr) {
+      first = run;
+      tokens = *core.max_tokens;
+    } else if (*core.max_tokens != tokens) {
+      return strprintf("%s was scored with prompts of at most %ld tokens, %s with %ld",
+                       first->name.c_str(), long(tokens), run->name.c_str(),
+                       long(*core.max_tokens));
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run) {
+  std::optional<RunCore> core = read_core(run);
+  if (!core || !core->replaced.empty()) return std::nullopt;
+  return std::move(core->answers);
+}
+
+CoreRowComparison compare_core_rows(const SeedGroup& a, const SeedGroup& b) {
+  std::vector<std::pair<const RunRecord*, RunCore>> cores;
+  std::vector<std::vector<CoreAnswers>> of_a, of_b;
+  for (const auto& [group, answers] : {std::pair(&a, &of_a), std::pair(&b, &of_b)}) {
+    for (const RunRecord* run : group->runs) {
+      std::optional<RunCore> core = read_core(*run);
+      if (!core) return {};
+      answers->push_back(core->answers);
+      cores.emplace_back(run, std::move(*core));
+    }
+  }
+  std::string absent = other_lengths(cores);
+  for (const auto& [run, core] : cores) {
+    if (absent.empty()) absent = core.replaced;
+  }
+  if (!absent.empty()) return {.difference = {}, .absent = absent};
+  const auto mean_a = mean_answers(of_a), mean_b = mean_answers(of_b);
+  if (!mean_a || !mean_b) return {};
+  return {.difference = core_difference(*mean_a, *mean_b), .absent = ""};
+}
+
 std::optional<CoreDifference> core_row_difference(const SeedGroup& a, const SeedGroup& b) {
-  const auto of_a = mean_answers_of(a), of_b = mean_answers_of(b);
-  return of_a && of_b ? core_difference(*of_a, *of_b) : std::nullopt;
+  return compare_core_rows(a, b).difference;
 }
 
 std::string core_row_text(const std::string& a, const std::string& b, const CoreDifference& d) {

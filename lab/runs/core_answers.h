@@ -11,12 +11,21 @@
 
 namespace assay {
 
-// At the run's last CORE of all tasks and rows. nullopt if there is none, or an earlier version
-// wrote it, which kept no answers.
+// At the run's last CORE of all tasks and rows. nullopt if there is none, an earlier version wrote
+// it, which kept no answers, or a later evaluation of the step has replaced them.
 std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run);
 
-// CORE of model a minus that of b, over the rows; answers are means over a model's runs. nullopt if
-// a run of either has no answers, or they answered other rows.
+// CORE of model a minus that of b, over the rows; answers are means over a model's runs.
+struct CoreRowComparison {
+  std::optional<CoreDifference> difference;
+  // Why there is none although all of the runs have answers: they are of prompts of other lengths,
+  // or not those of a run's own score. "" otherwise.
+  std::string absent;
+};
+CoreRowComparison compare_core_rows(const SeedGroup& a, const SeedGroup& b);
+
+// Its difference alone. nullopt if a run of either has no answers, they answered other rows, or
+// compare_core_rows() gives another reason.
 std::optional<CoreDifference> core_row_difference(const SeedGroup& a, const SeedGroup& b);
 
 // "CORE of moe minus dense: -0.0010, 95% interval over the rows -0.0130 to +0.0110, includes 0:

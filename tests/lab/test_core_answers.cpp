@@ -48,11 +48,12 @@ RunRecord run_with(const TempFolder& folder, const std::string& name, const Json
   return read_run(run.path);
 }
 
+SeedGroup group_of(const RunRecord& run) {
+  return {.name = run.name, .runs = {&run}};
+}
+
 std::optional<CoreDifference> difference(const RunRecord& a, const RunRecord& b) {
-  const auto group = [](const RunRecord& run) {
-    return SeedGroup{.name = run.name, .runs = {&run}};
-  };
-  return core_row_difference(group(a), group(b));
+  return core_row_difference(group_of(a), group_of(b));
 }
 
 }  // namespace
@@ -76,6 +77,32 @@ TEST_CASE("part of CORE is no CORE to compare") {
   const RunRecord whole = run_with(folder, "whole", core_of("1100", "1111"));
   REQUIRE_FALSE(difference(whole, run_with(folder, "rows", core_of("11", "11", 2))));
   REQUIRE_FALSE(difference(whole, run_with(folder, "tasks", core_of("1100", "1111", 0, {"c"}))));
+}
+
+TEST_CASE("answers to prompts of other lengths, or of a later evaluation, are not compared") {
+  const TempFolder folder;
+  const RunRecord a = run_with(folder, "a", core_of("1100", "1111"));
+  Json longer = core_of("1000", "1011");
+  longer["max_tokens"] = 512;
+  const RunRecord b = run_with(folder, "b", longer);
+  REQUIRE_FALSE(difference(a, b));
+  REQUIRE(compare_core_rows(group_of(a), group_of(b)).absent ==
+          "a was scored with prompts of at most 64 tokens, b with 512");
+  const SeedGroup both{.name = "both", .runs = {&a, &b}};
+  REQUIRE(compare_core_rows(both, both).absent.starts_with("a was scored with prompts"));
+  longer.erase("max_tokens");  // of an old version
+  REQUIRE(difference(a, run_with(folder, "c", longer)));
+  Json replaced = core_of("1000", "1011");
+  replaced["core"] = 0.25;
+  REQUIRE(difference(a, run_with(folder, "d", replaced)));
+  replaced["core"] = 0.5;
+  const RunRecord e = run_with(folder, "e", replaced);
+  REQUIRE_FALSE(core_answers(e));
+  REQUIRE_FALSE(difference(a, e));
+  REQUIRE(compare_core_rows(group_of(a), group_of(e)).absent ==
+          "a later evaluation replaced the answers of e: its CORE was 0.2500, step-00000040.json "
+          "has 0.5000");
+  REQUIRE(compare_core_rows(group_of(a), group_of(a)).absent.empty());
 }
 
 TEST_CASE("CORE of fewer rows does not replace that of more") {
