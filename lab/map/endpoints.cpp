@@ -144,6 +144,15 @@ Spent logged(std::optional<double> value) {
   return {.value = {}, .missing = "not logged"};
 }
 
+// Resident memory of the host's process. What a GPU held is in no figure of a run.
+Spent peak_memory_of(const RunRecord& run, const TelemetryReader& telemetry) {
+  if (run.device.find("cuda") != std::string::npos) {
+    return {.value = {}, .missing = "only the host's memory was logged"};
+  }
+  const auto peak = telemetry.last_scalar("peak_rss_bytes");
+  return logged(peak ? std::optional(peak->value) : std::nullopt);
+}
+
 // Of all counters that the run had to its end. counted: which.
 Spent energy_of(const RunRecord& run, const TelemetryReader& telemetry, std::string& counted) {
   double joules = 0;
@@ -178,8 +187,7 @@ Endpoint endpoint_of(const RunRecord& run, double value) {
   set(CostAxis::kFlops, logged(run.flops_at(run.steps_done)));
   set(CostAxis::kSeconds, logged(run.seconds_at(run.steps_done)));
   const TelemetryReader telemetry(run.path + "/telemetry.db");
-  const auto peak = telemetry.last_scalar("peak_rss_bytes");
-  set(CostAxis::kMemory, logged(peak ? std::optional(peak->value) : std::nullopt));
+  set(CostAxis::kMemory, peak_memory_of(run, telemetry));
   set(CostAxis::kJoules, energy_of(run, telemetry, e.energy_of));
   return e;
 }
@@ -254,6 +262,16 @@ void require_one_way(std::vector<MapModel>& models, CostAxis axis, std::string E
     for (Endpoint& e : model.endpoints) {
       if (!(e.*way).empty()) e.cost[size_t(axis)] = {.value = {}, .missing = otherwise};
     }
+  }
+}
+
+// Memory is no axis with pairs that could say why it is missing.
+void note_missing_memory(const MapModel& model, std::vector<std::string>& notes) {
+  for (const Endpoint& e : model.endpoints) {
+    const Spent& memory = e.of(CostAxis::kMemory);
+    if (memory.value) continue;
+    notes.push_back(model.name + ": no peak memory of " + e.run + ": " + memory.missing);
+    return;
   }
 }
 
@@ -404,6 +422,7 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
   }
   for (const SeedGroup& group : groups) {
     set.models.push_back(model_of(group, values, set.left_out));
+    note_missing_memory(set.models.back(), set.notes);
     note_warmdowns(group, set.notes);
     note_collapses(group, set.notes);
   }

@@ -220,6 +220,20 @@ def check_left_out(matrix, place):
     check(axis(answer, "flops")["pairs"][0]["budgets"], "FLOPs are the same everywhere")
 
 
+def check_gpu_memory(matrix, place):
+    """The memory of a run's process on the host is not what it takes on a GPU."""
+    copy = place.run("gpu")
+    shutil.copytree(matrix, copy)
+    run = pathlib.Path(map_json(copy)["models"][0]["endpoints"][0]["run"])
+    recorded = json.loads((run / "meta.json").read_text())
+    (run / "meta.json").write_text(json.dumps({**recorded, "device": "cuda: NVIDIA H200"}))
+    answer = map_json(copy)
+    endpoint = next(e for e in answer["models"][0]["endpoints"] if pathlib.Path(e["run"]) == run)
+    check(endpoint["cost"]["memory"] is None, endpoint)
+    check(endpoint["missing"]["memory"] == "only the host's memory was logged", endpoint)
+    check(any("no peak memory of" in note and "only the host's memory" in note for note in answer["notes"]), answer["notes"])
+
+
 def check_errors(matrix, place):
     other = place.run("other")
     shutil.copytree(matrix, other)
@@ -261,6 +275,7 @@ def main():
         check_energy(matrix, place)
         check_claims(matrix, place)
         check_left_out(matrix, place)
+        check_gpu_memory(matrix, place)
         check_errors(matrix, place)
     print("map: ok")
 

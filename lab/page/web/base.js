@@ -48,7 +48,7 @@ const last = (list) => list[list.length - 1];
 // A scalar's name in words, and the unit in its suffix.
 const scalarUnits = {nats: 'nats', percent: '%', share: 'share', bytes: 'bytes', ms: 'ms', s: 's'};
 const scalarWords = {tokens_per_s: ['throughput', 'tokens per second'], lr: ['learning rate', ''], mfu_share: ['share of peak FLOPs (mfu)', 'share'],
-  peak_rss_bytes: ['peak memory', 'bytes'], train_s: ['time of training', 's'], train_loss_nats: ['training loss', 'nats']};
+  peak_rss_bytes: ['peak host memory', 'bytes'], train_s: ['time of training', 's'], train_loss_nats: ['training loss', 'nats']};
 function scalarName(name) {
   if (scalarWords[name]) return scalarWords[name];
   const parts = name.split('_'), unit = scalarUnits[last(parts)] || '';

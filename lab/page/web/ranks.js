@@ -14,14 +14,14 @@ function shownRanks({ranks}) {
 function rankTable(run) {
   const row = ({rank, step_ms: step, wait_ms: wait, wait_share: share, bytes_sent: sent, peak_rss_bytes: peak}) =>
     [`rank ${rank}`, digits(step), digits(wait), (100 * share).toFixed(1) + '%', bytesText(sent), bytesText(peak)];
-  return {columns: ['', 'step (ms)', 'waiting (ms)', 'waiting', 'sent in a step', 'peak memory'], rows: shownRanks(run.ranks).map(row),
+  return {columns: ['', 'step (ms)', 'waiting (ms)', 'waiting', 'sent in a step', 'peak host memory'], rows: shownRanks(run.ranks).map(row),
     sums: [`rank ${run.ranks.slow}`],
     raw: {columns: Object.keys(run.ranks.ranks[0]), rows: run.ranks.ranks.map(Object.values)}};
 }
 
 function rankPanel(run) {
   const {says, first_step: first, last_step: end, steps, ranks} = run.ranks, few = shownRanks(run.ranks).length;
-  const note = `Medians over ${grouped(steps)} logged ${steps === 1 ? 'step' : 'steps'} (${grouped(first)} to ${grouped(end)}); peak memory: the largest. ` +
+  const note = `Medians over ${grouped(steps)} logged ${steps === 1 ? 'step' : 'steps'} (${grouped(first)} to ${grouped(end)}); peak host memory: the largest. ` +
     (few < ranks.length ? `Of ${grouped(ranks.length)} ranks the ${few / 2} that wait least and the ${few / 2} that wait most; the CSV has all.` : '');
   const panel = tablePanel('ranks-' + run.slot, run.label, () => rankTable(runAt(run.slot)), element('p', {className: 'note', textContent: note}));
   panel.querySelector('.chart-head').after(element('p', {textContent: says}));

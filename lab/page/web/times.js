@@ -8,7 +8,7 @@ function timeRows() {
     ['training time (s)', scalar('train_s', ({value}) => last(value)), secondsText],
     ['tokens/s, median', scalar('tokens_per_s', medianOf), grouped],
     ['mfu, median', scalar('mfu_share', medianOf), (value) => (100 * value).toFixed(1) + '%'],
-    ['peak memory (bytes)', scalar('peak_rss_bytes', largest), bytesText],
+    ['peak host memory (bytes)', scalar('peak_rss_bytes', largest), bytesText],
     ...spanNames().map((span) => [`${span}, median (ms)`, (run) => (run.spans[span] ? medianOf(run.spans[span]) : null), (value) => digits(value)]),
   ];
 }
