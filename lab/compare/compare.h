@@ -84,6 +84,7 @@ struct ModelRow {
 // Models from best to worst by one measure.
 struct Ranking {
   struct Place {
+    int64_t place = 1;  // shared by models of equal means: 1, 1, 3
     std::string model;
     Summary value;
     std::string note;  // certainty that the next one is worse; a collapse

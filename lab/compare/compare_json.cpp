@@ -112,6 +112,7 @@ Json ranking_json(const Ranking& r) {
   json["places"] = Json::array();
   for (const Ranking::Place& place : r.places) {
     Json at;
+    at["place"] = place.place;
     at["model"] = place.model;
     at["value"] = summary_json(place.value);
     at["note"] = place.note;

@@ -35,7 +35,46 @@ std::string certainty(const Ranking::Place& first, const std::string& unit) {
   return text + (interval.contains(0) ? "includes 0: they are statistically tied." : "excludes 0.");
 }
 
+// Of a gap that is not 0, with as many digits as it takes to show that.
+std::string gap_text(double gap, const std::string& unit) {
+  const std::string text = amount(std::abs(gap), unit);
+  const bool shows_zero = text.find_first_of("123456789") == std::string::npos;
+  return shows_zero ? strprintf("%.1e", std::abs(gap)) : text;
+}
+
+// "a, b and c": the models that share the first place.
+std::string names_of_first(const Ranking& r, size_t count) {
+  std::string names;
+  for (size_t i = 0; i < count; ++i) {
+    names += (i == 0 ? "" : i + 1 == count ? " and " : ", ") + r.places[i].model;
+  }
+  return names;
+}
+
+// What follows the first sentence: the models from place `from` on, collapses, what was held fixed.
+std::string rest_of_sentence(const Comparison& c, const Ranking& r, size_t from) {
+  std::string text, later;
+  for (size_t i = from; i < r.places.size(); ++i) {
+    later += (later.empty() ? "" : ", ") + r.places[i].model + " (" +
+             amount(r.places[i].value.mean, r.unit) + ")";
+  }
+  if (!later.empty()) text += " Then " + later + ".";
+  for (const ModelRow& row : c.models)
+    if (row.health.collapsed > 0) text += " The routers of " + row.group.name + " collapsed.";
+  return text + " " + (c.not_held.empty() ? "Held fixed: " + c.contract + "." : c.not_held);
+}
+
+// Of models that share the first place.
+std::string equal_sentence(const Comparison& c, const Ranking& r, size_t count) {
+  return names_of_first(r, count) + " are equal in " + r.by + ": " +
+         amount(r.places[0].value.mean, r.unit) + " " + r.unit + "." +
+         rest_of_sentence(c, r, count);
+}
+
 std::string ranking_sentence(const Comparison& c, const Ranking& r) {
+  size_t equal = 1;
+  while (equal < r.places.size() && r.places[equal].place == r.places[0].place) ++equal;
+  if (equal > 1) return equal_sentence(c, r, equal);
   const Ranking::Place &first = r.places[0], &second = r.places[1];
   // A paired difference is that of the shared seeds; the means are of all.
   const double gap =
@@ -44,19 +83,10 @@ std::string ranking_sentence(const Comparison& c, const Ranking& r) {
   const bool tied = first.to_next && first.to_next->summary.interval95 &&
                     first.to_next->summary.interval95->contains(0);
   std::string text =
-      strprintf("%s is %s %s %s %s in %s%s.", first.model.c_str(),
-                amount(std::abs(gap), r.unit).c_str(), r.unit.c_str(), side, second.model.c_str(),
-                r.by.c_str(), tied ? ", but no model is ahead beyond the seeds" : "");
-  text += " " + certainty(first, r.unit);
-  std::string later;
-  for (size_t i = 2; i < r.places.size(); ++i) {
-    later += (later.empty() ? "" : ", ") + r.places[i].model + " (" +
-             amount(r.places[i].value.mean, r.unit) + ")";
-  }
-  if (!later.empty()) text += " Then " + later + ".";
-  for (const ModelRow& row : c.models)
-    if (row.health.collapsed > 0) text += " The routers of " + row.group.name + " collapsed.";
-  return text + " " + (c.not_held.empty() ? "Held fixed: " + c.contract + "." : c.not_held);
+      strprintf("%s is %s %s %s %s in %s%s.", first.model.c_str(), gap_text(gap, r.unit).c_str(),
+                r.unit.c_str(), side, second.model.c_str(), r.by.c_str(),
+                tied ? ", but no model is ahead beyond the seeds" : "");
+  return text + " " + certainty(first, r.unit) + rest_of_sentence(c, r, 2);
 }
 
 std::string one_model_sentence(const ModelRow& row) {

@@ -98,6 +98,7 @@ std::string target_text(const Comparison& c) {
 
 std::string verdict(const PairedDifference& difference) {
   const std::optional<Interval>& interval = difference.summary.interval95;
+  if (difference.summary.mean == 0 && difference.summary.sd.value_or(0) == 0) return "equal";
   if (!interval) return "one shared seed: no interval";
   if (interval->contains(0)) return "interval includes 0: no difference shown";
   return interval->high < 0 ? "lower" : "higher";
@@ -133,7 +134,7 @@ std::string ranking_text(const Comparison& c) {
     text += "\n";
     TextTable table({"", "model", r.unit, ""});
     for (size_t i = 0; i < r.places.size(); ++i)
-      table.add({std::to_string(i + 1) + ".", r.places[i].model,
+      table.add({std::to_string(r.places[i].place) + ".", r.places[i].model,
                  summary_text(r.places[i].value, digits_of(r.unit)), r.places[i].note});
     for (const std::string& model : r.not_reached)
       table.add({"", model, "", "missing in some runs"});

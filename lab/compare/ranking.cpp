@@ -15,6 +15,7 @@ using Value = std::function<std::optional<double>(const RunRecord&)>;
 std::string certainty(const ModelRow& a, const ModelRow& b, const Value& value) {
   const SeedValues of_a = values_of(a.group, value), of_b = values_of(b.group, value);
   const Summary sa = *summarise(of_a), sb = *summarise(of_b);
+  if (sa.mean == sb.mean) return "equal to the next one";
   if (!sa.interval95 || !sb.interval95) return "no interval with one seed";
   std::string text = sa.interval95->overlaps(*sb.interval95)
                          ? "interval overlaps the next one's"
@@ -48,7 +49,11 @@ Ranking ranking(const Comparison& c, const std::string& by, const std::string& u
       note = "pathological: routers collapsed" + (note.empty() ? "" : "; " + note);
     const SeedValues values = values_of(order[i]->group, value);
     Ranking::Place& place = r.places.emplace_back();
-    place = {.model = order[i]->group.name, .value = *summarise(values), .note = note};
+    place = {.place = int64_t(i) + 1,
+             .model = order[i]->group.name,
+             .value = *summarise(values),
+             .note = note};
+    if (i > 0 && mean(order[i - 1]) == mean(order[i])) place.place = r.places[i - 1].place;
     if (i + 1 < order.size())
       place.to_next = paired_difference(values, values_of(order[i + 1]->group, value));
   }

@@ -117,6 +117,35 @@ TEST_CASE("shared seeds that contradict the means of all are said to") {
                Catch::Matchers::StartsWith("dense is 0.0500 nats above moe-s1 in validation loss"));
 }
 
+TEST_CASE("models of equal values share a place") {
+  std::vector<RunRecord> runs = two_models();
+  for (const size_t i : {0, 1}) runs[i + 2].val_loss_nats = runs[i].val_loss_nats;
+  runs.push_back(run_of("wide-s1", 1, 128, 3.5));
+  runs.push_back(run_of("wide-s2", 2, 128, 3.5));
+  Comparison c = compare(runs, {});
+  REQUIRE(comparison_sentence(c) ==
+          "dense and moe are equal in validation loss at the end: 3.3100 nats. Then wide (3.5000). "
+          "Held fixed: steps: 100 steps of 1,000 tokens.");
+  const auto json = comparison_json(c)["rankings"][0]["places"];
+  REQUIRE(json[0]["place"] == 1);
+  REQUIRE(json[1]["place"] == 1);
+  REQUIRE(json[2]["place"] == 3);
+  REQUIRE(json[0]["note"] == "equal to the next one");
+  const std::string text = comparison_text(c);
+  REQUIRE(text.find("1.  dense") != std::string::npos);
+  REQUIRE(text.find("1.  moe") != std::string::npos);
+  REQUIRE(text.find("3.  wide") != std::string::npos);
+  REQUIRE(text.find("+0.0000  0.0000  [0.0000, 0.0000]  equal") != std::string::npos);
+
+  // A difference below the digits of a loss is one all the same.
+  runs = {run_of("dense-s1", 1, 64, 3.3), run_of("moe-s1", 1, 99, 3.3)};
+  runs[1].val_loss_nats.back().value -= 2e-6;
+  c = compare(runs, {});
+  REQUIRE(c.rankings[0].places[1].place == 2);
+  REQUIRE_THAT(comparison_sentence(c),
+               Catch::Matchers::StartsWith("moe-s1 is 2.0e-06 nats below dense-s1 in validation"));
+}
+
 TEST_CASE("seconds of two CPUs are not ranked") {
   std::vector<RunRecord> runs = two_models();
   for (RunRecord& run : runs) {
