@@ -27,8 +27,8 @@ Machine machine_of(const RunRecord& run) {
 }
 
 bool same_machine(const Machine& a, const Machine& b) {
-  return a.device == b.device && a.cpu == b.cpu && agree(a.ranks, b.ranks) &&
-         agree(a.threads, b.threads);
+  if (a.device != b.device || a.cpu != b.cpu || !agree(a.ranks, b.ranks)) return false;
+  return a.device.starts_with("cuda") || agree(a.threads, b.threads);
 }
 
 std::string other_machine(std::span<const RunRecord* const> runs) {

@@ -24,7 +24,8 @@ struct Machine {
 
 Machine machine_of(const RunRecord& run);
 
-// What only one of the two recorded is taken as equal, but for the device and the CPU.
+// Threads do not count where a GPU makes the steps. Ranks and threads that only one of the two
+// recorded are taken as equal.
 bool same_machine(const Machine& a, const Machine& b);
 
 // "a ran on cpu, 1 thread, b on cpu, 4 threads": the first two runs of other machines; "" if there

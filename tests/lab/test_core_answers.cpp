@@ -150,6 +150,13 @@ TEST_CASE("a run's machine has the ranks and threads of its launches") {
   REQUIRE(of_both.text() == "cpu, X, 1, then 2 ranks, 4 threads");
   write_file_atomic(run.path + "/meta.json", first.dump());
   REQUIRE(machine_of(read_run(run.path)).text() == "cpu, X, 4 threads");
+
+  const Machine gpu{.device = "cuda: Y", .cpu = "X", .ranks = "1", .threads = "4"};
+  Machine other = gpu;
+  other.threads = "8";
+  REQUIRE(same_machine(gpu, other));
+  other.device = "cpu";
+  REQUIRE(!same_machine(gpu, other));
   REQUIRE(!same_machine(of_both, machine_of(read_run(run.path))));
 }
 
