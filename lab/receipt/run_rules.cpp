@@ -171,6 +171,8 @@ Json measure_rule(RunEvidence& run, const Json& how) {
   const std::string name = rule_text(how, "name");
   const RunMeasure* measure = find_run_measure(name);
   if (measure == nullptr) refuse_rule(how, "no measure " + name);
+  run.config();  // a file that is missing is not available, one that is damaged is drift
+  run.telemetry();
   const RunRecord record = read_run(run.folder());
   if (record.steps_done != run.steps_done()) {
     throw NotAvailable("the run went on after its receipt");

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 
@@ -40,6 +41,9 @@ struct Matrix {
     claim("dense_loss_sd", how_over_runs("sd", last, kDense));
     claim("moe_minus", how_over_runs("mean", last, kMoe, kDense));
     claim("moe_minus_high", how_over_runs("interval95_high", last, kMoe, kDense));
+    claim("dense_trend", how_over_runs("mean", how_measure("best_val_loss"), kDense));
+    claim("moe_verdict", how_verdict(ClaimRelation::kAbove, 0, 0,
+                                     {{.sign = 1, .of = how_measure("val_loss"), .runs = kMoe}}));
     claim("one_seed_sd", how_over_runs("sd", last, {"moe-1"}));
     claim("never", how_over_runs("mean", how_first_at_or_below(4.0, "step"), kDense));
     write_receipt(path + "/receipt.json", make_bundle_receipt(bundle));
@@ -80,8 +84,8 @@ TEST_CASE("a matrix claims statistics over its runs") {
   REQUIRE(std::abs(value(2).get<double>() - 0.25 * std::sqrt(2.0)) < 1e-12);
   REQUIRE(value(3) == 0.5);  // the mean of 0.25 and 0.75
   REQUIRE(std::abs(value(4).get<double>() - (0.5 + 12.706204736432095 * 0.25)) < 1e-9);
-  REQUIRE(value(5).is_null());
-  REQUIRE(value(6).is_null());  // one of the runs did not reach it
+  REQUIRE(value(7).is_null());
+  REQUIRE(value(8).is_null());  // one of the runs did not reach it
   const Verification v = verify_receipt(m.path, {});
   INFO(drifts(v));
   REQUIRE(v.count(Finding::kDrift) == 0);
@@ -137,12 +141,27 @@ TEST_CASE("a claim removed from a matrix's receipt breaks the seal") {
   REQUIRE(drifts(verify_receipt(path, {})) == "receipt: edited after it was sealed\n");
 }
 
-TEST_CASE("a run that was removed is reported as not available") {
+TEST_CASE("what was removed of a run is reported as not available") {
+  for (const std::string part : {"", "/telemetry.db", "/config.yaml", "/receipt.json"}) {
+    const Matrix m;
+    fs::remove_all(m.path + "/moe-1" + part);
+    const Verification v = verify_receipt(m.path, {});
+    INFO(part << ": " << drifts(v));
+    REQUIRE(v.count(Finding::kDrift) == 0);
+    const auto absent = [&](const std::string& what) {
+      return std::any_of(v.checks.begin(), v.checks.end(), [&](const Check& check) {
+        return check.finding == Finding::kNotAvailable && check.run.empty() && check.what == what;
+      });
+    };
+    REQUIRE(absent("claim moe_verdict") == (part != "/receipt.json"));
+    REQUIRE(absent("input run moe-1") == (part.empty() || part == "/receipt.json"));
+  }
+}
+
+TEST_CASE("telemetry of a run that is damaged is drift of its matrix's claims") {
   const Matrix m;
-  fs::remove_all(m.path + "/moe-1");
-  const Verification v = verify_receipt(m.path, {});
-  INFO(drifts(v));
-  REQUIRE(v.count(Finding::kDrift) == 0);
+  write_file_atomic(m.path + "/moe-1/telemetry.db", "no database");
+  REQUIRE(drifts(verify_receipt(m.path, {})).find("\nclaim moe_verdict: ") != std::string::npos);
 }
 
 TEST_CASE("a matrix needs the receipts of its runs") {
