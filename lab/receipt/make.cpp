@@ -64,7 +64,7 @@ class RunReceipt {
     for (const char* file : {kTuneCopy, kProductsFile}) {
       if (fs::exists(run_ / file)) add_file("products", file);
     }
-    add_data(launches);
+    add_data();
     add_builds(launches);
     add_checkpoint();
     add_telemetry();
@@ -100,10 +100,12 @@ class RunReceipt {
     receipt_.environment["launches"] = launches.size();
   }
 
-  // Shards and tokenizer lie outside of the run, so they are identified by name and hash.
-  void add_data(const std::vector<Json>& launches) {
-    if (launches.empty() || !launches.back().contains("data_sha256")) return;
-    const Json& last = launches.back();
+  // Shards and tokenizer lie outside of the run, so they are identified by name and hash: of the
+  // last launch, also if it made no step. A run goes on with the same bytes only, so they are those
+  // of its steps, and an earlier record may be damaged.
+  void add_data() {
+    const Json last = json_in_file<Json>(run_ / "meta.json");
+    if (!last.is_object() || !last.contains("data_sha256")) return;
     for (const auto& [path, hash] : last["data_sha256"].items()) {
       if (!hash.is_string()) continue;
       Json more = Json::object();

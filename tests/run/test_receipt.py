@@ -184,6 +184,16 @@ def check_same(runs):
     shutil.rmtree(moved)
 
 
+def check_damaged_meta(runs):
+    """A finished run whose meta.json was damaged is given a receipt that verifies when it is started again."""
+    run = runs.train("no-meta")
+    (run / "meta.json").write_text("{}")
+    same("with a damaged meta.json", run)
+    runs.train("no-meta")
+    said = same("after another start", run)
+    check("same           input data" in said and "0 drift" in said, said)
+
+
 def check_rerun(runs):
     check("rerun of 5 steps" in same("rerun", runs.whole, "--rerun", 5), "reports the rerun")
     run = runs.copy()
