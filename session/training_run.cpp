@@ -225,8 +225,31 @@ void TrainingRun::open_folder() {
   require_same_data(before_, read_files(data_));
   wait_for_all(group);
   if (!first()) return;
+  require_precision_of_finished_run();
   dir_->write_config(config());
   products_.emplace(session_, dir_->path());
+}
+
+std::optional<PrecisionConfig> TrainingRun::other_precision_before() const {
+  if (!newest_) return std::nullopt;
+  PrecisionConfig then =
+      parse_run_config_text(before_.config_yaml, *newest_ + "/state.json", *newest_).precision;
+  // Import leaves `auto` open, and a CPU simulates all products.
+  const bool same_products = then.products == ProductsMode::kAuto || !session_.device.gpu;
+  if (same_products) then.products = config().precision.products;
+  return then == config().precision ? std::nullopt : std::optional(then);
+}
+
+// A run that makes no further step was trained in the precision of its last one: another one would
+// only be written into its configuration.
+void TrainingRun::require_precision_of_finished_run() const {
+  if (before_.step == 0 || before_.step < config().run.steps) return;
+  const std::optional<PrecisionConfig> then = other_precision_before();
+  if (!then) return;
+  throw UserError(strprintf("%s has made its %ld steps in %s: there is none left to make in %s",
+                            dir_->path().c_str(), long(before_.step), precision_text(*then).c_str(),
+                            precision_text(config().precision).c_str()),
+                  "give the precision that it was trained in, or train in another --run");
 }
 
 void TrainingRun::open() {

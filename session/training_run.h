@@ -88,12 +88,14 @@ class TrainingRun {
   Model& model() { return *memory_.model; }
   const RunStart& start() const { return start_; }
   const std::optional<std::string>& checkpoint() const { return newest_; }  // resumed from
-  const TrainingState& state_before() const { return before_; }             // of that checkpoint
+  // The precision in which it was trained, if this launch has another one.
+  std::optional<PrecisionConfig> other_precision_before() const;
 
  private:
   bool first() const { return session_.ranks == nullptr || session_.ranks->first(); }
   void resolve_horizon();
   void open_folder();
+  void require_precision_of_finished_run() const;
   void open_records(double peak_flop_per_s);
   LoaderConfig warning_loader();
   void plan_others(TrainingMemory& memory);

@@ -11,6 +11,7 @@
 #include "data/json_text.h"
 #include "engine/run/folder_lock.h"
 #include "engine/run/run_dir.h"
+#include "lab/receipt/launch_precision.h"
 #include "lab/receipt/make.h"
 #include "lab/runs/launches.h"
 #include "lab/runs/run_record.h"
@@ -104,29 +105,20 @@ std::string text_of(const ReceiptJson& object, const char* key) {
 }
 
 // UserError unless all launches that made steps of the run had the same precision and
-// configuration.
+// configuration. That the last one's precision is that of config.yaml is a part of verifying.
 void require_one_configuration(const RunRecord& run) {
   const std::vector<ReceiptJson> launches = contributing_launches(run.path, run.steps_done);
   const std::string hint =
       "no cell trains like that: leave --reuse out to train it here, in one configuration";
+  const std::string change = precision_change(launches);
+  if (!change.empty()) throw UserError(run.path + " was " + change, hint);
   for (size_t i = 1; i < launches.size(); ++i) {
-    const ReceiptJson &before = launches[i - 1], &now = launches[i];
-    const long step = long(now.value("first_step", int64_t(0)));
-    const auto both_say = [&](const char* key) {
-      return !text_of(before, key).empty() && !text_of(now, key).empty();
-    };
-    const char* key = both_say("precision") ? "precision" : "recipe";
-    if (text_of(before, key) != text_of(now, key)) {
-      throw UserError(
-          strprintf("%s was trained in %s, and from step %ld on in %s", run.path.c_str(),
-                    text_of(before, key).c_str(), step, text_of(now, key).c_str()),
-          hint);
-    }
-    if (both_say("config_sha256") &&
-        text_of(before, "config_sha256") != text_of(now, "config_sha256")) {
-      throw UserError(
-          strprintf("%s changed its configuration after step %ld", run.path.c_str(), step), hint);
-    }
+    const std::string before = text_of(launches[i - 1], "config_sha256"),
+                      now = text_of(launches[i], "config_sha256");
+    if (before.empty() || now.empty() || before == now) continue;
+    throw UserError(strprintf("%s changed its configuration after step %ld", run.path.c_str(),
+                              long(launches[i].value("first_step", int64_t(0)))),
+                    hint);
   }
 }
 

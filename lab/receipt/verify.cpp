@@ -9,9 +9,11 @@
 #include "base/check.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
+#include "lab/receipt/launch_precision.h"
 #include "lab/receipt/locate_data.h"
 #include "lab/receipt/make.h"
 #include "lab/receipt/telemetry_dump.h"
+#include "lab/runs/launches.h"
 
 namespace assay {
 namespace {
@@ -90,6 +92,7 @@ class Verifier {
     }
     check("contract", [&] { check_contract(receipt, evidence); });
     check("meta.json", [&] { check_recorded_data(receipt, run.string()); });
+    check("precision", [&] { check_precision(receipt, evidence); });
     const std::vector<ClaimSpec> expected = expected_claims(evidence);
     check_claims(receipt, expected, [&](const Json& how) { return recompute(evidence, how); });
   }
@@ -207,6 +210,17 @@ class Verifier {
     if (recorded.empty()) return;
     add(Finding::kDrift, "meta.json",
         "it names " + recorded.begin()->first + ", which the receipt does not have");
+  }
+
+  // A finding only if the run changed its precision, or if the configuration has another one than
+  // the launch that made the last steps.
+  void check_precision(const Receipt& receipt, RunEvidence& evidence) {
+    const std::vector<Json> launches =
+        contributing_launches(evidence.folder(), receipt.sealed_step);
+    const std::string change = precision_change(launches);
+    const std::string other = other_precision_in_config(launches, evidence.config());
+    if (!change.empty()) add(Finding::kSame, "precision", change);
+    if (!other.empty()) add(Finding::kDrift, "precision", other);
   }
 
   // The receipt's contract must be that of the configuration.

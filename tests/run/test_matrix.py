@@ -266,12 +266,25 @@ def check_not_reused(place):
         refused("changed", error, "no cell trains like that")
         if "recipe" not in first:
             continue
+        named = assay("receipt", "verify", changed)
+        check(named.returncode == 0 and "same           precision  trained in bf16, and from step 20 on in fp32" in named.stdout,
+              named.stdout)
         meta = json.loads((changed / "meta.json").read_text())
         # As written by a program that did not record these fields.
         for launch in [meta, *meta["before"]]:
             del launch["precision"], launch["config_sha256"]
         (changed / "meta.json").write_text(json.dumps(meta))
         refused("changed", error, "no cell trains like that")
+    # As an earlier version left a finished run that was started again in another recipe.
+    shutil.rmtree(changed.parent)
+    check(assay("train", config, "--run", changed, "--set", "precision.recipe=bf16").returncode == 0, "trains in bf16")
+    resolved = (changed / "config.yaml").read_text()
+    (changed / "config.yaml").write_text(resolved.replace("recipe: bf16", "recipe: fp32"))
+    check(assay("receipt", "make", changed).returncode == 0, "sealed again")
+    relabelled = "its last steps were made in bf16, config.yaml has fp32"
+    refused("changed", relabelled, "leave --reuse out")
+    drift = assay("receipt", "verify", changed)
+    check(drift.returncode == 2 and drift.stderr == f"drift: precision: {relabelled}\n", drift.stderr)
     stopped = place.path / "stopped" / RUNS[0]
     assay("train", config, "--run", stopped, "--set", "run.checkpoint_every=7", "--stop-after", "20")
     check(assay("train", config, "--run", stopped).returncode == 0, "goes on")

@@ -122,6 +122,13 @@ def check_other_recipe(place):
     check("resumes after step 20" in done.stderr, done.stderr)
     again = place.train("changed", *recipe("mxfp8", "--set", "precision.override=[experts.wgrad=bf16]"))
     check("was trained in" not in again.stderr, f"reports the change only once: {again.stderr}")
+    # No step is left: another recipe would only be written over the one in which the run was trained.
+    files = [place.run("changed") / name for name in ("config.yaml", "meta.json", "receipt.json")]
+    before = [file.read_bytes() for file in files]
+    refused = place.train("changed", *recipe("bf16"), expect=1).stderr.splitlines()
+    check("changed has made its 60 steps in mxfp8 with experts.wgrad=bf16: there is none left to make in bf16" in refused[-2] and
+          refused[-1] == "hint: give the precision that it was trained in, or train in another --run", refused)
+    check(before == [file.read_bytes() for file in files], "a refused recipe changes no file")
 
 
 def main():

@@ -99,18 +99,13 @@ void announce_precision(Log& log, const Config& config, const SessionDevice& dev
 
 // Warns when the recipe has changed. Checkpoints hold fp32 masters in every recipe, so any recipe
 // can resume from them.
-void announce_other_recipe(Log& log, const std::string& checkpoint, const TrainingState& before,
-                           const Config& config, const SessionDevice& device) {
-  PrecisionConfig then =
-      parse_run_config_text(before.config_yaml, checkpoint + "/state.json", checkpoint).precision;
-  // Import leaves `auto` open, and a CPU simulates all products.
-  const bool same_products = then.products == ProductsMode::kAuto || !device.gpu;
-  if (same_products) then.products = config.precision.products;
-  if (then == config.precision) return;
-  log.warn(
+void announce_other_recipe(TrainingRun& run) {
+  const std::optional<PrecisionConfig> then = run.other_precision_before();
+  if (!then) return;
+  run.log().warn(
       strprintf("precision: the checkpoint was trained in %s, the run continues in %s; the "
                 "weights are quantised again from the checkpoint's fp32 masters",
-                precision_text(then).c_str(), precision_text(config.precision).c_str()));
+                precision_text(*then).c_str(), precision_text(run.config().precision).c_str()));
 }
 
 // Warns when the loaded checkpoint has a non-finite value. Training may never read it (e.g. the
@@ -303,8 +298,7 @@ void announce_run(TrainingRun& run) {
   announce_setup(run);
   log_lines(run.log(), run.mixture_table());
   if (const auto& checkpoint = run.checkpoint()) {
-    announce_other_recipe(run.log(), *checkpoint, run.state_before(), run.config(),
-                          run.session().device);
+    announce_other_recipe(run);
     announce_not_finite(run.log(), *checkpoint, run.start().not_finite);
   }
 }
