@@ -91,6 +91,11 @@ def check_summary(place):
     check(0 < said["health"]["worst_max_load_norm"] <= 1, said)
     for part in ("K*max_load", "target 20 reached"):
         check(part in done.stderr, done.stderr)
+    check(said["val_step"] == 6 and said["val_loss_nats"] == said["loss_nats"], said)
+    early = json.loads(place.train("early", "--json", "--stop-after", "5").stdout)
+    check((early["step"], early["val_step"]) == (5, 0) and early["val_loss_nats"] == early["loss_nats"] > 5, early)
+    none = json.loads(place.train("unvalidated", "--json", "--stop-after", "5", *sets(eval__at_start="false")).stdout)
+    check((none["step"], none["val_step"], none["val_loss_nats"], none["loss_nats"]) == (5, None, None, None), none)
 
 
 def main():

@@ -127,14 +127,20 @@ void fill_from_telemetry(const RunDir& dir, RunResult& result) {
   }
 }
 
-// " (step 50)" if the last validation was at an earlier step than the run's last.
-std::string validated_at(const RunDir& dir, int64_t steps_done) {
+// The step of the last validation; nullopt if there was none.
+std::optional<int64_t> validation_step(const RunDir& dir) {
   try {
     const auto last = TelemetryReader(dir.file("telemetry.db")).last_eval("val", "loss_nats");
-    return !last || last->step == steps_done ? "" : strprintf(" (step %ld)", long(last->step));
+    return last ? std::optional(last->step) : std::nullopt;
   } catch (const UserError&) {
-    return "";  // the file is gone or damaged; recorded() says so
+    return std::nullopt;  // the file is gone or damaged; recorded() says so
   }
+}
+
+// " (step 50)" if the last validation was at an earlier step than the run's last.
+std::string validated_at(const RunDir& dir, int64_t steps_done) {
+  const std::optional<int64_t> step = validation_step(dir);
+  return !step || *step == steps_done ? "" : strprintf(" (step %ld)", long(*step));
 }
 
 // Names the rank that the others waited for in this launch, if there is one. first_step: steps done
@@ -231,15 +237,19 @@ std::string first_loss_text(const ModelConfig& model) {
                     spread, spread * spread / 2);
 }
 
+// step: that the run has come to. The losses are of val_step, which may be an earlier one.
 nlohmann::ordered_json result_json(const RunDir& dir, const RunResult& result,
                                    const std::optional<RunRecord>& record) {
   nlohmann::ordered_json json{{"end", run_end_name(result.end)},
                               {"run", dir.path()},
                               {"step", result.steps_done},
                               {"tokens", result.tokens},
+                              {"val_step", nullptr},
                               {"val_loss_nats", or_null(result.val_loss_nats)},
                               {"val_bits_per_byte", or_null(result.val_bits_per_byte)},
                               {"tokens_per_s", or_null(result.tokens_per_s)}};
+  const std::optional<int64_t> validated = validation_step(dir);
+  if (result.val_loss_nats > 0 && validated) json["val_step"] = *validated;
   if (record) json.update(summary_json(*record));
   if (result.end == RunEnd::kCollapseStop) json["collapse_stop"] = result.why;
   if (result.end == RunEnd::kNonFinite && !result.why.empty()) json["not_finite"] = result.why;
