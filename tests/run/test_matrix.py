@@ -111,6 +111,23 @@ def check_whole(place):
     check(assay("receipt", "verify", whole).returncode == 0, "--summary writes it again")
 
 
+def check_summary(place):
+    """--summary also prints what it cannot write, and refuses what it would not obey."""
+    whole = place.path / "whole"
+    text = (whole / "summary.md").read_text()
+    (whole / "summary.md").unlink()
+    (whole / "summary.md").mkdir()  # a read-only folder does not stop root
+    done = place.matrix("m.yaml", "whole", "--summary")
+    check(done.stdout == text, done.stdout)
+    check(f"warning: the tables are only printed: cannot write {whole}/summary.md" in done.stderr, done.stderr)
+    (whole / "summary.md").rmdir()
+    place.matrix("m.yaml", "whole", "--summary")
+    for more in (("--only", "moe"), ("--dry-run",), ("--reuse", "elsewhere"), ("--until-decided", "3"), ("--stop-on-failure",),
+                 ("--fresh-changed",)):
+        error, hint = place.matrix("m.yaml", "whole", "--summary", *more, expect=1).stderr.splitlines()
+        check(error == f"error: --summary does not go with {more[0]}" and hint.startswith("hint: it prints the tables"), (error, hint))
+
+
 def check_by_hand(place):
     cell = RUNS[1]
     config = place.path / "whole" / "configs" / f"{cell}.yaml"
@@ -495,6 +512,7 @@ def check_dry_run(place):
 def main():
     with Place() as place:
         check_whole(place)
+        check_summary(place)
         check_by_hand(place)
         check_target(place)
         check_reused(place)

@@ -190,12 +190,27 @@ void take_over_runs(const std::vector<TakenRun>& runs, const MatrixFolder& folde
   }
 }
 
+void write_matrix_receipt(const MatrixFolder& folder, const MatrixSummary& summary) {
+  write_receipt(folder.file(kReceiptName), make_matrix_receipt(folder, summary));
+}
+
 // Writes the tables and the receipt.
 MatrixSummary write_results(const MatrixFolder& folder, const Matrix& matrix) {
   MatrixSummary summary = summarise_matrix(matrix, folder);
   write_summary(folder, summary);
-  write_receipt(folder.file(kReceiptName), make_matrix_receipt(folder, summary));
+  write_matrix_receipt(folder, summary);
   return summary;
+}
+
+// False, and a warning, if the folder cannot be written.
+bool try_to_write_summary(const MatrixFolder& folder, const MatrixSummary& summary) {
+  try {
+    write_summary(folder, summary);
+    return true;
+  } catch (const UserError& error) {
+    say(std::string("warning: the tables are only printed: ") + error.what());
+    return false;
+  }
 }
 
 void print_summary(const MatrixArguments& a, const MatrixSummary& summary) {
@@ -319,7 +334,7 @@ Round train_matrix(const MatrixArguments& a, const MatrixFolder& folder, const M
 }
 
 // --summary. Of an edited file the tables are printed only: what is on the disk is of the matrix as
-// it was trained.
+// it was trained. So are those of a folder that cannot be written.
 void summarise(const MatrixArguments& a, const MatrixFolder& folder, const Matrix& matrix,
                const MatrixEdits& edits) {
   if (!edits.started) {
@@ -338,7 +353,9 @@ void summarise(const MatrixArguments& a, const MatrixFolder& folder, const Matri
     return print_summary(a, summarise_matrix(matrix, folder));
   }
   if (edits.claims.any()) write_matrix(folder, matrix, edits);
-  print_summary(a, write_results(folder, matrix));
+  const MatrixSummary summary = summarise_matrix(matrix, folder);
+  if (try_to_write_summary(folder, summary)) write_matrix_receipt(folder, summary);
+  print_summary(a, summary);
 }
 
 // Everything but further rounds of --until-decided.
@@ -395,7 +412,24 @@ void check_until_decided(const MatrixArguments& a, const MatrixFile& file) {
   }
 }
 
+// --summary is about all runs of the folder and trains none.
+void check_summary(const MatrixArguments& a) {
+  if (!a.summary) return;
+  const std::pair<const char*, bool> others[] = {{"--only", !a.only.empty()},
+                                                 {"--dry-run", a.dry_run},
+                                                 {"--reuse", !a.reuse.empty()},
+                                                 {"--until-decided", a.until_decided.has_value()},
+                                                 {"--stop-on-failure", a.stop_on_failure},
+                                                 {"--fresh-changed", a.fresh_changed}};
+  for (const auto& [option, given] : others) {
+    if (!given) continue;
+    throw UserError(std::string("--summary does not go with ") + option,
+                    "it prints the tables of all finished runs and trains none: leave one out");
+  }
+}
+
 int run_matrix(const MatrixArguments& a) {
+  check_summary(a);
   MatrixFile file = load_file(a);
   check_until_decided(a, file);
   const MatrixFolder folder(a.folder.empty() ? "runs/" + file.name : a.folder);
@@ -450,7 +484,8 @@ void add_matrix_command(Commands& commands) {
                   "measured ones)")
       ->check(CLI::PositiveNumber)
       ->needs("--dry-run");
-  sub->add_flag("--summary", a->summary, "print the tables of the finished runs and exit");
+  sub->add_flag("--summary", a->summary,
+                "print the tables of all finished runs, write them to the folder, and exit");
   sub->add_option("--until-decided", a->until_decided,
                   "while claims are undecided, train one seed more, up to this number of seeds; "
                   "the tables say so")
