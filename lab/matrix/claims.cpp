@@ -27,9 +27,13 @@ const SummaryRow& row_of(const ContractTable& table, const std::string& model,
   return *row;
 }
 
-// "2 of 3 runs of baseline have the measure"; "" if all have it.
-std::string runs_without(const ClaimTerm& term, const SeedValues& values) {
-  const size_t runs = term.row->runs.runs.size();
+// "2 of 3 runs of baseline have the measure"; "" if all have it. Runs that a guard stopped come
+// first: the others are a selection.
+std::string runs_without(const RunMeasure& measure, const ClaimTerm& term,
+                         const SeedValues& values) {
+  const std::string stopped = stopped_text(*term.row, measure);
+  if (!stopped.empty()) return stopped;
+  const size_t runs = measured_runs(*term.row, measure).runs.size();
   if (values.size() == runs) return "";
   std::string text = strprintf("%zu of %zu runs of %s have the measure", values.size(), runs,
                                term.row->cell->model.c_str());
@@ -37,7 +41,7 @@ std::string runs_without(const ClaimTerm& term, const SeedValues& values) {
 }
 
 SeedValues values_of_term(const RunMeasure& measure, const ClaimTerm& term) {
-  return values_of(term.row->runs, [&](const RunRecord& run) {
+  return values_of(measured_runs(*term.row, measure), [&](const RunRecord& run) {
     return term.share ? measure.at(run, *term.share) : measure.of(run);
   });
 }
@@ -118,8 +122,8 @@ ClaimResult evaluate(const MatrixClaim& claim, const std::vector<Place>& places)
   bool no_run = false;
   for (const ClaimTerm& term : result.terms) {
     values.push_back(values_of_term(*measure, term));
-    if (result.why.empty()) result.why = runs_without(term, values.back());
-    no_run |= term.row->runs.runs.empty();
+    if (result.why.empty()) result.why = runs_without(*measure, term, values.back());
+    no_run |= term.row->runs.runs.empty() && term.row->stopped.empty();
   }
   // Two sides: the models, or with two places the comparison at each.
   const size_t terms = result.terms.size(), half = places.size() == 1 ? 1 : terms / 2;

@@ -2,8 +2,9 @@
 // seed by seed, with the same measure of another model. The verdict follows from Student's 95%
 // interval over the seeds:
 //
-//   holds, fails, undecided  as lab/runs/interval_claim.h says; undecided also with one seed, or if
-//                            not every run has the measure
+//   holds, fails, undecided  as lab/runs/interval_claim.h says; undecided also with one seed, if
+//                            not every run has the measure, or if a guard stopped a run before it
+//                            had it
 //   no run                   nothing to compare yet
 #pragma once
 

@@ -62,6 +62,8 @@ ordered_json row_json(const SummaryRow& row) {
   j["planned"] = row.planned;
   j["finished"] = row.runs.runs.size();
   j["missing"] = row.missing;
+  j["stopped"] = row.stopped;
+  j["not_ranked"] = row.not_ranked.empty() ? ordered_json() : ordered_json(row.not_ranked);
   j["runs"] = ordered_json::array();
   for (const RunRecord* run : row.runs.runs) {
     ordered_json r;

@@ -14,20 +14,20 @@ namespace {
 
 using Runs = std::vector<std::string>;
 
-// Folders of the row's runs with these seeds, in their order.
-Runs runs_of(const SummaryRow& row, const std::vector<int64_t>& seeds) {
+// Folders of the runs with these seeds, in their order.
+Runs runs_of(const SeedGroup& group, const std::vector<int64_t>& seeds) {
   Runs runs;
   for (const int64_t seed : seeds) {
-    for (const RunRecord* run : row.runs.runs) {
+    for (const RunRecord* run : group.runs) {
       if (run->config.run.seed == seed) runs.push_back(run->name);
     }
   }
   return runs;
 }
 
-std::vector<int64_t> all_seeds(const SummaryRow& row) {
+std::vector<int64_t> all_seeds(const SeedGroup& group) {
   std::vector<int64_t> seeds;
-  for (const RunRecord* run : row.runs.runs) seeds.push_back(run->config.run.seed);
+  for (const RunRecord* run : group.runs) seeds.push_back(run->config.run.seed);
   return seeds;
 }
 
@@ -46,7 +46,7 @@ void add_statistics(std::vector<ClaimSpec>& claims, const std::string& name,
 
 void add_row(std::vector<ClaimSpec>& claims, const ContractTable& table, const SummaryRow& row) {
   const std::string name = table.contract.name + "." + row.cell->model + "." + row.cell->precision;
-  const Runs runs = runs_of(row, all_seeds(row));
+  const Runs runs = runs_of(row.runs, all_seeds(row.runs));
   const ReceiptJson loss = how_eval("val", "loss_nats", "last");
   add_statistics(claims, name + ".val_loss", "nats", loss, runs);
   if (row.bits_per_byte && row.bits_per_byte->n == int64_t(runs.size())) {
@@ -59,8 +59,8 @@ void add_row(std::vector<ClaimSpec>& claims, const ContractTable& table, const S
   }
   if (row.difference) {
     const auto& seeds = row.difference->seeds;
-    add_statistics(claims, name + ".val_loss_minus_first", "nats", loss, runs_of(row, seeds),
-                   runs_of(table.rows.front(), seeds));
+    add_statistics(claims, name + ".val_loss_minus_first", "nats", loss, runs_of(row.runs, seeds),
+                   runs_of(table.rows.front().runs, seeds));
   }
 }
 
@@ -74,15 +74,15 @@ void add_measures(std::vector<ClaimSpec>& claims, const ContractTable& table,
     const SeedValues values = values_of(row.runs, measure.of);
     if (values.empty() || values.size() != row.runs.runs.size()) continue;
     add_statistics(claims, name + "." + measure.name, "", how_measure(measure.name),
-                   runs_of(row, all_seeds(row)));
+                   runs_of(row.runs, all_seeds(row.runs)));
   }
 }
 
-// The seeds that the rows of all terms have finished.
-std::vector<int64_t> shared_seeds(const std::vector<ClaimTerm>& terms) {
-  std::vector<int64_t> seeds = all_seeds(*terms.front().row);
+// The seeds of which the rows of all terms have a run with the measure.
+std::vector<int64_t> shared_seeds(const std::vector<ClaimTerm>& terms, const RunMeasure& measure) {
+  std::vector<int64_t> seeds = all_seeds(measured_runs(*terms.front().row, measure));
   for (const ClaimTerm& term : terms) {
-    const std::vector<int64_t> others = all_seeds(*term.row);
+    const std::vector<int64_t> others = all_seeds(measured_runs(*term.row, measure));
     std::erase_if(seeds, [&](int64_t seed) {
       return std::find(others.begin(), others.end(), seed) == others.end();
     });
@@ -93,12 +93,13 @@ std::vector<int64_t> shared_seeds(const std::vector<ClaimTerm>& terms) {
 // The comparison of a judged claim, and its verdict.
 void add_claim(std::vector<ClaimSpec>& claims, const ClaimResult& result) {
   if (!result.compared || !result.compared->interval95 || !result.why.empty()) return;
-  const std::vector<int64_t> seeds = shared_seeds(result.terms);
+  const RunMeasure& measure = *find_run_measure(result.claim->measure);
+  const std::vector<int64_t> seeds = shared_seeds(result.terms, measure);
   std::vector<ReceiptTerm> terms;
   for (const ClaimTerm& term : result.terms) {
     terms.push_back({.sign = term.sign,
                      .of = how_measure(result.claim->measure, term.share),
-                     .runs = runs_of(*term.row, seeds)});
+                     .runs = runs_of(measured_runs(*term.row, measure), seeds)});
   }
   const std::string name =
       "claim." + result.contract + "." + result.precision + "." + result.claim->name;
@@ -112,6 +113,18 @@ void add_claim(std::vector<ClaimSpec>& claims, const ClaimResult& result) {
                     .how = how_verdict(claim.relation, claim.number, claim.within, terms)});
 }
 
+// With a receipt of its own, which is made if there is none.
+void add_run(Bundle& bundle, const MatrixFolder& folder, const std::string& run,
+             const RunRecord& record) {
+  bundle.runs.push_back(run);
+  if (!record.reused_from.empty()) bundle.files.push_back(run + "/" + kReusedFile);
+  const std::string own = folder.file(run + "/" + kReceiptName);
+  std::error_code ignored;
+  if (!std::filesystem::exists(own, ignored)) {
+    write_receipt(own, make_run_receipt(folder.file(run), folder.file(run)));
+  }
+}
+
 }  // namespace
 
 Receipt make_matrix_receipt(const MatrixFolder& folder, const MatrixSummary& summary) {
@@ -120,14 +133,8 @@ Receipt make_matrix_receipt(const MatrixFolder& folder, const MatrixSummary& sum
                 .runs = {},
                 .files = {"summary.md", "summary.csv", "summary.json", "runs.csv"},
                 .claims = {}};
-  for (const auto& [run, record] : summary.records) {
-    bundle.runs.push_back(run);
-    if (!record.reused_from.empty()) bundle.files.push_back(run + "/" + kReusedFile);
-    const std::string own = folder.file(run + "/" + kReceiptName);
-    std::error_code ignored;
-    if (!std::filesystem::exists(own, ignored)) {
-      write_receipt(own, make_run_receipt(folder.file(run), folder.file(run)));
-    }
+  for (const auto* records : {&summary.records, &summary.stopped}) {
+    for (const auto& [run, record] : *records) add_run(bundle, folder, run, record);
   }
   if (summary.seal && !summary.matrix->file.claims.empty()) {
     bundle.environment["claims_seal"] = seal_to_json(*summary.seal);

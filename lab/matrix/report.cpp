@@ -167,10 +167,8 @@ Rows cost_rows(const ContractTable& table) {
 std::string not_ranked_text(const ContractTable& table) {
   std::string text;
   for (const SummaryRow& row : table.rows) {
-    const size_t runs = row.runs.runs.size();
-    if (!table.ranked_by_target() || runs == 0 || size_t(row.reached) == runs) continue;
-    text += (text.empty() ? "" : "; ") + row_name(row, table) +
-            strprintf(", which reached the target in %ld of %zu runs", long(row.reached), runs);
+    if (row.not_ranked.empty()) continue;
+    text += (text.empty() ? "" : "; ") + row_name(row, table) + ", which " + row.not_ranked;
   }
   return text.empty() ? "" : "Not ranked: " + text + ".\n";
 }

@@ -1,8 +1,10 @@
 #include "lab/matrix/summary.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/check.h"
+#include "engine/run/run.h"
 #include "lab/runs/run_measures.h"
 
 namespace assay {
@@ -48,6 +50,11 @@ void fill_health(SummaryRow& row) {
   }
 }
 
+// By its guard, with the configuration of its cell.
+bool was_stopped(const CellStatus& status) {
+  return status.state == CellState::kGuard && status.differences.empty();
+}
+
 std::string missing_text(const Cell& cell, const CellStatus& status) {
   if (!cell.unavailable.empty()) return cell.name + ": " + cell.unavailable;
   std::string text = cell.name + ": " + cell_state_name(status.state);
@@ -63,11 +70,36 @@ std::optional<double> steps_to(const RunRecord& run, double target_nats) {
   return time ? std::optional(double(time->steps)) : std::nullopt;
 }
 
+// "2 of 5"
+std::string share_of_planned(const SummaryRow& row, size_t runs) {
+  return strprintf("%zu of %ld", runs, long(row.planned));
+}
+
+// "collapse_stop, non_finite": each once.
+std::string guards_text(const std::vector<std::string>& ends) {
+  std::string text;
+  for (const std::string& end : std::set<std::string>(ends.begin(), ends.end())) {
+    text += (text.empty() ? "" : ", ") + end;
+  }
+  return text;
+}
+
+// Why a row has no rank; "" if it has one, or no finished run either.
+std::string why_not_ranked(const SummaryRow& row, bool by_target) {
+  if (!row.stopped.empty()) {
+    return "had " + share_of_planned(row, row.stopped.size()) + " runs stopped by a guard (" +
+           guards_text(row.stopped) + ")";
+  }
+  const size_t runs = row.runs.runs.size();
+  if (!by_target || size_t(row.reached) == runs) return "";
+  return strprintf("reached the target in %ld of %zu runs", long(row.reached), runs);
+}
+
 void rank(ContractTable& table) {
   const bool by_target = table.ranked_by_target();
-  for (const SummaryRow& row : table.rows) {
-    const bool all_reached = row.reached > 0 && row.reached == int64_t(row.runs.runs.size());
-    if (by_target ? all_reached : row.loss.has_value()) table.ranking.push_back(&row);
+  for (SummaryRow& row : table.rows) {
+    row.not_ranked = why_not_ranked(row, by_target);
+    if (row.not_ranked.empty() && row.loss) table.ranking.push_back(&row);
   }
   const auto mean_of = [&](const SummaryRow* row) {
     return by_target ? row->target_steps->mean : row->loss->mean;
@@ -104,12 +136,21 @@ Statuses read_runs(MatrixSummary& summary, const MatrixFolder& folder) {
       if (now.state == CellState::kDone && now.differences.empty()) {
         summary.records.emplace(cell.run, read_run(folder.run(cell)));
       }
+      if (was_stopped(now) && now.end == run_end_name(RunEnd::kCollapseStop)) {
+        summary.stopped.emplace(cell.run, read_run(folder.run(cell)));
+      }
     }
     summary.cells += 1;
     summary.done += summary.records.contains(cell.run) ? 1 : 0;
     summary.unavailable += cell.unavailable.empty() ? 0 : 1;
   }
   return status;
+}
+
+void sort_by_seed(SeedGroup& group) {
+  std::sort(group.runs.begin(), group.runs.end(), [](const RunRecord* a, const RunRecord* b) {
+    return a->config.run.seed < b->config.run.seed;
+  });
 }
 
 // The rows of a contract with their runs, finished or missing.
@@ -126,16 +167,18 @@ std::vector<SummaryRow> rows_of(const MatrixSummary& summary, const MatrixContra
     const auto record = summary.records.find(cell.run);
     if (record != summary.records.end()) {
       row.runs.runs.push_back(&record->second);
-    } else {
-      row.missing.push_back(missing_text(cell, status.at(cell.run)));
+      continue;
     }
+    const CellStatus& now = status.at(cell.run);
+    row.missing.push_back(missing_text(cell, now));
+    if (was_stopped(now)) row.stopped.push_back(now.end);
+    const auto stopped = summary.stopped.find(cell.run);
+    if (stopped != summary.stopped.end()) row.stopped_by_rule.runs.push_back(&stopped->second);
   }
   for (SummaryRow& row : rows) {
-    row.runs.name = row.cell->model;
-    std::sort(row.runs.runs.begin(), row.runs.runs.end(),
-              [](const RunRecord* a, const RunRecord* b) {
-                return a->config.run.seed < b->config.run.seed;
-              });
+    row.runs.name = row.stopped_by_rule.name = row.cell->model;
+    sort_by_seed(row.runs);
+    sort_by_seed(row.stopped_by_rule);
   }
   return rows;
 }
@@ -188,7 +231,30 @@ ContractTable table_of(const MatrixSummary& summary, const MatrixContract& contr
   return table;
 }
 
+// What a router does, not what becomes of the loss afterwards.
+bool is_of_routers(const RunMeasure& measure) {
+  return measure.needs == RunMeasure::Needs::kExperts &&
+         std::string(measure.name) != "loss_after_saturation";
+}
+
 }  // namespace
+
+SeedGroup measured_runs(const SummaryRow& row, const RunMeasure& measure) {
+  SeedGroup group = row.runs;
+  if (!is_of_routers(measure)) return group;
+  const auto& stopped = row.stopped_by_rule.runs;
+  group.runs.insert(group.runs.end(), stopped.begin(), stopped.end());
+  sort_by_seed(group);
+  return group;
+}
+
+std::string stopped_text(const SummaryRow& row, const RunMeasure& measure) {
+  std::vector<std::string> ends = row.stopped;
+  if (is_of_routers(measure)) std::erase(ends, run_end_name(RunEnd::kCollapseStop));
+  if (ends.empty()) return "";
+  return share_of_planned(row, ends.size()) + " runs of " + row.cell->model +
+         " were stopped by a guard (" + guards_text(ends) + ")";
+}
 
 double SummaryRow::tokens() const {
   return steps ? steps->mean * double(cell->config.run.batch_tokens) : double(cell->tokens());
@@ -201,6 +267,7 @@ double SummaryRow::flops() const {
 MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder) {
   MatrixSummary summary{.matrix = &matrix,
                         .records = {},
+                        .stopped = {},
                         .different_data = different_data(matrix),
                         .seal = recorded_seal(folder),
                         .tables = {}};

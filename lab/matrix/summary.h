@@ -9,6 +9,7 @@
 
 #include "lab/matrix/state.h"
 #include "lab/runs/core_answers.h"
+#include "lab/runs/run_measures.h"
 #include "lab/runs/seed_groups.h"
 
 namespace assay {
@@ -18,6 +19,11 @@ struct SummaryRow {
   SeedGroup runs;                    // finished, by ascending seed
   int64_t planned = 0;               // seeds
   std::vector<std::string> missing;  // "CELL: partial, step 40 of 60"
+  // How the runs ended that a guard stopped ("non_finite"), one each. They are in no mean, and what
+  // is left is a selection: the row has no rank.
+  std::vector<std::string> stopped;
+  SeedGroup stopped_by_rule;  // those of telemetry.collapse_stop, whose routers were measured
+  std::string not_ranked;     // "had 2 of 5 runs stopped by a guard (non_finite)"; "" if ranked
 
   std::optional<Summary> loss, bits_per_byte, core, steps, seconds, tokens_per_s;
   // Minus the first row's; absent in that row.
@@ -37,6 +43,13 @@ struct SummaryRow {
   double flops() const;
 };
 
+// The runs of a row in which a measure is taken: the finished ones, and for measures of the routers
+// those that telemetry.collapse_stop ended, since they are about what it stopped.
+SeedGroup measured_runs(const SummaryRow& row, const RunMeasure& measure);
+// "2 of 5 runs of moe were stopped by a guard (non_finite)": of runs that are not among
+// measured_runs(); "" if there are none.
+std::string stopped_text(const SummaryRow& row, const RunMeasure& measure);
+
 struct ContractTable {
   MatrixContract contract;
   double target_nats = 0;     // 0 = none yet
@@ -44,9 +57,10 @@ struct ContractTable {
   bool ranked_by_target() const { return target_given; }
   std::vector<SummaryRow> rows;
 
-  // Best first: rows with a loss, by their mean final loss; where runs stop at a target, rows of
-  // which every run reached it, by their mean steps to it, since all losses are then about the
-  // target. relation[i] compares ranking[i] with ranking[i + 1] in that measure.
+  // Best first: rows with a loss of which no guard stopped a run, by their mean final loss; where
+  // runs stop at a target, of these the rows of which every run reached it, by their mean steps to
+  // it, since all losses are then about the target. relation[i] compares ranking[i] with
+  // ranking[i + 1] in that measure.
   std::vector<const SummaryRow*> ranking;
   enum class Relation {
     kBelow,    // the 95% interval of the paired difference excludes 0
@@ -64,6 +78,7 @@ const char* relation_name(ContractTable::Relation relation);
 struct MatrixSummary {
   const Matrix* matrix = nullptr;
   std::map<std::string, RunRecord> records;  // finished runs, by name
+  std::map<std::string, RunRecord> stopped;  // by telemetry.collapse_stop
   int64_t cells = 0, done = 0, unavailable = 0;
   std::string different_data;     // of different_data() in lab/matrix/matrix.h
   std::optional<ClaimSeal> seal;  // of matrix.json

@@ -174,6 +174,102 @@ TEST_CASE("a claim is judged by the interval over the seeds") {
   }
 }
 
+TEST_CASE("a claim that rests on runs that a guard stopped is undecided") {
+  using enum MatrixClaim::Relation;
+  struct Row {
+    const char* what;
+    std::vector<std::string> stopped;
+    bool measured;  // a run of collapse_stop, of which the routers are known
+    MatrixClaim claim;
+    const char* verdict;
+    const char* why;
+    int64_t n;
+  };
+  const char* const one = "1 of 4 runs of even were stopped by a guard (non_finite)";
+  const char* const rule = "1 of 4 runs of even were stopped by a guard (collapse_stop)";
+  const Row rows[] = {
+      {"none", {}, false, claim("val_loss", "even", kBelow, "full", 0), "holds", "", 3},
+      {"a loss",
+       {"non_finite"},
+       false,
+       claim("val_loss", "even", kBelow, "full", 0),
+       "undecided",
+       one,
+       3},
+      {"of the other model",
+       {"non_finite"},
+       false,
+       claim("val_loss", "full", kAbove, "even", 0),
+       "undecided",
+       one,
+       3},
+      {"a router",
+       {"non_finite"},
+       false,
+       claim("max_load_worst", "even", kBelow, "", 0.8),
+       "undecided",
+       one,
+       3},
+      {"another loss",
+       {"collapse_stop"},
+       true,
+       claim("val_loss", "even", kBelow, "", 9),
+       "undecided",
+       rule,
+       3},
+      {"the loss afterwards",
+       {"collapse_stop"},
+       true,
+       claim("loss_after_saturation", "even", kBelow, "", 9),
+       "undecided",
+       rule,
+       0},
+      {"what the rule stopped",
+       {"collapse_stop"},
+       true,
+       claim("max_load_worst", "even", kBelow, "", 0.4),
+       "undecided",
+       "",
+       4},
+      {"what no run has",
+       {"collapse_stop"},
+       true,
+       claim("first_saturation", "even", kAbove, "", 10),
+       "undecided",
+       "2 of 4 runs of even have the measure",
+       2},
+      {"two guards",
+       {"non_finite", "collapse_stop"},
+       true,
+       claim("val_loss", "even", kBelow, "", 9),
+       "undecided",
+       "2 of 4 runs of even were stopped by a guard (collapse_stop, non_finite)",
+       3},
+      {"no run of the other",
+       {"non_finite"},
+       false,
+       claim("max_load", "even", kBelow, "none", 0),
+       "no run",
+       one,
+       0},
+  };
+  for (const Row& row : rows) {
+    INFO(row.what);
+    Table table = planted_table();
+    SummaryRow& even = table.tables[0].rows[1];
+    even.planned = 4;
+    even.stopped = row.stopped;
+    const RunRecord collapsed = run_of({"even", 4, 5.0, 0.99, 5});
+    if (row.measured) even.stopped_by_rule.runs.push_back(&collapsed);
+    const auto results = evaluate_claims({row.claim}, table.tables);
+    REQUIRE(results.size() == 1);
+    REQUIRE(std::string(claim_verdict_name(results[0].verdict)) == row.verdict);
+    REQUIRE(results[0].why == row.why);
+    REQUIRE((results[0].compared ? results[0].compared->n : 0) == row.n);
+    if (!results[0].why.empty()) REQUIRE(undecided_claims(results).empty());
+  }
+}
+
 TEST_CASE("the table of claims shows the numbers and counts the verdicts") {
   using enum MatrixClaim::Relation;
   const Table table = planted_table();

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Claims of a matrix: about changes across contracts and shares of the runs, in the receipt, sealed
 before the first run."""
+import contextlib
 import json
 import os
 import pathlib
 import shutil
+import sqlite3
 import sys
 import tempfile
 
@@ -113,6 +115,31 @@ def check_receipt(place, seal):
           done.stdout + done.stderr)
     check("bug" not in done.stderr, done.stderr)
     own.write_text(whole)
+
+
+def check_stopped(place):
+    """A model of which a guard stopped a run has no rank, and claims about its loss are undecided."""
+    runs, guarded = place.path / "runs", place.path / "guarded"
+    shutil.copytree(runs, guarded)
+    with contextlib.closing(sqlite3.connect(guarded / "moe-activeDN-fp32-seed2" / "telemetry.db")) as db, db:
+        db.execute("UPDATE event SET detail = 'non_finite' WHERE kind = 'end'")
+    command = ("matrix", place.path / "m.yaml", "--run-dir", guarded, "--summary")
+    table = json.loads(assay(*command, "--json").stdout)
+    active, total = table["contracts"]
+    check([place["model"] for place in active["ranking"]] == ["dense"] and len(total["ranking"]) == 2, table["contracts"])
+    dense, moe = active["rows"]
+    check(moe["stopped"] == ["non_finite"] and moe["not_ranked"] == "had 1 of 2 runs stopped by a guard (non_finite)" and
+          moe["finished"] == 1 and dense["stopped"] == [] and dense["not_ranked"] is None, moe)
+    why = "1 of 2 runs of moe were stopped by a guard (non_finite)"
+    check([(c["verdict"], c["why"]) for c in table["claims"]] == [("undecided", why)] * 2, table["claims"])
+    text = assay(*command).stdout
+    for words in ("\nNot ranked: moe, which had 1 of 2 runs stopped by a guard (non_finite).", f"undecided: {why}",
+                  "stopped by its guard (non_finite), step 36 of 36"):
+        check(words in text, f"{words!r}: {text}")
+    page = assay("published", "scoreboard", guarded).stdout
+    check("\n2 undecided, " in page and f"undecided: {why}" in page, page)
+    verified = assay("receipt", "verify", guarded)
+    check(verified.returncode == 0, verified.stdout)
 
 
 def check_sealed(place):
@@ -277,6 +304,7 @@ def main():
         check_never_judged(place)
         seal = check_judged(place)
         check_receipt(place, seal)
+        check_stopped(place)
         check_sealed(place)
         check_until_decided(place)
         check_scoreboard(place)

@@ -16,10 +16,10 @@ function rankingText(contract) {
     ('relation_to_next' in place ? signs[place.relation_to_next] : '')).join('');
 }
 
-// Rows of which not every run reached the target.
+// Rows without a rank, and why.
 function notRankedText(contract) {
-  const late = contract.rows.filter((row) => row.finished > 0 && row.time_to_target.reached < row.finished);
-  return late.length ? `Not ranked under ${contract.name}: ` + late.map((row) => `${rowName(row)}, which reached the target in ${row.time_to_target.reached} of ${row.finished} runs`).join('; ') + '.' : '';
+  const late = contract.rows.filter((row) => row.not_ranked);
+  return late.length ? `Not ranked under ${contract.name}: ` + late.map((row) => `${rowName(row)}, which ${row.not_ranked}`).join('; ') + '.' : '';
 }
 
 function matrixAnswer() {
@@ -27,7 +27,7 @@ function matrixAnswer() {
   const count = (verdict) => claims.filter((claim) => claim.verdict === verdict).length;
   const text = [`Matrix ${matrix}: ${done} of ${cells} cells are done` + (unavailable ? `, ${unavailable} cannot be trained in their precision` : '') + (complete ? '.' : '; the values may change.'),
     ...contracts.filter((c) => c.ranking.length > 1).map((c) => `Under ${c.name}: ${rankingText(c)}.`),
-    ...contracts.filter(byTarget).map(notRankedText),
+    ...contracts.map(notRankedText),
     claims.length ? `Claims: ${count('holds')} of ${claims.length} hold, ${count('fails')} fail, ${((open) => open + (open === 1 ? ' is' : ' are'))(claims.length - count('holds') - count('fails'))} open.` : ''];
   return [...text.filter(Boolean).map((line) => element('p', {className: 'answer', textContent: line})),
     element('p', {className: 'soft', textContent: (contracts.some(byTarget) ? 'Mean steps to the target, fewest first' : 'Mean validation losses in nats, best first') + '. < : the 95% interval of the difference seed by seed excludes 0; ~ : it includes 0; ! : it excludes 0 the other way, as the means are of all seeds; ? : one shared seed or none. Another contract may rank them differently.'}),
