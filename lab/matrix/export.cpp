@@ -75,15 +75,16 @@ ordered_json row_json(const SummaryRow& row) {
     r["reused_from"] = run->reused_from.empty() ? ordered_json() : ordered_json(run->reused_from);
     j["runs"].push_back(r);
   }
-  j["parameters_total"] = row.cell->audit.total;
-  j["parameters_active"] = row.cell->audit.active;
-  j["tokens"] = row.tokens();
+  const Cell& cell = *row.cell;
+  j["parameters_total"] = cell.configured ? ordered_json(cell.audit.total) : ordered_json();
+  j["parameters_active"] = cell.configured ? ordered_json(cell.audit.active) : ordered_json();
+  j["tokens"] = json_of(row.tokens());
   j["tokens_per_expert"] = ordered_json();
-  if (row.cell->config.model.moe) {
+  if (cell.configured && cell.config.model.moe) {
     j["tokens_per_expert"] =
-        tokens_per_routed_expert(row.cell->config.model, std::llround(row.tokens()));
+        tokens_per_routed_expert(cell.config.model, std::llround(*row.tokens()));
   }
-  j["flops"] = row.flops();
+  j["flops"] = json_of(row.flops());
   j["steps"] = json_of(row.steps);
   j["val_loss_nats"] = json_of(row.loss);
   j["bits_per_byte"] = json_of(row.bits_per_byte);
@@ -179,9 +180,8 @@ const TableColumn kSummaryColumns[] = {
     {"precision", [](const TableRow& r) { return r.row.cell->precision; }},
     {"planned", [](const TableRow& r) { return std::to_string(r.row.planned); }},
     {"finished", [](const TableRow& r) { return std::to_string(r.row.runs.runs.size()); }},
-    {"parameters_total", [](const TableRow& r) { return std::to_string(r.row.cell->audit.total); }},
-    {"parameters_active",
-     [](const TableRow& r) { return std::to_string(r.row.cell->audit.active); }},
+    {"parameters_total", [](const TableRow& r) { return exact(r.row.total()); }},
+    {"parameters_active", [](const TableRow& r) { return exact(r.row.active()); }},
     {"steps", [](const TableRow& r) { return exact(mean(r.row.steps)); }},
     {"tokens", [](const TableRow& r) { return exact(r.row.tokens()); }},
     {"flops", [](const TableRow& r) { return exact(r.row.flops()); }},

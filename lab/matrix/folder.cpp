@@ -52,12 +52,14 @@ Cell cell_of(const Json& json, const MatrixFolder& folder) {
   cell.run = json.at("run");
   cell.known_steps = !json.at("steps").is_null();
   cell.unavailable = json.value("unavailable", "");
-  if (const std::optional<Config> config = config_of(folder, cell.run)) {
+  const std::optional<Config> config = config_of(folder, cell.run);
+  cell.configured = config.has_value();
+  if (config) {
     cell.config = *config;
+    cell.audit = audit(cell.config);
   } else if (cell.known_steps) {
     cell.config.run.steps = json.at("steps");
   }
-  cell.audit = audit(cell.config);
   return cell;
 }
 

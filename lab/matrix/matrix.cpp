@@ -350,7 +350,10 @@ std::string config_sha256(const Config& config) {
 }
 
 std::string different_data(const Matrix& matrix) {
-  const Cell& first = matrix.cells.front();
+  const auto configured = [](const Cell& cell) { return cell.configured; };
+  const auto found = std::find_if(matrix.cells.begin(), matrix.cells.end(), configured);
+  if (found == matrix.cells.end()) return "";
+  const Cell& first = *found;
   const auto values = [](const Config& config) {
     std::map<std::string, std::string> shown;
     for (const auto& [path, value] : values_of(what_matters(config))) {
@@ -361,6 +364,7 @@ std::string different_data(const Matrix& matrix) {
   };
   const auto of_first = values(first.config);
   for (const Cell& cell : matrix.cells) {
+    if (!cell.configured) continue;
     const auto of_cell = values(cell.config);
     for (const auto& [path, value] : of_first) {
       const auto other = of_cell.find(path);

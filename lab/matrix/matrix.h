@@ -22,6 +22,7 @@ struct Cell {
   // Resolved as `assay train` does it; precision.products may be `auto`, which the machine decides
   // that trains the cell.
   Config config;
+  bool configured = true;   // false: of a recorded matrix, which has no configuration of it (yet)
   bool known_steps = true;  // false: the contract measures the machine first
   Audit audit;
   int64_t memory_bytes = 0;  // planned for a training step, of the device; 0 when unavailable
@@ -70,7 +71,8 @@ std::vector<std::string> matrix_differences(Config before, const Config& now);
 std::string config_sha256(const Config& config);
 
 // The first field in which two models see other data, are validated on other tokens or in another
-// context, or stop at another loss: "data.tokenizer of moe is ..., of dense ...". "" if none.
+// context, or stop at another loss: "data.tokenizer of moe is ..., of dense ...". "" if none. Cells
+// without a configuration say nothing.
 std::string different_data(const Matrix& matrix);
 
 }  // namespace assay

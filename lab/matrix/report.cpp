@@ -146,14 +146,13 @@ Rows cost_rows(const ContractTable& table) {
         row.steps ? mean(row.steps)
                   : (row.cell->known_steps ? std::optional<double>(double(row.cell->steps()))
                                            : std::nullopt);
-    const std::optional<double> tokens = steps ? std::optional(row.tokens()) : std::nullopt;
-    const auto per = [&](int64_t parameters) {
-      return tokens ? strprintf("%.3f", *tokens / double(parameters)) : "-";
+    const std::optional<double> tokens = steps ? row.tokens() : std::nullopt;
+    const auto per = [&](const std::optional<double>& parameters) {
+      return tokens ? strprintf("%.3f", *tokens / *parameters) : "-";
     };
     rows.push_back({row.cell->model, row.cell->precision, number(steps, "%.0f"),
-                    tokens ? count_text(*tokens) : "-", per(row.cell->audit.total),
-                    per(row.cell->audit.active), tokens ? strprintf("%.3e", row.flops()) : "-",
-                    number(mean(row.seconds), "%.1f"),
+                    tokens ? count_text(*tokens) : "-", per(row.total()), per(row.active()),
+                    tokens ? number(row.flops(), "%.3e") : "-", number(mean(row.seconds), "%.1f"),
                     row.tokens_per_s ? count_text(row.tokens_per_s->mean) : "-",
                     strprintf("%ld of %zu", long(row.reached), row.runs.runs.size()),
                     number(mean(row.target_steps), "%.0f"),

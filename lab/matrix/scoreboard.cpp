@@ -35,20 +35,19 @@ using Tested = std::map<std::string, std::set<std::string>>;  // names of claims
 
 // "1.7M to 4.2M parameters, 2.95M tokens": of the models and runs of a table.
 std::string size_text(const ContractTable& table) {
-  const auto by_total = [](const SummaryRow& a, const SummaryRow& b) {
-    return a.cell->audit.total < b.cell->audit.total;
-  };
-  const auto by_tokens = [](const SummaryRow& a, const SummaryRow& b) {
-    return a.tokens() < b.tokens();
-  };
-  const auto [small, large] = std::minmax_element(table.rows.begin(), table.rows.end(), by_total);
-  const auto [few, many] = std::minmax_element(table.rows.begin(), table.rows.end(), by_tokens);
-  const auto range = [](double low, double high) {
-    const std::string from = count_text(low), to = count_text(high);
+  std::vector<double> total, tokens;
+  for (const SummaryRow& row : table.rows) {
+    if (!row.cell->configured) continue;
+    total.push_back(*row.total());
+    tokens.push_back(*row.tokens());
+  }
+  if (total.empty()) return "-";
+  const auto range = [](const std::vector<double>& counts) {
+    const auto [low, high] = std::minmax_element(counts.begin(), counts.end());
+    const std::string from = count_text(*low), to = count_text(*high);
     return from == to ? from : from + " to " + to;
   };
-  return range(double(small->cell->audit.total), double(large->cell->audit.total)) +
-         " parameters, " + range(few->tokens(), many->tokens()) + " tokens";
+  return range(total) + " parameters, " + range(tokens) + " tokens";
 }
 
 std::string verdict_cell(const ClaimResult& r) {

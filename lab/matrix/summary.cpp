@@ -163,6 +163,7 @@ std::vector<SummaryRow> rows_of(const MatrixSummary& summary, const MatrixContra
                           rows.back().cell->precision == cell.precision;
     if (!same_row) rows.emplace_back().cell = &cell;
     SummaryRow& row = rows.back();
+    if (!row.cell->configured && cell.configured) row.cell = &cell;
     row.planned += 1;
     const auto record = summary.records.find(cell.run);
     if (record != summary.records.end()) {
@@ -256,12 +257,22 @@ std::string stopped_text(const SummaryRow& row, const RunMeasure& measure) {
          " were stopped by a guard (" + guards_text(ends) + ")";
 }
 
-double SummaryRow::tokens() const {
+std::optional<double> SummaryRow::total() const {
+  return cell->configured ? std::optional(double(cell->audit.total)) : std::nullopt;
+}
+
+std::optional<double> SummaryRow::active() const {
+  return cell->configured ? std::optional(double(cell->audit.active)) : std::nullopt;
+}
+
+std::optional<double> SummaryRow::tokens() const {
+  if (!cell->configured) return std::nullopt;
   return steps ? steps->mean * double(cell->config.run.batch_tokens) : double(cell->tokens());
 }
 
-double SummaryRow::flops() const {
-  return tokens() * double(cell->audit.flops_per_token);
+std::optional<double> SummaryRow::flops() const {
+  const std::optional<double> all = tokens();
+  return all ? std::optional(*all * double(cell->audit.flops_per_token)) : std::nullopt;
 }
 
 MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder) {

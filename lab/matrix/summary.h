@@ -15,7 +15,8 @@
 namespace assay {
 
 struct SummaryRow {
-  const Cell* cell = nullptr;        // cell of the first seed: model, precision, counts
+  // Model, precision, counts: of the first seed that has a configuration; without any of the first.
+  const Cell* cell = nullptr;
   SeedGroup runs;                    // finished, by ascending seed
   int64_t planned = 0;               // seeds
   std::vector<std::string> missing;  // "CELL: partial, step 40 of 60"
@@ -39,8 +40,10 @@ struct SummaryRow {
   std::optional<double> worst_load;  // K max_load of the worst layer of the worst run
   int64_t collapsed = 0;             // runs
 
-  double tokens() const;  // mean over the runs; planned if there are none
-  double flops() const;
+  // Absent for a recorded matrix that has no configuration of the row (yet).
+  std::optional<double> total() const, active() const;  // parameters
+  std::optional<double> tokens() const;  // mean over the runs; planned if there are none
+  std::optional<double> flops() const;
 };
 
 // The runs of a row in which a measure is taken: the finished ones, and for measures of the routers

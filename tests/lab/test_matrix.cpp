@@ -1,9 +1,12 @@
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "engine/config/text.h"
 #include "lab/matrix/budget.h"
+#include "lab/matrix/folder.h"
 #include "lab/matrix/plan.h"
+#include "lab/matrix/report.h"
 #include "lab/matrix/state.h"
 #include "models/audit/contract.h"
 #include "models/audit/horizon.h"
@@ -378,6 +381,33 @@ TEST_CASE("a branch follows its trunk into the run that another contract began")
   }
   REQUIRE(order.front() == trunk.name);
   REQUIRE(order.size() == 2);
+}
+
+TEST_CASE("counts of a recorded matrix are those of the seed that has a configuration") {
+  const Family family;
+  const Matrix m = family.matrix(kMatrix);
+  make_folders(family.runs().path());
+  write_matrix(family.runs(), m, {});
+  const Cell& second = m.cell("moe-activeDN-fp32-seed2");
+  family.begin(second);
+  const RecordedMatrix recorded = read_matrix_folder(family.runs().path());
+  const MatrixSummary summary = summarise_matrix(recorded.matrix, family.runs());
+  REQUIRE(summary.different_data.empty());
+  for (const SummaryRow& row : summary.tables[0].rows) {
+    INFO(row.cell->name);
+    const bool known = row.cell->model == "moe";
+    REQUIRE(row.cell->configured == known);
+    REQUIRE(row.total() == (known ? std::optional(double(second.audit.total)) : std::nullopt));
+    REQUIRE(row.active() == (known ? std::optional(double(second.audit.active)) : std::nullopt));
+    REQUIRE(row.tokens() == (known ? std::optional(double(second.tokens())) : std::nullopt));
+    REQUIRE(row.flops().has_value() == known);
+  }
+  const auto json = nlohmann::json::parse(summary_json(summary));
+  for (const auto& row : json["contracts"][0]["rows"]) {
+    for (const char* key : {"parameters_total", "parameters_active", "tokens", "flops"}) {
+      REQUIRE(row[key].is_null() == (row["model"] != "moe"));
+    }
+  }
 }
 
 TEST_CASE("--set of what the matrix sets itself is refused") {

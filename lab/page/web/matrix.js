@@ -50,6 +50,9 @@ function rowButton(row, contract) {
   return button;
 }
 
+// Counts of a row without a configuration are null.
+const known = (count, text) => (count === null ? null : text(count));
+
 function contractTable(contract) {
   const first = rowName(contract.rows[0]), target = contract.target_nats;
   const places = byTarget(contract) ? 0 : 4;
@@ -61,8 +64,8 @@ function contractTable(contract) {
     ['95% interval of the difference', (row) => intervalText(difference(row), places)],
     ['bits/byte', (row) => meanText(row.bits_per_byte)], ['CORE', (row) => meanText(row.core)],
     ['CORE minus ' + first, (row) => (row.core_difference_to_first ? signed(row.core_difference_to_first.mean) : null)], ['95% interval of CORE\'s', (row) => intervalText(row.core_difference_to_first)], ['K max load', (row) => (row.worst_max_load_norm === null ? null : row.worst_max_load_norm.toFixed(2) + (row.collapsed_runs ? ` collapsed (${row.collapsed_runs})` : ''))],
-    ['active', (row) => scaled(row.parameters_active)], ['total', (row) => scaled(row.parameters_total)],
-    ['steps', (row) => (row.steps ? grouped(row.steps.mean) : null)], ['tokens', (row) => scaled(row.tokens)], ['FLOPs', (row) => flopsText(row.flops)],
+    ['active', (row) => known(row.parameters_active, scaled)], ['total', (row) => known(row.parameters_total, scaled)],
+    ['steps', (row) => (row.steps ? grouped(row.steps.mean) : null)], ['tokens', (row) => known(row.tokens, scaled)], ['FLOPs', (row) => known(row.flops, flopsText)],
     ['training time', (row) => (row.seconds ? secondsText(row.seconds.mean) : null)],
     [target ? `steps to ${target.toFixed(4)}` : 'steps to target', (row) => (row.time_to_target.steps ? grouped(row.time_to_target.steps.mean) : null)],
   ].filter(([name, of]) => name === 'validation loss' || contract.rows.some((row) => of(row) !== null));
