@@ -280,6 +280,7 @@ std::string summary_json(const MatrixSummary& summary) {
     t["rows"] = ordered_json::array();
     for (const SummaryRow& row : table.rows) t["rows"].push_back(row_json(row));
     t["ranked_by"] = table.ranked_by_target() ? "target_steps" : "val_loss";
+    t["not_ranked"] = table.not_ranked.empty() ? ordered_json() : ordered_json(table.not_ranked);
     t["ranking"] = ordered_json::array();
     for (size_t i = 0; i < table.ranking.size(); ++i) {
       using Relation = ContractTable::Relation;

@@ -103,7 +103,7 @@ std::string plan_text(const MatrixPlan& plan) {
   std::string text = strprintf("matrix %s: %zu cells, %zu runs\n", file.name.c_str(),
                                plan.matrix->cells.size(), plan.runs.size());
   for (const MatrixContract& contract : file.contracts) {
-    text += "  contract " + contract.name + ": " + contract_text(contract) + "\n";
+    text += "  contract " + contract.name + ": " + contract_text(contract, *plan.matrix) + "\n";
   }
   for (const MatrixClaim& claim : file.claims) text += "  claim " + claim_line(claim) + "\n";
   size_t width = 4;

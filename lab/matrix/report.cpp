@@ -164,6 +164,7 @@ Rows cost_rows(const ContractTable& table) {
 
 // "Not ranked: dense, which reached the target in 1 of 3 runs."
 std::string not_ranked_text(const ContractTable& table) {
+  if (!table.not_ranked.empty()) return "Not ranked: " + table.not_ranked + ".\n";
   std::string text;
   for (const SummaryRow& row : table.rows) {
     if (row.not_ranked.empty()) continue;
@@ -249,9 +250,10 @@ std::string origin_text(const ContractTable& table, const RunRecord& run) {
   return text.empty() ? "" : " (" + text + ")";
 }
 
-std::string table_markdown(const ContractTable& table) {
-  std::string text = "## Contract " + table.contract.name + ": " + contract_text(table.contract) +
-                     "\n\n" + markdown_table(result_rows(table), 2) + "\n";
+std::string table_markdown(const ContractTable& table, const Matrix& matrix) {
+  std::string text = "## Contract " + table.contract.name + ": " +
+                     contract_text(table.contract, matrix) + "\n\n" +
+                     markdown_table(result_rows(table), 2) + "\n";
   for (const SummaryRow& row : table.rows) {
     if (!row.core_row_difference) continue;
     text += core_row_text(row_name(row, table), row_name(table.rows.front(), table),
@@ -299,7 +301,8 @@ std::string summary_markdown(const MatrixSummary& summary) {
   if (!summary.different_data.empty()) {
     text += "NOT COMPARABLE (forced): " + summary.different_data + ".\n";
   }
-  for (const ContractTable& table : summary.tables) text += "\n" + table_markdown(table);
+  for (const ContractTable& table : summary.tables)
+    text += "\n" + table_markdown(table, *summary.matrix);
   const std::string claims =
       claims_markdown(evaluate_claims(summary.matrix->file.claims, summary.tables), summary.seal);
   return claims.empty() ? text : text + "\n" + claims;

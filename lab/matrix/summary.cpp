@@ -95,8 +95,43 @@ std::string why_not_ranked(const SummaryRow& row, bool by_target) {
   return strprintf("reached the target in %ld of %zu runs", long(row.reached), runs);
 }
 
-void rank(ContractTable& table) {
+// Steps of the cells under a contract: fewest and most; nullopt if none are known.
+std::optional<std::pair<int64_t, int64_t>> range_of_steps(const Matrix& matrix,
+                                                          const std::string& contract) {
+  std::optional<std::pair<int64_t, int64_t>> range;
+  for (const Cell& cell : matrix.cells) {
+    if (cell.contract != contract || !cell.known_steps) continue;
+    if (!range) range = {cell.steps(), cell.steps()};
+    range->first = std::min(range->first, cell.steps());
+    range->second = std::max(range->second, cell.steps());
+  }
+  return range;
+}
+
+// Under a contract that leaves every model its own number of steps.
+bool takes_own_steps(const MatrixContract& contract, const Matrix& matrix) {
+  if (contract.kind && contract.kind != ContractKind::kSteps) return false;
+  const auto range = range_of_steps(matrix, contract.name);
+  return range && range->first < range->second;
+}
+
+// Why the losses under a contract are not those of one contract; "" if they are. Without contracts
+// the models may bring one: the same tokens per parameter, say.
+std::string why_no_ranking(const MatrixContract& contract, const Matrix& matrix) {
+  if (!takes_own_steps(contract, matrix)) return "";
+  for (const Cell& cell : matrix.cells) {
+    const ContractKind kind = cell.config.contract.kind;
+    if (contract.kind || !cell.configured || kind == ContractKind::kSteps) continue;
+    return "";
+  }
+  const auto [fewest, most] = *range_of_steps(matrix, contract.name);
+  return strprintf("the models take %ld to %ld steps", long(fewest), long(most));
+}
+
+void rank(ContractTable& table, const Matrix& matrix) {
   const bool by_target = table.ranked_by_target();
+  if (!by_target) table.not_ranked = why_no_ranking(table.contract, matrix);
+  if (!table.not_ranked.empty()) return;
   for (SummaryRow& row : table.rows) {
     row.not_ranked = why_not_ranked(row, by_target);
     if (row.not_ranked.empty() && row.loss) table.ranking.push_back(&row);
@@ -285,7 +320,7 @@ MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder)
   const Statuses status = read_runs(summary, folder);
   for (const MatrixContract& contract : matrix.file.contracts) {
     summary.tables.push_back(table_of(summary, contract, status));
-    rank(summary.tables.back());
+    rank(summary.tables.back(), matrix);
   }
   return summary;
 }
@@ -306,9 +341,9 @@ const char* relation_name(ContractTable::Relation relation) {
   return "";
 }
 
-std::string contract_text(const MatrixContract& c) {
+std::string contract_text(const MatrixContract& c, const Matrix& matrix) {
   std::string text;
-  if (!c.kind) return "each model's own number of steps";
+  if (!c.kind || takes_own_steps(c, matrix)) return "each model's own number of steps";
   if (c.kind == ContractKind::kActiveDN)
     text = strprintf("%.6g tokens per active parameter", c.coefficient);
   if (c.kind == ContractKind::kTotalDN)

@@ -65,6 +65,7 @@ struct ContractTable {
   // it, since all losses are then about the target. relation[i] compares ranking[i] with
   // ranking[i + 1] in that measure.
   std::vector<const SummaryRow*> ranking;
+  std::string not_ranked;  // why there is none: "the models take 40 to 120 steps"; "" if there is
   enum class Relation {
     kBelow,    // the 95% interval of the paired difference excludes 0
     kAbove,    // it excludes 0 the other way: the shared seeds contradict the means of all
@@ -92,7 +93,8 @@ struct MatrixSummary {
 // The matrix must outlive the summary.
 MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder);
 
-// "20 tokens per active parameter", "2.1e+12 training FLOPs, as in dense-active's run".
-std::string contract_text(const MatrixContract& contract);
+// "20 tokens per active parameter", "2.1e+12 training FLOPs, as in dense-active's run". Under
+// `steps` the models of the matrix may have numbers of their own.
+std::string contract_text(const MatrixContract& contract, const Matrix& matrix);
 
 }  // namespace assay

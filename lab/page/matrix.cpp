@@ -98,7 +98,7 @@ Json report_matrix(const std::string& folder) {
   json["notes"] = recorded.notes;
   json["published"] = published_lanes(recorded.matrix.file.name);
   for (size_t i = 0; i < summary.tables.size(); ++i) {
-    json["contracts"][i]["says"] = contract_text(summary.tables[i].contract);
+    json["contracts"][i]["says"] = contract_text(summary.tables[i].contract, recorded.matrix);
   }
   return json;
 }

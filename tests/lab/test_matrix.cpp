@@ -383,6 +383,48 @@ TEST_CASE("a branch follows its trunk into the run that another contract began")
   REQUIRE(order.size() == 2);
 }
 
+TEST_CASE("models that take their own numbers of steps are not ranked") {
+  struct Row {
+    const char* contracts;
+    const char* moe;  // its changes
+    const char* says;
+    const char* not_ranked;
+  };
+  const char* const own = "each model's own number of steps";
+  const char* const differ = "the models take 60 to 120 steps";
+  const Row rows[] = {
+      {"contracts: [{kind: steps}]\n", "run.steps: 60", "the same steps", ""},
+      {"contracts: [{kind: steps}]\n", "run.steps: 120", own, differ},
+      {"contracts: [{kind: steps, reference: dense}]\n", "run.steps: 120",
+       "the same steps, as in dense's run", ""},
+      {"", "run.steps: 60", own, ""},
+      {"", "run.steps: 120", own, differ},
+  };
+  for (const Row& row : rows) {
+    INFO(row.contracts << row.moe);
+    const Family family;
+    const Matrix m = family.matrix(
+        std::string("models:\n  dense: dense.yaml\n  moe: {config: moe.yaml, set: {") + row.moe +
+        "}}\n" + row.contracts + "precisions: [fp32]\nseeds: [1]\n");
+    const MatrixSummary summary = summarise_matrix(m, family.runs());
+    REQUIRE(summary.tables[0].not_ranked == row.not_ranked);
+    REQUIRE(contract_text(m.file.contracts[0], m) == row.says);
+    const std::string line = std::string("Not ranked: ") + row.not_ranked + ".\n";
+    REQUIRE((summary_markdown(summary).find(line) != std::string::npos) ==
+            !std::string(row.not_ranked).empty());
+  }
+  // A contract that the configurations bring gives their numbers of steps one meaning.
+  const Family family;
+  for (const std::string model : {"dense", "large"}) {
+    family.write(model + "-once.yaml",
+                 "include: " + model + ".yaml\n" + "contract: {kind: activeDN, coefficient: 1}\n");
+  }
+  const Matrix m = family.matrix(
+      "models: {dense: dense-once.yaml, large: large-once.yaml}\nprecisions: [fp32]\nseeds: [1]\n");
+  REQUIRE(m.cells[0].steps() < m.cells[1].steps());
+  REQUIRE(summarise_matrix(m, family.runs()).tables[0].not_ranked.empty());
+}
+
 TEST_CASE("counts of a recorded matrix are those of the seed that has a configuration") {
   const Family family;
   const Matrix m = family.matrix(kMatrix);

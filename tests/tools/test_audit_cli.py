@@ -178,6 +178,8 @@ for arguments, names in ((("--experts", "2,8", "--contract", "total"), ("e2", "e
         expect(read["params"]["total"] == printed[name]["total"] and read["run"]["steps"] == printed[name]["steps"], f"{name}: {read}")
     done = assay("matrix", written / names[0] / "matrix.yaml", "--dry-run")
     expect(done.returncode == 0 and f"{names[1]}-" in done.stdout, f"the ladder's matrix: {done}")
+    contract = {"e2": "contract totalDN: ", "x1": "contract own: each model's own number of steps", "d2": "contract steps: the same steps"}
+    expect(contract[names[0]] in done.stdout, f"what its models have in common: {done.stdout}")
 before = (written / "e2" / "e2.yaml").read_bytes()
 (written / "e2" / "matrix.yaml").unlink()  # as after a kill: the same command writes it again
 done = assay("match", "--like", mixture, "--experts", "2,8", "--contract", "total", "-o", written / "e2")

@@ -16,8 +16,9 @@ function rankingText(contract) {
     ('relation_to_next' in place ? signs[place.relation_to_next] : '')).join('');
 }
 
-// Rows without a rank, and why.
+// Rows without a rank, or the whole contract, and why.
 function notRankedText(contract) {
+  if (contract.not_ranked) return `Not ranked under ${contract.name}: ${contract.not_ranked}.`;
   const late = contract.rows.filter((row) => row.not_ranked);
   return late.length ? `Not ranked under ${contract.name}: ` + late.map((row) => `${rowName(row)}, which ${row.not_ranked}`).join('; ') + '.' : '';
 }

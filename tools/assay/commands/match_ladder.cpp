@@ -98,13 +98,15 @@ std::vector<std::string> confounds_of(const LadderRequest& r, const std::vector<
   return lines;
 }
 
-// The contract under which the rungs of a ladder are compared in its matrix.
-std::string matrix_contract(const LadderRequest& r, const std::string& first) {
-  if (!r.horizons.empty() || r.contract.empty()) return "{kind: steps}";
+// The line of a ladder's matrix with the contract under which its rungs are compared; "" for
+// horizons, which are the rungs' own.
+std::string contracts_line(const LadderRequest& r, const std::string& first) {
+  if (!r.horizons.empty()) return "";
+  if (r.contract.empty()) return "contracts: [{kind: steps}]\n";
   const std::string kind = r.contract == "total"    ? "totalDN"
                            : r.contract == "active" ? "activeDN"
                                                     : "flops";
-  return "{kind: " + kind + ", reference: " + first + "}";
+  return "contracts: [{kind: " + kind + ", reference: " + first + "}]\n";
 }
 
 // Nothing is written if a file of the ladder is there. Its matrix is written last: without it,
@@ -133,7 +135,7 @@ void write_ladder(const LadderRequest& r, const std::vector<Rung>& rungs) {
                            "include: " + base + "\n" + rung.changes);
     matrix += "  " + rung.name + ": " + rung.name + ".yaml\n";
   }
-  matrix += "contracts: [" + matrix_contract(r, rungs.front().name) + "]\nseeds: [1, 2, 3]\n";
+  matrix += contracts_line(r, rungs.front().name) + "seeds: [1, 2, 3]\n";
   files.emplace_back(fs::path(r.folder) / "matrix.yaml", matrix);
   if (!r.force) require_new(files);
   for (const auto& [path, text] : files) write_file_atomic(path.string(), text);
