@@ -1,6 +1,7 @@
 #include "session/branch.h"
 
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -55,6 +56,7 @@ Json origin_of(const Branch& branch) {
   json["trunk"] = fs::weakly_canonical(branch.trunk).string();
   json["checkpoint"] = fs::path(branch.checkpoint).filename().string();
   json["manifest_sha256"] = sha256_file(branch.checkpoint + "/" + kCheckpointManifest);
+  json["state_sha256"] = sha256_file(branch.checkpoint + "/" + kCheckpointState);
   json["step"] = branch.at.step;
   json["steps"] = branch.at.steps;
   json["warmdown"] = branch.at.warmdown();
@@ -65,18 +67,25 @@ std::string text_if_there(const fs::path& path) {
   return fs::exists(path) ? read_file(path.string()) : "";
 }
 
-// Whether the folder has the branch. The trunk may have moved since, and may have removed the
-// checkpoint, or merged its files: a trunk of this configuration, from the same weights, had it.
+// Whether the folder has the branch. The trunk may have moved since, and may have merged the
+// checkpoint's files, which leaves its state; or removed it: then one of this configuration, from
+// the same weights, had it.
 bool has_branch(const Branch& branch) {
   const fs::path own = branch.folder, trunk = branch.trunk;
-  if (!fs::exists(own / kBranchFile)) return false;
   const Json origin = json_of<Json>(read_file((own / kBranchFile).string()));
-  if (!origin.is_object() || origin.value("step", Json()) != Json(branch.at.step) ||
-      origin.value("steps", Json()) != Json(branch.at.steps)) {
+  const auto is = [&](const char* name, const Json& value) {
+    return origin.contains(name) && origin[name] == value;
+  };
+  if (!origin.is_object() || !is("step", branch.at.step) || !is("steps", branch.at.steps)) {
     return false;
   }
+  if (fs::exists(branch.checkpoint)) {
+    const Json now = origin_of(branch);
+    return is("manifest_sha256", now["manifest_sha256"]) || is("state_sha256", now["state_sha256"]);
+  }
   const Config begun = load_config((own / "config.yaml").string());
-  return result_changing_differences(begun, branch.config, branch.at.steps).empty() &&
+  return begun.precision == branch.config.precision &&
+         result_changing_differences(begun, branch.config, branch.at.steps).empty() &&
          text_if_there(own / kImportedFile) == text_if_there(trunk / kImportedFile);
 }
 
@@ -125,6 +134,13 @@ Branch plan_branch(const BranchRequest& request) {
   branch.horizon = horizon(trunk);
   const int64_t step =
       request.at_step ? *request.at_step : fraction_of_steps(branch.horizon, *request.at);
+  const int64_t most = std::numeric_limits<int64_t>::max() / 2;
+  if (step > branch.horizon || request.warmdown_steps.value_or(0) > most) {
+    throw UserError(
+        strprintf("step %ld and a warm-down of %ld steps: the run has %ld steps", long(step),
+                  long(request.warmdown_steps.value_or(0)), long(branch.horizon)),
+        "branch at a step of the run; " + checkpoints_text(branch.trunk, branch.horizon));
+  }
   branch.at = request.warmdown_steps
                   ? BranchSteps{.step = step, .steps = step + *request.warmdown_steps}
                   : branch_from(step, *request.warmdown);

@@ -15,6 +15,7 @@
 #include "engine/run/checkpoint.h"
 #include "engine/run/checkpoint_files.h"
 #include "engine/run/safetensors.h"
+#include "engine/run/saved_run.h"
 #include "lab/dissect/used.h"
 #include "models/audit/audit.h"
 
@@ -119,6 +120,7 @@ Pruned write_pruned(HeldOut& text, std::span<const LayerLoads> loads, const std:
   const CutTensors optimizer(source.folder + "/" + whole_file(TensorKind::kOptimizer), before,
                              kept);
   TrainingState state = source.state;
+  forget_best(state);
   Config config =
       parse_run_config_text(state.config_yaml, source.folder + "/state.json", source.folder);
   config.model.moe->experts = pruned.experts;

@@ -147,6 +147,22 @@ RunData resolve_data(const Config& config) {
   return data;
 }
 
+// The sources of a mixture, of which `source_shards` needs the folders: without the files that are
+// gone.
+std::vector<MixtureSource> sources_there(const DataConfig& data) {
+  std::vector<MixtureSource> sources;
+  const std::vector<std::string> names = short_names(data.train);
+  for (size_t i = 0; i < names.size(); ++i) {
+    MixtureSource source{.name = names[i], .files = {data.train[i]}, .weight = (*data.mixture)[i]};
+    try {
+      source.files = expand_files(source.files, "data.train");
+    } catch (const UserError&) {  // then the folder of the pattern
+    }
+    sources.push_back(source);
+  }
+  return sources;
+}
+
 RunData evaluation_data(const Config& config) {
   validate_evaluation_data(config);
   RunData data;
@@ -156,6 +172,11 @@ RunData evaluation_data(const Config& config) {
   } else {
     data.val = expand_files(config.data.val, "data.val");
     data.tokenizer = config.data.tokenizer;
+    if (config.data.mixture && config.data.mixture->size() == config.data.train.size()) {
+      data.mixture = sources_there(config.data);
+      data.source_val = source_shards(data, config.run.sequence);
+      data.mixture.clear();
+    }
   }
   add_tokenizer(config, data);
   return data;

@@ -38,7 +38,7 @@ struct RunData {
 // UserError: no data, a file in two sources, files missing, a tokenizer that is larger than the
 // model's vocabulary or not that of the shards, mask_eos without a tokenizer.
 RunData resolve_data(const Config& config);
-// The same without `train`, `mixture` and `source_val`, whose files may be gone.
+// The same without `train` and `mixture`, whose files may be gone.
 RunData evaluation_data(const Config& config);
 // The loader of the training data; the caller sets ranks and `warn`.
 LoaderConfig loader_config(const Config& config, const RunData& data);

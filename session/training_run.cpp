@@ -79,8 +79,10 @@ void require_never_saved(const RunDir& dir) {
   const int64_t saved = TelemetryReader(dir.file("telemetry.db")).events("checkpoint");
   if (saved == 0) return;
   throw UserError(
-      strprintf("%s saved %ld checkpoints, but has none now", dir.path().c_str(), long(saved)),
-      "put the checkpoints back, or start over (--fresh), which deletes the run");
+      strprintf("%s saved %ld checkpoints, but has none of them now", dir.path().c_str(),
+                long(saved)),
+      "put the checkpoints back, or start over (--fresh, or import the model again), which deletes "
+      "the run");
 }
 
 // Whole sequences from the start of the validation set, about telemetry.probe_tokens tokens.
@@ -324,6 +326,7 @@ void TrainingRun::open_records(double peak_flop_per_s) {
     require_never_saved(*dir_);
     telemetry.truncate_after(0, "from the beginning: there was no checkpoint yet");
   } else if (TelemetryReader(records.telemetry_path).steps_done() > 0) {
+    require_never_saved(*dir_);
     telemetry.truncate_after(0, "from the imported weights: nothing was saved yet");
   }
 }

@@ -65,9 +65,9 @@ std::string tail_difference(const Config& before, const Config& now, int64_t ste
   const int64_t is = std::min(recipe_steps(now), steps_done);
   if (was == is) return "";
   return strprintf(
-      " (precision.bf16_tail: of the %ld steps done the first %ld were in %s, and would "
-      "have been the first %ld)",
-      long(steps_done), long(was), recipe.c_str(), long(is));
+      " (precision.bf16_tail: of the %ld steps done the first %ld were in the recipe's formats, "
+      "and would have been the first %ld)",
+      long(steps_done), long(was), long(is));
 }
 
 // "run.seed: 1 -> 2".

@@ -127,6 +127,11 @@ TrainingState state_to_save(const RunParts& parts, const RunProgress& progress) 
   return state;
 }
 
+void forget_best(TrainingState& state) {
+  state.extra.erase(kBestStep);
+  state.extra.erase(kBestLoss);
+}
+
 std::vector<Slice> model_slices_to_save(RunParts& parts) {
   const std::vector<Slice> slices = parts.model.slices();
   if (parts.ranks == nullptr) return slices;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "base/check.h"
 #include "lab/matrix/matrix.h"
@@ -61,7 +62,12 @@ std::string why_not(const RunRecord& record, const RouterAnalysis& analysis) {
 
 // Equal for runs of the same numbers: a run and its copies.
 std::string run_identity(const RunRecord& record) {
-  return model_identity(record.config) + strprintf("run.seed=%ld", long(record.config.run.seed));
+  std::string identity =
+      model_identity(record) + strprintf("run.seed=%ld", long(record.config.run.seed));
+  std::set<std::string> data;  // files may have moved
+  for (const auto& [path, hash] : record.data_sha256) data.insert(hash);
+  for (const std::string& hash : data) identity += " " + hash;
+  return identity;
 }
 
 WarningRun ended_run(const std::string& path, const RunRecord& record,

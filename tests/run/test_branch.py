@@ -104,11 +104,16 @@ def check_pruned(place, share):
     branch(trunk, *share, "--run", folder)
     difference = first_difference(place.run("b"), folder)
     check(difference is None, f"a trunk without the checkpoint: {difference}")
+    place.train("rolling", "--set", "telemetry.probe_every=5", "--fresh", "--set", "precision.recipe=nvfp4", "--stop-after", "20")
+    done = branch(trunk, *share, "--run", folder, expect=1)
+    check("are not those of this branch" in done.stderr, f"a trunk that was trained again, in another format: {done.stderr}")
 
 
 def check_bad_input(place, trunk, share):
     used = place.run("b")
     cases = [((place.path / "none", *share), "none"),
+             ((trunk, "--at-step", "1000000000000000000", "--warmdown", "0.9"), "the run has 60 steps"),
+             ((trunk, "--at-step", "20", "--warmdown-steps", "9000000000000000000"), "the run has 60 steps"),
              ((trunk, "--at-step", "25", "--warmdown-steps", "5"), "has no checkpoint of step 25"),
              ((trunk, "--at-step", "60", "--warmdown-steps", "5"), "inside the trunk's own warm-down"),
              ((trunk, "--at-step", "20"), "the warm-down is missing"),

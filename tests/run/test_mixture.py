@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A run on a mixture of sources: the reported shares, the plan, and equal bits after a stop and a
 restart."""
+import json
 import pathlib
 import shutil
 import sys
@@ -52,6 +53,19 @@ with Workplace() as place:
     check(len(rows(place.run("asked"), loss.format("val/web/*_train_*.bin"))) == 6, "every source has a loss")
     hashes = [rows(place.run(name), "SELECT step, value FROM scalar WHERE name = 'hash'") for name in ("whole", "asked", "only-code")]
     check(len(hashes[0]) == 60 and hashes[0] == hashes[1] == hashes[2], "the losses of sources change nothing")
+
+    # Routing by source, also without the training shards.
+    moe = ["--set", "model.moe={experts: 4, top_k: 2, expert_ffn: 32}"]
+    place.train("moe", *mixed, *moe, "--steps", "2")
+    shards = list(place.path.glob("*/*_train_*.bin"))
+    for gone in (False, True):
+        for shard in shards if gone else []:
+            shard.rename(shard.with_suffix(".gone"))
+        done = assay("dissect", "routing", place.run("moe"), "--json")
+        names = [text["name"] for text in json.loads(done.stdout)["texts"]]
+        check(names[-2:] == ["web/*_train_*.bin", "code/*_train_*.bin"], f"routing by source: {names}")
+    for shard in shards:
+        shard.with_suffix(".gone").rename(shard)
 
     # Stopped twice between checkpoints, and resumed.
     for after in (7, 23):

@@ -81,7 +81,7 @@ def check_tail(place):
         settings += ["--set", field]
     place.train("tail", *settings, "--set", "run.steps=20")
     done = place.train("tail", *settings, "--set", "run.steps=40", expect=1)
-    words = "precision.bf16_tail: of the 20 steps done the first 10 were in nvfp4, and would have been the first 20"
+    words = "precision.bf16_tail: of the 20 steps done the first 10 were in the recipe's formats, and would have been the first 20"
     check(words in done.stderr and done.stderr.count("hint:") == 1, done.stderr)
     place.train("tail", *settings, "--set", "run.steps=40", "--set", "precision.bf16_tail=0.75")
     place.train("bf16", "--set", "precision.recipe=bf16", "--set", "precision.bf16_tail=0.5", "--set", "schedule.warmdown=0",
