@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "lab/runs/machine.h"
 #include "lab/runs/markdown_table.h"
 #include "lab/runs/run_measures.h"
 
@@ -38,6 +39,18 @@ std::string runs_without(const RunMeasure& measure, const ClaimTerm& term,
   std::string text = strprintf("%zu of %zu runs of %s have the measure", values.size(), runs,
                                term.row->cell->model.c_str());
   return term.share ? text + strprintf(" at %.4g%%", 100 * *term.share) : text;
+}
+
+// "a ran on cpu, 1 thread, b on cpu, 4 threads", where the measure is a time; "" if it is none, or
+// of one machine.
+std::string machines_text(const RunMeasure& measure, const std::vector<ClaimTerm>& terms) {
+  if (!is_of_machine(measure)) return "";
+  std::vector<const RunRecord*> runs;
+  for (const ClaimTerm& term : terms) {
+    const SeedGroup measured = measured_runs(*term.row, measure);
+    runs.insert(runs.end(), measured.runs.begin(), measured.runs.end());
+  }
+  return other_machine(runs);
 }
 
 SeedValues values_of_term(const RunMeasure& measure, const ClaimTerm& term) {
@@ -125,6 +138,7 @@ ClaimResult evaluate(const MatrixClaim& claim, const std::vector<Place>& places)
     if (result.why.empty()) result.why = runs_without(*measure, term, values.back());
     no_run |= term.row->runs.runs.empty() && term.row->stopped.empty();
   }
+  if (result.why.empty()) result.why = machines_text(*measure, result.terms);
   // Two sides: the models, or with two places the comparison at each.
   const size_t terms = result.terms.size(), half = places.size() == 1 ? 1 : terms / 2;
   const auto side = [&](size_t begin, size_t end, double factor) {

@@ -344,6 +344,8 @@ std::vector<std::string> matrix_differences(Config before, const Config& now) {
 
 // Where it stops a run, and so which loss is its last.
 constexpr const char* kTargetLoss = "run.target_loss";
+// Longer prompts of CORE are cut, so it depends on this.
+constexpr const char* kPromptTokens = "eval.core.max_tokens";
 
 std::string config_sha256(const Config& config) {
   return sha256_hex(to_yaml(by_file_name(what_matters(config))));
@@ -357,7 +359,9 @@ std::string different_data(const Matrix& matrix) {
   const auto values = [](const Config& config) {
     std::map<std::string, std::string> shown;
     for (const auto& [path, value] : values_of(what_matters(config))) {
-      const bool measured = path == "eval.tokens" || path == "run.sequence" || path == kTargetLoss;
+      const bool measured = path == "eval.tokens" || path == "run.sequence" ||
+                            path == kTargetLoss || path == kPromptTokens ||
+                            (path == "eval.every" && config.run.target_loss > 0);
       if (path.rfind("data.", 0) == 0 || measured) shown[path] = value;
     }
     return shown;
@@ -368,6 +372,7 @@ std::string different_data(const Matrix& matrix) {
     const auto of_cell = values(cell.config);
     for (const auto& [path, value] : of_first) {
       const auto other = of_cell.find(path);
+      if (path == kPromptTokens && other == of_cell.end()) continue;  // it has no CORE
       const std::string now = other == of_cell.end() ? "absent" : other->second;
       if (now == value) continue;
       return path + " of " + cell.model + " is " + now + ", of " + first.model + " " + value;

@@ -142,6 +142,10 @@ Value max_load_by_depth(const RunRecord& run) {
 
 }  // namespace
 
+bool is_of_machine(const RunMeasure& measure) {
+  return std::string(measure.name).ends_with("_seconds");
+}
+
 const std::vector<RunMeasure>& run_measures() {
   static const std::vector<RunMeasure> all = {
       {"val_loss", "validation loss at the end, nats", Needs::kNothing, val_loss, val_loss_at},

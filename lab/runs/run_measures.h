@@ -23,6 +23,9 @@ struct RunMeasure {
 };
 constexpr double kShareDistance = 0.025;
 
+// Whether it is a time, which runs of other machines do not share (lab/runs/machine.h).
+bool is_of_machine(const RunMeasure& measure);
+
 const std::vector<RunMeasure>& run_measures();
 const RunMeasure* find_run_measure(const std::string& name);  // null if unknown
 

@@ -342,6 +342,15 @@ TEST_CASE("models with different data are found") {
   family.write("large.yaml", "include: dense.yaml\nrun: {target_loss: 3}\n");
   REQUIRE(different_data(family.matrix(kMatrix)) ==
           "run.target_loss of large is 3.0, of dense 0.0");
+  // When a target is seen depends on how often the loss is measured; else that changes no result.
+  family.write("large.yaml", "include: dense.yaml\neval: {every: 7}\n");
+  REQUIRE(different_data(family.matrix(kMatrix)).empty());
+  const std::string target = std::string(kMatrix) + "set: {run.target_loss: 3}\n";
+  REQUIRE(different_data(family.matrix(target)).starts_with("eval.every of large is 7, of dense "));
+  family.write("large.yaml", "include: dense.yaml\neval: {core: {bundle: b, max_tokens: 32}}\n");
+  REQUIRE(different_data(family.matrix(kMatrix)).empty());
+  const std::string scored = std::string(kMatrix) + "set: {eval.core.bundle: b}\n";
+  REQUIRE(different_data(family.matrix(scored)).find("eval.core.max_tokens of ") == 0);
 }
 
 TEST_CASE("a run under a contract in seconds is that of its cell, whatever it measured") {

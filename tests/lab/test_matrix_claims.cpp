@@ -459,4 +459,24 @@ TEST_CASE("the trend of a loss is its slope per doubling of the tokens") {
   REQUIRE(!trend(run));
 }
 
+TEST_CASE("a claim about seconds of two machines is undecided") {
+  using Relation = MatrixClaim::Relation;
+  Table t = planted_table();
+  for (RunRecord& run : t.runs) {
+    run.device = "cpu";
+    run.threads = "4";
+    run.train_s = {{100, double(run.config.run.seed)}};
+  }
+  const auto judged = [&] {
+    return evaluate_claims({claim("step_seconds", "even", Relation::kBelow, "full", 0)}, t.tables)
+        .front();
+  };
+  REQUIRE(judged().why.empty());
+  t.runs.back().threads = "8";  // of another model
+  REQUIRE(judged().why.empty());
+  t.runs[3].threads = "8";
+  REQUIRE(judged().verdict == ClaimVerdict::kUndecided);
+  REQUIRE(judged().why == "even-seed1 ran on cpu, 8 threads, even-seed2 on cpu, 4 threads");
+}
+
 }  // namespace assay::test_matrix_claims
