@@ -34,9 +34,9 @@ std::string guarded_text(std::string_view bytes, bool& half) {
   std::string text;
   for (const char c : bytes) {
     const auto byte = static_cast<unsigned char>(c);
-    const bool control = half ? byte >= 0x80 && byte < 0xa0
-                              : (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
-    if (half && !control) text += '\xc2';
+    const bool of_two = half && byte >= 0x80 && byte < 0xa0;  // U+0080 to U+009F
+    const bool control = of_two || (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
+    if (half && !of_two) text += '\xc2';
     half = !control && byte == 0xc2;
     if (control) {
       text += strprintf("\\x%02x", unsigned(byte));

@@ -3,7 +3,7 @@
 // (comm/watch.h); it sleeps nearly always.
 //
 //   Control control(world, {}, "node07, pid 4242", run_folder);
-//   auto group = world.group(0, [&] { control.require_all_there(); });
+//   auto group = world.group(0, [&] { ... });  // ends the process if require_all_there() throws
 //   control.doing("exchange of gradients", step, group->calls() + 1);
 //   ...
 //   control.finish();

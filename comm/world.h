@@ -41,7 +41,8 @@ class World {
 
   // The ranks that give the same colour, in the order of their ranks here. Collective over all
   // ranks. The group must end before the world. Waits give the core away to other threads, and call
-  // `look` now and then, which may throw. Failures of the transport are UserErrors.
+  // `look` now and then. MPI has the buffers of the call then: where letters go on, `look` ends the
+  // process instead of throwing through their owners. Failures of the transport are UserErrors.
   virtual std::unique_ptr<Group> group(int colour, std::function<void()> look = {}) = 0;
   // Collective over all ranks; must end before the world.
   virtual std::unique_ptr<Mail> mail() = 0;

@@ -39,6 +39,7 @@ class Tokenizer {
   int64_t vocab_size() const { return static_cast<int64_t>(vocabulary_.bytes.size()); }
   // The id of <|endoftext|>; UserError when the tokenizer has none.
   int32_t eot() const;
+  bool has_eot() const { return eot_ >= 0; }
   std::vector<int32_t> encode(std::string_view text) const;  // an Encoder for many texts is faster
   // UserError when an id is outside the vocabulary.
   std::string decode(View<const int32_t, 1> tokens) const;

@@ -17,6 +17,7 @@
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint.h"
+#include "engine/run/checkpoint_files.h"
 #include "interop/model_json.h"
 #include "interop/tensor_map.h"
 #include "interop/weights.h"
@@ -266,11 +267,15 @@ TrainingState first_state(const Config& config) {
   return state;
 }
 
-void write_origin(const RunDir& dir, const ImportPlan& plan, const Imported& imported) {
+// checkpoint: with the weights.
+void write_origin(const RunDir& dir, const ImportPlan& plan, const Imported& imported,
+                  const std::string& checkpoint) {
   nlohmann::ordered_json j;
   j["folder"] = fs::absolute(plan.folder).lexically_normal().string();
   j["architecture"] = family_name(imported.family).architecture;
   j["config_json_sha256"] = sha256_file(plan.folder + "/config.json");
+  const CheckpointManifest manifest = read_checkpoint_manifest(checkpoint);
+  j["weights_sha256"] = manifest.files.at(whole_file(TensorKind::kModel)).sha256;
   j["dtypes"] = imported.dtypes;
   j["notes"] = imported.notes;
   const auto replace = nlohmann::ordered_json::error_handler_t::replace;
@@ -318,6 +323,7 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
     if (takes_tokenizer) tokenizer_file = fs::absolute(later).lexically_normal().string();
   }
   resolve(result.config);
+  validate(result.config);  // `auto` is decided: what does not go with it would never open
   if (result.config.optimizer.kind == OptimizerKind::kMuon) filled.merge_moments(model.model);
   if (result.config.optimizer.state == StateFormat::kBf16) filled.round_matrices(model.model);
   Checkpoints checkpoints(dir.path(), 1, nullptr);
@@ -326,7 +332,7 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
   meta.recipe = result.config.precision.recipe;
   meta.threads = result.config.run.threads;
   write_meta(dir, meta);
-  write_origin(dir, plan, result);
+  write_origin(dir, plan, result, saved);
   dir.write_config(result.config);
   folder.commit();
   result.checkpoint = folder.path() + saved.substr(folder.part().size());

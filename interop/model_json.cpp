@@ -31,7 +31,7 @@ void add_moe(ordered_json& j, const ModelConfig& m, Family family) {
   j["moe_intermediate_size"] = moe.expert_ffn;
   j["first_k_dense_replace"] = moe.first_dense_layers;
   j["routed_scaling_factor"] = moe.router.gate_scale;
-  j["norm_topk_prob"] = true;
+  j["norm_topk_prob"] = moe.router.normalize_gates;
   j["n_group"] = 1;
   j["topk_group"] = 1;
   j["partial_rotary_factor"] = 1.0;
@@ -176,7 +176,6 @@ void read_glm4_moe(const JsonFields& fields, ModelConfig& m) {
   const OnlyValues only(fields);
   only.one("n_group", "groups of experts are not supported");
   only.one("topk_group", "groups of experts are not supported");
-  only.on("norm_topk_prob", true);
   MoeConfig& moe = m.moe.emplace();
   moe.experts = fields.count("n_routed_experts", 2);
   moe.top_k = fields.count("num_experts_per_tok");
@@ -184,6 +183,7 @@ void read_glm4_moe(const JsonFields& fields, ModelConfig& m) {
   moe.expert_ffn = fields.count("moe_intermediate_size");
   moe.first_dense_layers = fields.count("first_k_dense_replace", 0);
   moe.router.score = RouterScore::kSigmoid;
+  moe.router.normalize_gates = fields.flag_or("norm_topk_prob", true);
   moe.router.gate_scale = fields.positive("routed_scaling_factor");
   moe.router.bias_rate = kUsualBiasRate;
   m.ffn = fields.count("intermediate_size");

@@ -35,9 +35,7 @@ Ranks::~Ranks() {
 }
 
 std::unique_ptr<Group> Ranks::make_group(int colour) {
-  std::unique_ptr<Group> group = world_->group(colour, [this] {
-    if (control_) control_->require_all_there();
-  });
+  std::unique_ptr<Group> group = world_->group(colour, [this] { end_if_lost(); });
   group->tell_calls([this](uint64_t) { tell(); });
   return group;
 }
@@ -144,6 +142,17 @@ int Ranks::run(const std::function<int()>& work) {
     fail("out of memory", "use a smaller run.micro_batch");
   } catch (const std::exception& error) {
     fail(error.what(), "this looks like a bug in assay: please report it with the command");
+  }
+}
+
+// MPI still has the buffers of a call that others have begun, and the control's letters move it
+// on: an exception that frees them would let it write to memory that is gone.
+void Ranks::end_if_lost() {
+  if (!control_) return;
+  try {
+    control_->require_all_there();
+  } catch (const RankLost& lost) {
+    lose(lost);
   }
 }
 

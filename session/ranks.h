@@ -70,6 +70,7 @@ class Ranks {
   explicit Ranks(std::unique_ptr<World> world);
   std::unique_ptr<Group> make_group(int colour);
   void tell();
+  void end_if_lost();
   [[noreturn]] void lose(const RankLost& lost);
   [[noreturn]] void fail(const std::string& why, const std::string& hint);
 

@@ -225,17 +225,31 @@ void TrainingRun::open_folder() {
   if (newest_) before_ = load_state(*newest_);
   if (dir_->previous()) require_same_run(*dir_, config(), before_.step);
   require_same_data(before_, read_files(data_));
+  require_precision_of_finished_run();
   wait_for_all(group);
   if (!first()) return;
-  require_precision_of_finished_run();
-  dir_->write_config(config());
+  Config written = config();
+  if (keeps_its_precision()) written.precision = precision_before();
+  dir_->write_config(written);
   products_.emplace(session_, dir_->path());
 }
 
+PrecisionConfig TrainingRun::precision_before() const {
+  return parse_run_config_text(before_.config_yaml, *newest_ + "/state.json", *newest_).precision;
+}
+
+bool TrainingRun::has_all_steps() const {
+  return before_.step > 0 && before_.step >= config().run.steps;
+}
+
+// This machine's choice for `auto` is none of the user's.
+bool TrainingRun::keeps_its_precision() const {
+  return has_all_steps() && session_.automatic_recipe;
+}
+
 std::optional<PrecisionConfig> TrainingRun::other_precision_before() const {
-  if (!newest_) return std::nullopt;
-  PrecisionConfig then =
-      parse_run_config_text(before_.config_yaml, *newest_ + "/state.json", *newest_).precision;
+  if (!newest_ || keeps_its_precision()) return std::nullopt;
+  PrecisionConfig then = precision_before();
   // Import leaves `auto` open, and a CPU simulates all products.
   const bool same_products = then.products == ProductsMode::kAuto || !session_.device.gpu;
   if (same_products) then.products = config().precision.products;
@@ -245,7 +259,7 @@ std::optional<PrecisionConfig> TrainingRun::other_precision_before() const {
 // A run that makes no further step was trained in the precision of its last one: another one would
 // only be written into its configuration.
 void TrainingRun::require_precision_of_finished_run() const {
-  if (before_.step == 0 || before_.step < config().run.steps) return;
+  if (!has_all_steps()) return;
   const std::optional<PrecisionConfig> then = other_precision_before();
   if (!then) return;
   throw UserError(strprintf("%s has made its %ld steps in %s: there is none left to make in %s",

@@ -79,8 +79,9 @@ class Differences {
     // A loss is over the first tokens of the validation files, so their order matters.
     add_in_order("validation data", roles_a->val, roles_b->val);
     add_files("training data", roles_a->train, roles_b->train);
-    add("validation data that was trained on", or_none(trained_validation_files(a_)),
-        or_none(trained_validation_files(b_)));
+    const std::string leak_a = trained_validation_files(a_), leak_b = trained_validation_files(b_);
+    if (leak_a.empty() == leak_b.empty()) return;  // of both: a note; files may have other names
+    add("validation data that was trained on", or_none(leak_a), or_none(leak_b));
   }
 
  private:

@@ -192,32 +192,35 @@ Endpoint endpoint_of(const RunRecord& run, double value) {
   return e;
 }
 
+std::vector<RunRecord> runs_of(const std::vector<SeedGroup>& groups) {
+  std::vector<RunRecord> runs;
+  for (const SeedGroup& group : groups) {
+    for (const RunRecord* run : group.runs) runs.push_back(*run);
+  }
+  return runs;
+}
+
 // Runs of imported weights among others are no endpoints: no axis has what those weights cost.
-void leave_out_imported(std::vector<RunRecord>& runs, std::vector<double>& measured,
-                        EndpointSet& set) {
-  if (runs.empty()) return;
+void leave_out_imported(std::vector<SeedGroup>& groups, EndpointSet& set) {
+  const std::vector<RunRecord> runs = runs_of(groups);
   if (other_first_weights(runs).empty()) {
-    if (began_from_imported(runs.front())) {
+    if (!runs.empty() && began_from_imported(runs.front())) {
       set.notes.push_back(std::string("all runs began from the same imported weights (") +
                           kImportedFile + "): what those cost is not counted");
     }
     return;
   }
-  std::vector<RunRecord> kept;
-  std::vector<double> kept_values;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (began_from_imported(runs[i])) {
-      set.left_out.push_back({.run = runs[i].path,
+  for (SeedGroup& group : groups) {
+    std::erase_if(group.runs, [&](const RunRecord* run) {
+      if (!began_from_imported(*run)) return false;
+      set.left_out.push_back({.run = run->path,
                               .reason = std::string("began from imported weights (") +
                                         kImportedFile +
                                         "), and others here did not begin from those"});
-      continue;
-    }
-    kept.push_back(std::move(runs[i]));
-    kept_values.push_back(measured[i]);
+      return true;
+    });
   }
-  runs = std::move(kept);
-  measured = std::move(kept_values);
+  std::erase_if(groups, [](const SeedGroup& group) { return group.runs.empty(); });
 }
 
 MapModel model_of(const SeedGroup& group, const std::map<const RunRecord*, double>& values,
@@ -387,8 +390,6 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
   }
   for (const std::string& path : paths) matrices.add_not_begun(path, set.left_out);
 
-  leave_out_imported(runs, measured, set);
-
   std::map<const RunRecord*, double> values;
   for (size_t i = 0; i < runs.size(); ++i) values[&runs[i]] = measured[i];
   const std::vector<SeedGroup> all = group_runs(
@@ -398,10 +399,12 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
       },
       [&](const RunRecord& run) { return matrices.name_of(run.path); });
   set.notes.insert(set.notes.end(), matrices.notes.begin(), matrices.notes.end());
-  if (all.empty()) {
+  std::vector<SeedGroup> groups;
+  if (!all.empty()) groups = chosen(all, only);
+  leave_out_imported(groups, set);
+  if (groups.empty()) {
     throw UserError("none of the runs is an endpoint", first_reasons(set.left_out));
   }
-  const std::vector<SeedGroup> groups = chosen(all, only);
   if (groups.size() < 2) {
     throw UserError(
         strprintf("the %zu endpoints are all of one model, ", groups.front().runs.size()) +
@@ -410,10 +413,7 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
             ? "give runs of two models or more; the runs have " + names_of(all)
             : first_reasons(set.left_out));
   }
-  std::vector<RunRecord> used;
-  for (const SeedGroup& group : groups) {
-    for (const RunRecord* run : group.runs) used.push_back(*run);
-  }
+  const std::vector<RunRecord> used = runs_of(groups);
   refuse_incomparable(incomparable_differences(used),
                       "leave some out: a loss can be compared on one text, tokenizer and length");
   for (const RunRecord& run : used) {

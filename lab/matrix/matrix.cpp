@@ -344,8 +344,23 @@ std::vector<std::string> matrix_differences(Config before, const Config& now) {
 
 // Where it stops a run, and so which loss is its last.
 constexpr const char* kTargetLoss = "run.target_loss";
-// Longer prompts of CORE are cut, so it depends on this.
-constexpr const char* kPromptTokens = "eval.core.max_tokens";
+
+// Longer prompts of CORE are cut, so it depends on their length.
+std::string different_prompts(const Matrix& matrix) {
+  const Cell* first = nullptr;
+  const auto tokens = [](const Cell& cell) {
+    const int64_t most = cell.config.eval.core->max_tokens;
+    return most > 0 ? most : cell.config.run.sequence;
+  };
+  for (const Cell& cell : matrix.cells) {
+    if (!cell.configured || !cell.config.eval.core) continue;
+    if (first == nullptr) first = &cell;
+    if (tokens(cell) == tokens(*first)) continue;
+    return strprintf("eval.core.max_tokens of %s is %ld, of %s %ld", cell.model.c_str(),
+                     long(tokens(cell)), first->model.c_str(), long(tokens(*first)));
+  }
+  return "";
+}
 
 std::string config_sha256(const Config& config) {
   return sha256_hex(to_yaml(by_file_name(what_matters(config))));
@@ -360,7 +375,7 @@ std::string different_data(const Matrix& matrix) {
     std::map<std::string, std::string> shown;
     for (const auto& [path, value] : values_of(what_matters(config))) {
       const bool measured = path == "eval.tokens" || path == "run.sequence" ||
-                            path == kTargetLoss || path == kPromptTokens ||
+                            path == kTargetLoss ||
                             (path == "eval.every" && config.run.target_loss > 0);
       if (path.rfind("data.", 0) == 0 || measured) shown[path] = value;
     }
@@ -372,13 +387,12 @@ std::string different_data(const Matrix& matrix) {
     const auto of_cell = values(cell.config);
     for (const auto& [path, value] : of_first) {
       const auto other = of_cell.find(path);
-      if (path == kPromptTokens && other == of_cell.end()) continue;  // it has no CORE
       const std::string now = other == of_cell.end() ? "absent" : other->second;
       if (now == value) continue;
       return path + " of " + cell.model + " is " + now + ", of " + first.model + " " + value;
     }
   }
-  return "";
+  return different_prompts(matrix);
 }
 
 }  // namespace assay

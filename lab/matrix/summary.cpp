@@ -109,8 +109,11 @@ std::optional<std::pair<int64_t, int64_t>> range_of_steps(const Matrix& matrix,
 }
 
 // Under a contract that leaves every model its own number of steps.
+bool has_own_steps(ContractKind kind) {
+  return kind == ContractKind::kSteps || kind == ContractKind::kActiveWidth;
+}
 bool takes_own_steps(const MatrixContract& contract, const Matrix& matrix) {
-  if (contract.kind && contract.kind != ContractKind::kSteps) return false;
+  if (contract.kind && !has_own_steps(*contract.kind)) return false;
   const auto range = range_of_steps(matrix, contract.name);
   return range && range->first < range->second;
 }
@@ -121,7 +124,7 @@ std::string why_no_ranking(const MatrixContract& contract, const Matrix& matrix)
   if (!takes_own_steps(contract, matrix)) return "";
   for (const Cell& cell : matrix.cells) {
     const ContractKind kind = cell.config.contract.kind;
-    if (contract.kind || !cell.configured || kind == ContractKind::kSteps) continue;
+    if (contract.kind || !cell.configured || has_own_steps(kind)) continue;
     return "";
   }
   const auto [fewest, most] = *range_of_steps(matrix, contract.name);
@@ -289,7 +292,7 @@ std::string stopped_text(const SummaryRow& row, const RunMeasure& measure) {
   if (is_of_routers(measure)) std::erase(ends, run_end_name(RunEnd::kCollapseStop));
   if (ends.empty()) return "";
   return share_of_planned(row, ends.size()) + " runs of " + row.cell->model +
-         " were stopped by a guard (" + guards_text(ends) + ")";
+         (ends.size() == 1 ? " was" : " were") + " stopped by a guard (" + guards_text(ends) + ")";
 }
 
 std::optional<double> SummaryRow::total() const {
@@ -343,7 +346,9 @@ const char* relation_name(ContractTable::Relation relation) {
 
 std::string contract_text(const MatrixContract& c, const Matrix& matrix) {
   std::string text;
-  if (!c.kind || takes_own_steps(c, matrix)) return "each model's own number of steps";
+  const std::string own_steps = "each model's own number of steps";
+  const bool own = takes_own_steps(c, matrix);
+  if (!c.kind || (own && c.kind == ContractKind::kSteps)) return own_steps;
   if (c.kind == ContractKind::kActiveDN)
     text = strprintf("%.6g tokens per active parameter", c.coefficient);
   if (c.kind == ContractKind::kTotalDN)
@@ -351,6 +356,7 @@ std::string contract_text(const MatrixContract& c, const Matrix& matrix) {
   if (c.kind == ContractKind::kFlops) text = strprintf("%.6g training FLOPs", c.coefficient);
   if (c.kind == ContractKind::kSeconds) text = strprintf("%g seconds of training", c.coefficient);
   if (c.kind == ContractKind::kActiveWidth) text = strprintf("active FFN width %g", c.coefficient);
+  if (own) text += ", " + own_steps;
   if (c.kind == ContractKind::kSteps) text = "the same steps";
   if (!c.shared_in_total) text += ", shared experts left out";
   if (!c.reference.empty()) text += ", as in " + c.reference + "'s run";

@@ -55,11 +55,14 @@ void read_parallel(const std::vector<nlohmann::ordered_json>& launches, RunRecor
   run.threads = over_launches(launches, "threads", threads > 0 ? std::to_string(threads) : "");
 }
 
-// SHA-256 of the run's imported.json; "" without one.
+// SHA-256 of the run's imported.json without the place it was imported from; "" without one.
 std::string read_import(const fs::path& folder) {
   std::error_code ignored;
-  const fs::path imported = folder / kImportedFile;
-  return fs::exists(imported, ignored) ? sha256_file(imported.string()) : "";
+  const fs::path file = folder / kImportedFile;
+  if (!fs::exists(file, ignored)) return "";
+  nlohmann::ordered_json imported = json_in_file(file.string());
+  if (imported.is_object()) imported.erase("folder");
+  return sha256_hex(imported.dump());
 }
 
 std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const RunRecord& run) {

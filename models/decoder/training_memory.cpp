@@ -70,7 +70,11 @@ void TrainingMemory::allocate(const Config& config, Recipe recipe, gpu::Context*
   try {
     plan.allocate(gpu);
   } catch (const NotEnoughMemory& error) {
-    const int64_t fits = largest_micro_batch(config, recipe, place_, gpu, error.available_bytes);
+    // What was planned beside this, buffers of evaluations above all, does not shrink with it.
+    const size_t own = TrainingMemory(config, recipe, place_).plan.bytes_on(gpu);
+    const size_t others = plan.bytes_on(gpu) - std::min(own, plan.bytes_on(gpu));
+    const size_t left = error.available_bytes - std::min(others, error.available_bytes);
+    const int64_t fits = largest_micro_batch(config, recipe, place_, gpu, left);
     if (fits == 0) {
       throw UserError(error.what(),
                       "no run.micro_batch is small enough: make the model or run.sequence smaller; "

@@ -48,10 +48,25 @@ void lose_this_rank(const std::string& how, int rank, Control& control) {
   }
 }
 
+[[noreturn]] void end(World& world, const RankLost& lost) {
+  print("error", world.rank(), lost.what());
+  print("hint", world.rank(), lost.hint());
+  end_after_loss(world, lost.rank());
+}
+
+// As session/ranks.cpp: nothing is unwound while MPI has the buffers of a call.
+void end_if_lost(World& world, const Control& control) {
+  try {
+    control.require_all_there();
+  } catch (const RankLost& lost) {
+    end(world, lost);
+  }
+}
+
 void run(World& world, const std::string& how, int lost, const std::string& folder) {
   const std::string me = "pid " + std::to_string(getpid());
   Control control(world, kTimes, me, folder);
-  const auto group = world.group(0, [&] { control.require_all_there(); });
+  const auto group = world.group(0, [&] { end_if_lost(world, control); });
   std::vector<std::byte> all(size_t(world.size()) << 16), mine(size_t{1} << 16);
   for (int64_t step = 1; step <= kSteps; ++step) {
     control.doing("compute", step, group->calls());
@@ -70,9 +85,7 @@ int run_and_report(const std::string& how, int lost, const std::string& folder) 
     print("through", world->rank(), "");
     return 0;
   } catch (const RankLost& error) {
-    print("error", world->rank(), error.what());
-    print("hint", world->rank(), error.hint());
-    end_after_loss(*world, error.rank());
+    end(*world, error);
   } catch (const std::runtime_error& error) {
     print("error", world->rank(), error.what());
     end_after_loss(*world, world->rank());

@@ -103,7 +103,6 @@ TEST_CASE("unsupported features are refused") {
   refused_with("llama", "quantization_config", json::object(), "quantization_config is an object");
   refused_with("mixtral", "sliding_window", 16, "sliding_window is 16");
   refused_with("glm4_moe", "n_group", 2, "n_group is 2");
-  refused_with("glm4_moe", "norm_topk_prob", false, "norm_topk_prob is false");
   refused_with("glm4_moe", "partial_rotary_factor", 0.5, "partial_rotary_factor is 0.5");
   refused_with("glm4_moe", "partial_rotary_factor", "(absent)", "partial_rotary_factor is absent");
   refused_with("llama", "partial_rotary_factor", 0.25, "partial_rotary_factor is 0.25");

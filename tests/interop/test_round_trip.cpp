@@ -44,8 +44,10 @@ std::vector<Case> with_gains() {
   Config no_bias = sigmoid;  // and no shared expert, so both tensors are empty
   no_bias.model.moe->shared = 0;
   no_bias.model.moe->router.bias_rate = 0;
-  return {{"dense", dense},     {"tied", tied},       {"one_gain", one_gain},
-          {"softmax", softmax}, {"sigmoid", sigmoid}, {"no_bias", no_bias}};
+  Config no_sum = sigmoid;
+  no_sum.model.moe->router.normalize_gates = false;
+  return {{"dense", dense},     {"tied", tied},       {"one_gain", one_gain}, {"softmax", softmax},
+          {"sigmoid", sigmoid}, {"no_bias", no_bias}, {"no_sum", no_sum}};
 }
 
 void exported(const Config& config, const std::string& checkpoint, const std::string& out,
@@ -82,6 +84,8 @@ TEST_CASE("export keeps the bits of a model without gains, and the logits of one
     const Imported back = imported(folder / c.name + "-hf", folder / c.name + "-back");
     REQUIRE(back.config.model.attention_gain == AttentionGain::kOne);
     REQUIRE(back.config.model.tie_embeddings == (c.name == "one_gain"));
+    const auto& moe = back.config.model.moe;
+    REQUIRE((!moe || moe->router.normalize_gates) == (c.name != "no_sum"));
     const std::vector<int32_t> tokens = some_tokens(c.config.model.vocab_size);
     const std::vector<float> before = logits(c.config.model, checkpoint, tokens);
     const std::vector<float> after = logits(back.config.model, back.checkpoint, tokens);

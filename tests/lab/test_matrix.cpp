@@ -350,7 +350,10 @@ TEST_CASE("models with different data are found") {
   family.write("large.yaml", "include: dense.yaml\neval: {core: {bundle: b, max_tokens: 32}}\n");
   REQUIRE(different_data(family.matrix(kMatrix)).empty());
   const std::string scored = std::string(kMatrix) + "set: {eval.core.bundle: b}\n";
-  REQUIRE(different_data(family.matrix(scored)).find("eval.core.max_tokens of ") == 0);
+  REQUIRE(different_data(family.matrix(scored)) ==
+          "eval.core.max_tokens of large is 32, of dense 64");
+  family.write("large.yaml", "include: dense.yaml\neval: {core: {bundle: b, max_tokens: 64}}\n");
+  REQUIRE(different_data(family.matrix(scored)).empty());  // the whole sequence, as without it
 }
 
 TEST_CASE("a run under a contract in seconds is that of its cell, whatever it measured") {

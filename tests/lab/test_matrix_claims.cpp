@@ -185,8 +185,8 @@ TEST_CASE("a claim that rests on runs that a guard stopped is undecided") {
     const char* why;
     int64_t n;
   };
-  const char* const one = "1 of 4 runs of even were stopped by a guard (non_finite)";
-  const char* const rule = "1 of 4 runs of even were stopped by a guard (collapse_stop)";
+  const char* const one = "1 of 4 runs of even was stopped by a guard (non_finite)";
+  const char* const rule = "1 of 4 runs of even was stopped by a guard (collapse_stop)";
   const Row rows[] = {
       {"none", {}, false, claim("val_loss", "even", kBelow, "full", 0), "holds", "", 3},
       {"a loss",

@@ -130,7 +130,7 @@ def check_stopped(place):
     dense, moe = active["rows"]
     check(moe["stopped"] == ["non_finite"] and moe["not_ranked"] == "had 1 of 2 runs stopped by a guard (non_finite)" and
           moe["finished"] == 1 and dense["stopped"] == [] and dense["not_ranked"] is None, moe)
-    why = "1 of 2 runs of moe were stopped by a guard (non_finite)"
+    why = "1 of 2 runs of moe was stopped by a guard (non_finite)"
     check([(c["verdict"], c["why"]) for c in table["claims"]] == [("undecided", why)] * 2, table["claims"])
     text = assay(*command).stdout
     for words in ("\nNot ranked: moe, which had 1 of 2 runs stopped by a guard (non_finite).", f"undecided: {why}",

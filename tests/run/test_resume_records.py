@@ -90,6 +90,17 @@ def check_tail(place):
                 "--set", "run.steps=40")
 
 
+def check_automatic_recipe(place):
+    """What `auto` is on this machine is no other recipe for a run that has made all its steps on another one."""
+    place.train("made", "--set", "precision.recipe=fp32", "--steps", "10")
+    done = place.train("made", "--set", "precision.recipe=bf16", "--steps", "10", expect=1)
+    check("has made its 10 steps in fp32" in done.stderr, done.stderr)
+    done = place.train("made", "--set", "precision.recipe=auto", "--steps", "10")
+    check("finished step 10/10" in done.stderr and "continues in" not in done.stderr, done.stderr)
+    check("recipe: fp32" in (place.run("made") / "config.yaml").read_text(), "the configuration is that of the steps")
+    check(assay("receipt", "verify", place.run("made")).returncode == 0, "and the receipt verifies")
+
+
 def check_unreadable(place):
     """A checkpoint that the system does not let one look at is not a damaged one, before which the run would go on."""
     place.train("unreadable", "--stop-after", "20")
@@ -115,6 +126,7 @@ def main():
         check_killed_import(place)
         check_random_rounding(place)
         check_tail(place)
+        check_automatic_recipe(place)
         check_unreadable(place)
         check_large_intervals(place)
     print("resume of records: ok")

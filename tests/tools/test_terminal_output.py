@@ -2,6 +2,7 @@
 """What others wrote cannot steer a terminal: names in a file that hold escape sequences are shown, not obeyed; a pipe gets
 the bytes as they are. Usage: test_terminal_output.py ASSAY"""
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -34,6 +35,10 @@ def main():
         piped = subprocess.run([ASSAY, "train", config, "--plan"], capture_output=True)
         if CLEAR.encode() not in piped.stderr:
             sys.exit(f"FAILED: a pipe did not get the bytes: {piped.stderr!r}")
+        # A lone first byte does not let the next one pass.
+        shown = on_terminal("train", os.fsdecode(b"\xc2\x1b[2J\xc2\x07.yaml"))
+        if "\x1b[2J" in shown or "\x07" in shown or "\\x1b[2J" not in shown:
+            sys.exit(f"FAILED: a control character after a first byte reached the terminal: {shown!r}")
         if "é" not in subprocess.run([ASSAY, "train", "é.yaml"], capture_output=True, text=True).stderr:
             sys.exit("FAILED: other characters changed")
         if "é" not in on_terminal("train", "é.yaml"):

@@ -297,7 +297,8 @@ int run_inspect(const InspectArguments& a) {
   for (const std::string& file : files) {
     const Shard shard(file);
     const std::optional<Tokenizer> tokenizer = tokenizer_for(a, file);
-    const int64_t eot = tokenizer ? tokenizer->eot() : 50256;  // GPT-2's, as in the public shards
+    int64_t eot = 50256;  // GPT-2's, as in the public shards
+    if (tokenizer) eot = tokenizer->has_eot() ? tokenizer->eot() : -1;
     const ShardSummary summary = inspect_shard(shard, eot, a.top, a.sample);
     if (a.json) {
       json.push_back(summary_json(file, summary));

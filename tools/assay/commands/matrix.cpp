@@ -154,8 +154,9 @@ void require_comparable_models(const MatrixArguments& a, const Matrix& matrix) {
   const std::string difference = different_data(matrix);
   if (difference.empty() || a.force) return;
   throw UserError("the models cannot be compared: " + difference,
-                  "losses on other tokens, in another context or where runs stop at another loss "
-                  "say nothing of the models; --force trains them anyway, and the tables say so");
+                  "losses on other tokens, in another context or where runs stop at another loss, "
+                  "and scores with other prompts or seen at another interval, say nothing of the "
+                  "models; --force trains them anyway, and the tables say so");
 }
 
 void require_memory(const MatrixFile& file, const std::vector<PlannedRun>& planned) {
