@@ -275,7 +275,7 @@ void write_origin(const RunDir& dir, const ImportPlan& plan, const Imported& imp
   j["architecture"] = family_name(imported.family).architecture;
   j["config_json_sha256"] = sha256_file(plan.folder + "/config.json");
   const CheckpointManifest manifest = read_checkpoint_manifest(checkpoint);
-  j["weights_sha256"] = manifest.files.at(whole_file(TensorKind::kModel)).sha256;
+  j[kWeightsHash] = manifest.files.at(whole_file(TensorKind::kModel)).sha256;
   j["dtypes"] = imported.dtypes;
   j["notes"] = imported.notes;
   const auto replace = nlohmann::ordered_json::error_handler_t::replace;

@@ -74,7 +74,6 @@ Session::Session(Config given, const SessionOptions& options)
       use(options.use),
       ranks(options.ranks),
       automatic_products(config.precision.products == ProductsMode::kAuto),
-      automatic_recipe(config.precision.recipe == "auto"),
       planned_ranks(options.planned_ranks),
       planned_rank(options.planned_rank),
       backend(options.use == SessionOptions::Use::kPlan ? backend_of(options.device)

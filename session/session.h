@@ -44,9 +44,8 @@ struct Session {
   SessionDevice device;  // none with Use::kPlan
   SessionOptions::Use use;
   Ranks* ranks;
-  // Whether these were `auto`: a run that goes on keeps what precision.products was there, one that
-  // has made all its steps also precision.recipe.
-  bool automatic_products, automatic_recipe;
+  // Whether precision.products was `auto`: a run that goes on keeps what it was there.
+  bool automatic_products;
   // Of ranks with GPUs, for the memory of these. The latter two with parallel.expert_ranks.
   std::unique_ptr<NcclGroup> gpu_group, gpu_experts, gpu_replicas;
   int planned_ranks, planned_rank;

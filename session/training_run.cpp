@@ -228,28 +228,14 @@ void TrainingRun::open_folder() {
   require_precision_of_finished_run();
   wait_for_all(group);
   if (!first()) return;
-  Config written = config();
-  if (keeps_its_precision()) written.precision = precision_before();
-  dir_->write_config(written);
+  dir_->write_config(config());
   products_.emplace(session_, dir_->path());
 }
 
-PrecisionConfig TrainingRun::precision_before() const {
-  return parse_run_config_text(before_.config_yaml, *newest_ + "/state.json", *newest_).precision;
-}
-
-bool TrainingRun::has_all_steps() const {
-  return before_.step > 0 && before_.step >= config().run.steps;
-}
-
-// This machine's choice for `auto` is none of the user's.
-bool TrainingRun::keeps_its_precision() const {
-  return has_all_steps() && session_.automatic_recipe;
-}
-
 std::optional<PrecisionConfig> TrainingRun::other_precision_before() const {
-  if (!newest_ || keeps_its_precision()) return std::nullopt;
-  PrecisionConfig then = precision_before();
+  if (!newest_) return std::nullopt;
+  PrecisionConfig then =
+      parse_run_config_text(before_.config_yaml, *newest_ + "/state.json", *newest_).precision;
   // Import leaves `auto` open, and a CPU simulates all products.
   const bool same_products = then.products == ProductsMode::kAuto || !session_.device.gpu;
   if (same_products) then.products = config().precision.products;
@@ -259,13 +245,15 @@ std::optional<PrecisionConfig> TrainingRun::other_precision_before() const {
 // A run that makes no further step was trained in the precision of its last one: another one would
 // only be written into its configuration.
 void TrainingRun::require_precision_of_finished_run() const {
-  if (!has_all_steps()) return;
+  if (before_.step == 0 || before_.step < config().run.steps) return;
   const std::optional<PrecisionConfig> then = other_precision_before();
   if (!then) return;
-  throw UserError(strprintf("%s has made its %ld steps in %s: there is none left to make in %s",
-                            dir_->path().c_str(), long(before_.step), precision_text(*then).c_str(),
-                            precision_text(config().precision).c_str()),
-                  "give the precision that it was trained in, or train in another --run");
+  throw UserError(
+      strprintf("%s has made its %ld steps in %s: there is none left to make in %s",
+                dir_->path().c_str(), long(before_.step), precision_text(*then).c_str(),
+                precision_text(config().precision).c_str()),
+      "give the precision that it was trained in (--set precision.recipe=" + then->recipe +
+          "; what auto is depends on the machine), or train in another --run");
 }
 
 void TrainingRun::open() {

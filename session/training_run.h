@@ -95,9 +95,6 @@ class TrainingRun {
   bool first() const { return session_.ranks == nullptr || session_.ranks->first(); }
   void resolve_horizon();
   void open_folder();
-  PrecisionConfig precision_before() const;
-  bool has_all_steps() const;
-  bool keeps_its_precision() const;
   void require_precision_of_finished_run() const;
   void open_records(double peak_flop_per_s);
   LoaderConfig warning_loader();

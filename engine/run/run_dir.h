@@ -26,6 +26,7 @@ std::filesystem::path require_run(const std::string& run);
 
 // Describes the source of a run that began from another program's weights.
 constexpr const char* kImportedFile = "imported.json";
+constexpr const char* kWeightsHash = "weights_sha256";
 // Describes the trunk of a run that began as a branch of another (session/branch.h).
 constexpr const char* kBranchFile = "branch.json";
 // The tokenizer that a run was imported with; "" of another run, or without one.

@@ -401,15 +401,19 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
   set.notes.insert(set.notes.end(), matrices.notes.begin(), matrices.notes.end());
   std::vector<SeedGroup> groups;
   if (!all.empty()) groups = chosen(all, only);
+  const size_t left_out = set.left_out.size();
   leave_out_imported(groups, set);
   if (groups.empty()) {
     throw UserError("none of the runs is an endpoint", first_reasons(set.left_out));
   }
+  const std::vector<SkippedRun> imported(set.left_out.begin() + std::ptrdiff_t(left_out),
+                                         set.left_out.end());
   if (groups.size() < 2) {
     throw UserError(
         strprintf("the %zu endpoints are all of one model, ", groups.front().runs.size()) +
             groups.front().name,
-        set.left_out.empty() || !only.empty()
+        !imported.empty() ? first_reasons(imported)
+        : set.left_out.empty() || !only.empty()
             ? "give runs of two models or more; the runs have " + names_of(all)
             : first_reasons(set.left_out));
   }

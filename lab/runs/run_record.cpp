@@ -55,14 +55,16 @@ void read_parallel(const std::vector<nlohmann::ordered_json>& launches, RunRecor
   run.threads = over_launches(launches, "threads", threads > 0 ? std::to_string(threads) : "");
 }
 
-// SHA-256 of the run's imported.json without the place it was imported from; "" without one.
+// SHA-256 of the weights that the run was imported with; of an old version that of its
+// imported.json; "" without one.
 std::string read_import(const fs::path& folder) {
   std::error_code ignored;
   const fs::path file = folder / kImportedFile;
   if (!fs::exists(file, ignored)) return "";
-  nlohmann::ordered_json imported = json_in_file(file.string());
-  if (imported.is_object()) imported.erase("folder");
-  return sha256_hex(imported.dump());
+  const auto imported = json_of<nlohmann::ordered_json>(read_file(file.string()));
+  const bool has_weights =
+      imported.is_object() && imported.contains(kWeightsHash) && imported[kWeightsHash].is_string();
+  return has_weights ? imported[kWeightsHash].get<std::string>() : sha256_file(file.string());
 }
 
 std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const RunRecord& run) {
