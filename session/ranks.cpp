@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <new>
 #include <thread>
 #include <vector>
@@ -152,6 +153,8 @@ void Ranks::end_if_lost() {
   try {
     control_->require_all_there();
   } catch (const RankLost& lost) {
+    std::error_code ignored;
+    if (!left_.empty()) std::filesystem::remove(left_, ignored);
     lose(lost);
   }
 }

@@ -60,6 +60,10 @@ class Ranks {
   // the others may have to wait for long.
   void doing(const char* what, int64_t step, Control::Pace pace = Control::Pace::kSteady);
 
+  // A file that this process leaves for the others for a moment: removed where it ends because one
+  // of them is lost. "": none.
+  void remove_if_lost(const std::string& path) { left_ = path; }
+
   // Runs `work`, on all ranks, and returns the exit code of this process. If it throws, all ranks
   // end, and the first of those that are left prints one line `error:` and one line `hint:`; with
   // exit code 1 if a rank said what it could not do, kRankLostExit if one was lost. Afterwards
@@ -79,6 +83,7 @@ class Ranks {
   std::unique_ptr<Group> group_;
   std::function<std::string(int64_t step)> goes_on_;
   std::vector<std::unique_ptr<Group>> parts_;
+  std::string left_;
   const char* what_ = "start";
   int64_t step_ = 0;
   Control::Pace pace_ = Control::Pace::kSlow;

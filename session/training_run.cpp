@@ -209,11 +209,13 @@ void TrainingRun::open_folder() {
   std::optional<FolderMark> mark;
   const auto left = [&] { return mark.emplace(options_.folder).path(); };
   const std::string there = group == nullptr ? "" : on_first_rank(*group, left);
+  if (mark) session_.ranks->remove_if_lost(there);
   if (!first()) {
     dir_.emplace(options_.folder, RunDir::Start::kFollow);
     dir_->require_mark(there);
   }
   wait_for_all(group);
+  if (mark) session_.ranks->remove_if_lost("");
   mark.reset();
   log_ = first()
              ? std::make_unique<Log>(dir_->file("log.txt"))
