@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+constexpr const char* kLookAtDisk = "check the disk and the permissions";
 constexpr const char* kHint = "use another checkpoint of the run, or train it further";
 
 const char* kind_name(TensorKind kind) {
@@ -101,7 +102,7 @@ std::string size_problem(const std::string& path, const std::string& name,
   std::error_code error;
   const auto size = fs::file_size(path, error);
   if (error == std::errc::no_such_file_or_directory) return name + " is missing";
-  if (error) throw_unread(path, error.value(), "");
+  if (error) throw_unread(path, error.value(), kLookAtDisk);
   if (static_cast<int64_t>(size) != file.bytes) {
     return strprintf("%s has %ld bytes instead of %ld", name.c_str(), static_cast<long>(size),
                      static_cast<long>(file.bytes));
@@ -171,7 +172,7 @@ std::string checkpoint_problem(const std::string& folder) {
   try {
     std::error_code error;
     if (!fs::exists(path, error)) {
-      if (error) throw_unread(path, error.value(), "");
+      if (error) throw_unread(path, error.value(), kLookAtDisk);
       return std::string("it has no ") + kCheckpointManifest + ", so it is incomplete";
     }
     const CheckpointManifest manifest = parse_manifest(read_file(path));
@@ -183,8 +184,8 @@ std::string checkpoint_problem(const std::string& folder) {
       CheckpointSlices(folder, kind);
     return hash_problem(folder, manifest.files);
   } catch (const ReadFailed& error) {
-    throw ReadFailed(error.what(), "check the disk and the permissions; without the folder " +
-                                       folder + " the checkpoint before it is taken");
+    throw ReadFailed(error.what(), std::string(kLookAtDisk) + "; without the folder " + folder +
+                                       " the checkpoint before it is taken");
   } catch (const UserError& error) {
     const std::string what = error.what();
     return what.starts_with(folder + "/") ? what.substr(folder.size() + 1) : what;
@@ -218,7 +219,7 @@ void TemporaryFolder::publish(const std::string& name) {
   sync_folder(path_);
   std::error_code error;
   if (fs::exists(name, error)) remove_checkpoint(name);
-  if (error) throw_unread(name, error.value(), "");
+  if (error) throw_unread(name, error.value(), kLookAtDisk);
   rename_folder(path_, name);
   sync_folder(fs::path(name).parent_path().string());
   path_.clear();

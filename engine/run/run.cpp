@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 
 #include "base/check.h"
 #include "comm/agree.h"
 #include "cuda/transfer.h"
+#include "engine/run/best_checkpoint.h"
 #include "engine/run/host_copies.h"
 #include "engine/run/saved_run.h"
 
@@ -36,15 +36,15 @@ class Run {
         done_(start.steps_done),
         saved_(start.steps_done),
         same_until_(start.steps_done),
+        best_(parts, start),
         seconds_before_(start.train_s),
         energy_(parts.energy, start.energy) {
-    if (parts.config.run.keep_best) best_ = of_first_rank(group_, best_before(start));
     if (done_ == 0) return;
     // The phase of the last step, since evaluations may come before the next step.
     if (done_ > recipe_steps(parts.config)) parts.model.enter(parts.on, PrecisionPhase::kBf16);
     parts.recorder.resume(done_, parts.config.telemetry.window, routers_);
     routers_.set_last_probe(start.last_probe);
-    finish_last_save(start);
+    best_.finish_last_save(start);
   }
 
   RunResult train() {
@@ -64,7 +64,7 @@ class Run {
       if (target == Target::kReached) return complete(RunEnd::kTargetLoss);
       if (done_ == steps_) break;
       if (collapsed()) return stop_collapsed();
-      if (due(p_.config.run.checkpoint_every) || milestone() || is_best_) {
+      if (due(p_.config.run.checkpoint_every) || milestone() || best_.to_save()) {
         save();
       } else if (due_by_time()) {
         try_to_save();
@@ -81,45 +81,6 @@ class Run {
  private:
   enum class Target { kNotReached, kReached };
   enum class Measured { kAll, kNotAll };
-
-  // Of a checkpoint up to where the run goes on; the telemetry may be lost, or older.
-  double loss_before(int64_t step, const RunStart& start, double unknown) const {
-    const double saved = step == start.best.step ? start.best.loss_nats : unknown;
-    return p_.recorder.validation_loss(step).value_or(saved);
-  }
-
-  // The checkpoint that is marked as the best one. One from after this step is damaged, or the run
-  // would go on from it. If nobody knows its loss it stays the best: it cannot be had again.
-  BestLoss best_before(const RunStart& start) const {
-    const std::optional<int64_t> marked = p_.checkpoints.best_step();
-    if (!marked || *marked > done_) return {};
-    return {.step = *marked,
-            .loss_nats = loss_before(*marked, start, -std::numeric_limits<double>::infinity())};
-  }
-
-  // The process may have been killed when its last checkpoint was there, but neither marked as the
-  // best one nor older ones removed.
-  void finish_last_save(const RunStart& start) {
-    if (p_.config.run.keep_best) {
-      const BestLoss last{.step = done_,
-                          .loss_nats = loss_before(done_, start, BestLoss{}.loss_nats)};
-      if (improve(of_first_rank(group_, last))) p_.checkpoints.mark_best(done_);
-      if (std::isinf(best_.loss_nats) && best_.step >= 0) {
-        p_.recorder.event(
-            done_, "best_unknown",
-            strprintf("no record has the validation loss of step %ld, whose checkpoint "
-                      "stays the best one",
-                      long(best_.step)));
-      }
-    }
-    p_.checkpoints.tidy(done_);
-  }
-
-  bool improve(const BestLoss& other) {
-    if (!(other.loss_nats < best_.loss_nats)) return false;
-    best_ = other;
-    return true;
-  }
 
   static bool is_finite(const StepStats& stats) {
     return std::isfinite(stats.loss) && stats.non_finite == 0 &&
@@ -304,7 +265,7 @@ class Run {
     const Evaluation evaluation = *evaluate(*p_.evaluators.front(), moment(done_), {});
     p_.recorder.evaluation(done_, evaluation, seconds_since(start));
     const double loss = loss_of(evaluation);
-    if (p_.config.run.keep_best && improve({.step = done_, .loss_nats = loss})) is_best_ = true;
+    best_.validated(done_, loss);
     for (const EvalResult& r : evaluation.results) {
       if (r.metric == "loss_nats") result_.val_loss_nats = r.value;
       if (r.metric == "bits_per_byte") result_.val_bits_per_byte = r.value;
@@ -317,8 +278,7 @@ class Run {
     if (p_.evaluators.empty() || recorded(done_, *p_.evaluators.front())) return;
     p_.recorder.times(done_, seconds_before_ + train_seconds_, energy_.total());
     validate();
-    if (is_best_) p_.checkpoints.mark_best(done_);
-    is_best_ = false;
+    best_.saved();
   }
 
   // True if the run was already stopped by its target and is started again.
@@ -367,7 +327,7 @@ class Run {
              .last_probe = routers_.last_probe(),
              .train_s = seconds_before_ + train_seconds_,
              .energy = energy_.total(),
-             .best = best_,
+             .best = best_.so_far(),
              .schedule_share = trainer_.schedule().share(std::max<int64_t>(0, done_ - 1))});
     HostCopies model(p_.on, model_slices_to_save(p_)), optimizer(p_.on, p_.optimizer.slices());
     model.download();
@@ -375,8 +335,7 @@ class Run {
     const std::string folder = p_.checkpoints.save_slices(
         state, model.pieces(), optimizer.pieces(),
         milestone() ? Checkpoints::Keep::kMilestone : Checkpoints::Keep::kRolling);
-    if (is_best_) p_.checkpoints.mark_best(done_);
-    is_best_ = false;
+    best_.saved();
     saved_ = done_;
     saved_at_ = Clock::now();
     save_seconds_ = seconds_since(start);
@@ -478,8 +437,7 @@ class Run {
   Clock::time_point saved_at_ = Clock::now();
   double save_seconds_ = 0;  // of the newest checkpoint
   int64_t same_until_;       // step after which all ranks were seen to have the same parameters
-  BestLoss best_;
-  bool is_best_ = false;  // the last step has the lowest validation loss and is not saved yet
+  BestCheckpoint best_;
   int64_t steps_here_ = 0;
   double seconds_before_;     // training seconds of earlier processes
   double train_seconds_ = 0;  // training seconds of this process
