@@ -20,24 +20,12 @@
 #include "session/data_evidence.h"
 #include "session/session_device.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/commands/matrix_checks.h"
 #include "tools/assay/matrix_evidence.h"
 #include "tools/assay/matrix_runner.h"
 
 namespace assay {
 namespace {
-
-struct MatrixArguments {
-  std::string file;
-  std::vector<std::string> sets, only, reuse;
-  std::string folder, device, memory;
-  std::optional<int64_t> jobs, threads;
-  double tflops = 0;  // assumed by --dry-run
-  std::optional<int64_t> until_decided;
-  bool dry_run = false, summary = false, json = false;
-  bool force = false, reuse_elsewhere = false, fresh_changed = false, stop_on_failure = false,
-       late_claims = false;
-  std::vector<std::string> command;
-};
 
 // Prints a line on stderr; stdout is left to the tables or the JSON.
 void say(const std::string& line) {
@@ -120,53 +108,6 @@ void say_edits(const MatrixEdits& edits) {
   list("removed: kept on the disk, left out of the tables", edits.removed);
   list("changed before they started", edits.moved);
   list("changed after they started", edits.changed);
-}
-
-void require_unchanged(const MatrixArguments& a, const MatrixFolder& folder,
-                       const MatrixEdits& edits) {
-  if (edits.changed.empty() || a.fresh_changed) return;
-  std::string more;
-  if (edits.changed.size() > 1) more = strprintf(" (and %zu more)", edits.changed.size() - 1);
-  throw UserError(
-      strprintf("%zu runs of %s were trained with another configuration: ",
-                edits.changed_cells.size(), folder.path().c_str()) +
-          edits.changed.front() + more,
-      "undo the edit, move these runs away or choose another --run-dir; --fresh-changed deletes "
-      "them and trains them again");
-}
-
-// Claims that are edited once results are known are no prediction.
-void require_sealed_claims(const MatrixArguments& a, const MatrixFolder& folder,
-                           const MatrixEdits& edits) {
-  if (!edits.claims.any() || a.late_claims) return;
-  const auto list = [](const char* what, const std::vector<std::string>& names) {
-    std::string text;
-    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-    return text.empty() ? "" : std::string("; ") + what + ": " + text;
-  };
-  throw UserError("the claims of " + folder.path() + " were edited after a run had begun" +
-                      list("new", edits.claims.added) + list("gone", edits.claims.removed),
-                  "undo the edit; --late-claims takes it over, and every table, page and receipt "
-                  "says that it came after the runs");
-}
-
-void require_comparable_models(const MatrixArguments& a, const Matrix& matrix) {
-  const std::string difference = different_data(matrix);
-  if (difference.empty() || a.force) return;
-  throw UserError("the models cannot be compared: " + difference,
-                  "losses on other tokens, in another context or where runs stop at another loss, "
-                  "and scores with other prompts or seen at another interval, say nothing of the "
-                  "models; --force trains them anyway, and the tables say so");
-}
-
-void require_memory(const MatrixFile& file, const std::vector<PlannedRun>& planned) {
-  for (const PlannedRun& run : planned) {
-    if (run.cell->memory_bytes <= file.memory_bytes) continue;
-    throw UserError(
-        strprintf("%s needs %.2f GiB, but the memory budget is %.2f GiB", run.cell->name.c_str(),
-                  double(run.cell->memory_bytes) / 0x1p30, double(file.memory_bytes) / 0x1p30),
-        "make run.micro_batch smaller, or raise the budget (memory: in the file, or --memory)");
-  }
 }
 
 // Builds generated corpora once, and reports missing files before anything is trained.
@@ -397,36 +338,6 @@ void add_seed(MatrixFile& file, int64_t seed) {
   if (std::count(file.seeds.begin(), file.seeds.end(), seed) > 0) return;
   file.seeds.push_back(seed);
   file.extra_seeds.push_back(seed);
-}
-
-void check_until_decided(const MatrixArguments& a, const MatrixFile& file) {
-  if (!a.until_decided) return;
-  if (file.claims.empty()) {
-    throw UserError("--until-decided: " + file.path + " has no claims",
-                    "write some: assay matrix --help");
-  }
-  if (*a.until_decided < int64_t(file.seeds.size())) {
-    throw UserError(strprintf("--until-decided %ld is fewer than the %zu seeds of ",
-                              long(*a.until_decided), file.seeds.size()) +
-                        file.path,
-                    "it is the largest number of seeds");
-  }
-}
-
-// --summary is about all runs of the folder and trains none.
-void check_summary(const MatrixArguments& a) {
-  if (!a.summary) return;
-  const std::pair<const char*, bool> others[] = {{"--only", !a.only.empty()},
-                                                 {"--dry-run", a.dry_run},
-                                                 {"--reuse", !a.reuse.empty()},
-                                                 {"--until-decided", a.until_decided.has_value()},
-                                                 {"--stop-on-failure", a.stop_on_failure},
-                                                 {"--fresh-changed", a.fresh_changed}};
-  for (const auto& [option, given] : others) {
-    if (!given) continue;
-    throw UserError(std::string("--summary does not go with ") + option,
-                    "it prints the tables of all finished runs and trains none: leave one out");
-  }
 }
 
 int run_matrix(const MatrixArguments& a) {

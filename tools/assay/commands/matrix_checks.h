@@ -1,0 +1,46 @@
+// What `assay matrix` refuses before anything is trained: options that do not go together, edits of
+// a file whose runs have begun, models that cannot be compared, runs that do not fit into memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/matrix/file.h"
+#include "lab/matrix/matrix.h"
+#include "lab/matrix/state.h"
+#include "tools/assay/matrix_runner.h"
+
+namespace assay {
+
+struct MatrixArguments {
+  std::string file;
+  std::vector<std::string> sets, only, reuse;
+  std::string folder, device, memory;
+  std::optional<int64_t> jobs, threads;
+  double tflops = 0;  // assumed by --dry-run
+  std::optional<int64_t> until_decided;
+  bool dry_run = false, summary = false, json = false;
+  bool force = false, reuse_elsewhere = false, fresh_changed = false, stop_on_failure = false,
+       late_claims = false;
+  std::vector<std::string> command;
+};
+
+// --summary is about all runs of the folder and trains none.
+void check_summary(const MatrixArguments& a);
+// --until-decided needs claims, and no fewer seeds than the file has.
+void check_until_decided(const MatrixArguments& a, const MatrixFile& file);
+
+// UserError where runs that are there have another configuration, unless --fresh-changed.
+void require_unchanged(const MatrixArguments& a, const MatrixFolder& folder,
+                       const MatrixEdits& edits);
+// Claims that are edited once results are known are no prediction; UserError unless --late-claims.
+void require_sealed_claims(const MatrixArguments& a, const MatrixFolder& folder,
+                           const MatrixEdits& edits);
+// UserError for models of different_data(), unless --force.
+void require_comparable_models(const MatrixArguments& a, const Matrix& matrix);
+// UserError where one run alone needs more than the budget.
+void require_memory(const MatrixFile& file, const std::vector<PlannedRun>& planned);
+
+}  // namespace assay
