@@ -217,7 +217,7 @@ void validate_contract(const ContractConfig& c) {
                   c.coefficient, c.reference.c_str()),
         "remove one: contract.coefficient: 0, or contract.reference: \"\"");
   }
-  if (c.horizon > 0 && !steps && c.kind != ContractKind::kActiveWidth) {
+  if (c.horizon > 0 && !takes_run_steps(c.kind)) {
     throw UserError(strprintf("contract.horizon = %ld, but the contract %s has its own",
                               long(c.horizon), name_of(c.kind)),
                     "remove it; the program writes it for kinds steps and active-width");

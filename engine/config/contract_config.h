@@ -18,6 +18,12 @@ struct Choice<ContractKind> {
                                            "totalDN", "flops",        "seconds"};
 };
 
+// Whether a contract of this kind leaves run.steps to the user, or to its reference; the others
+// give the steps by themselves.
+constexpr bool takes_run_steps(ContractKind kind) {
+  return kind == ContractKind::kSteps || kind == ContractKind::kActiveWidth;
+}
+
 struct ContractConfig {
   ContractKind kind = ContractKind::kSteps;
   double coefficient = 0.0;

@@ -49,4 +49,11 @@ int64_t recipe_steps(const Config& config) {
   return config.run.steps - (tail > 0 ? fraction_of_steps(config.run.steps, tail) : 0);
 }
 
+bool same_formats(const Config& a, const Config& b, int64_t steps) {
+  const std::string& recipe = a.precision.recipe;
+  const bool quantises = recipe != "bf16" && recipe != "fp32";  // `auto`: not resolved yet
+  if (!quantises && a.precision.override_.empty()) return true;
+  return std::min(recipe_steps(a), steps) == std::min(recipe_steps(b), steps);
+}
+
 }  // namespace assay

@@ -58,16 +58,12 @@ std::string schedule_difference(const Config& before, const Config& now, int64_t
 
 // "" if as many of the first steps_done steps are in the recipe: its last ones are in bf16.
 std::string tail_difference(const Config& before, const Config& now, int64_t steps_done) {
-  const std::string& recipe = before.precision.recipe;
-  const bool quantises = recipe != "auto" && recipe != "bf16" && recipe != "fp32";
-  if (!quantises && before.precision.override_.empty()) return "";
-  const int64_t was = std::min(recipe_steps(before), steps_done);
-  const int64_t is = std::min(recipe_steps(now), steps_done);
-  if (was == is) return "";
+  if (same_formats(before, now, steps_done)) return "";
   return strprintf(
       " (precision.bf16_tail: of the %ld steps done the first %ld were in the recipe's formats, "
       "and would have been the first %ld)",
-      long(steps_done), long(was), long(is));
+      long(steps_done), long(std::min(recipe_steps(before), steps_done)),
+      long(std::min(recipe_steps(now), steps_done)));
 }
 
 // "run.seed: 1 -> 2".

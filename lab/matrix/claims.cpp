@@ -44,7 +44,7 @@ std::string runs_without(const RunMeasure& measure, const ClaimTerm& term,
 // "a ran on cpu, 1 thread, b on cpu, 4 threads", where the measure is a time; "" if it is none, or
 // of one machine.
 std::string machines_text(const RunMeasure& measure, const std::vector<ClaimTerm>& terms) {
-  if (!is_of_machine(measure)) return "";
+  if (measure.about != RunMeasure::About::kMachine) return "";
   std::vector<const RunRecord*> runs;
   for (const ClaimTerm& term : terms) {
     const SeedGroup measured = measured_runs(*term.row, measure);

@@ -103,10 +103,9 @@ void apply_contract(Config& config, const MatrixContract& contract,
     resolve_reference(config);
     return;
   }
-  // For kinds steps and active-width the reference sets the steps themselves.
-  const bool own_steps =
-      contract.kind == ContractKind::kSteps || contract.kind == ContractKind::kActiveWidth;
-  if (own_steps && !contract.reference.empty()) config.run.steps = resolved.horizon;
+  // There the reference sets the steps themselves.
+  const bool of_reference = takes_run_steps(*contract.kind) && !contract.reference.empty();
+  if (of_reference) config.run.steps = resolved.horizon;
   config.contract = resolved;
   config.contract.horizon = 0;
 }

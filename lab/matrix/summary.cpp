@@ -108,12 +108,9 @@ std::optional<std::pair<int64_t, int64_t>> range_of_steps(const Matrix& matrix,
   return range;
 }
 
-// Under a contract that leaves every model its own number of steps.
-bool has_own_steps(ContractKind kind) {
-  return kind == ContractKind::kSteps || kind == ContractKind::kActiveWidth;
-}
+// Whether the models take different numbers of steps, which no contract gives them.
 bool takes_own_steps(const MatrixContract& contract, const Matrix& matrix) {
-  if (contract.kind && !has_own_steps(*contract.kind)) return false;
+  if (contract.kind && !takes_run_steps(*contract.kind)) return false;
   const auto range = range_of_steps(matrix, contract.name);
   return range && range->first < range->second;
 }
@@ -123,9 +120,8 @@ bool takes_own_steps(const MatrixContract& contract, const Matrix& matrix) {
 std::string why_no_ranking(const MatrixContract& contract, const Matrix& matrix) {
   if (!takes_own_steps(contract, matrix)) return "";
   for (const Cell& cell : matrix.cells) {
-    const ContractKind kind = cell.config.contract.kind;
-    if (contract.kind || !cell.configured || has_own_steps(kind)) continue;
-    return "";
+    const bool has_contract = cell.configured && !takes_run_steps(cell.config.contract.kind);
+    if (!contract.kind && has_contract) return "";
   }
   const auto [fewest, most] = *range_of_steps(matrix, contract.name);
   return strprintf("the models take %ld to %ld steps", long(fewest), long(most));
@@ -270,17 +266,11 @@ ContractTable table_of(const MatrixSummary& summary, const MatrixContract& contr
   return table;
 }
 
-// What a router does, not what becomes of the loss afterwards.
-bool is_of_routers(const RunMeasure& measure) {
-  return measure.needs == RunMeasure::Needs::kExperts &&
-         std::string(measure.name) != "loss_after_saturation";
-}
-
 }  // namespace
 
 SeedGroup measured_runs(const SummaryRow& row, const RunMeasure& measure) {
   SeedGroup group = row.runs;
-  if (!is_of_routers(measure)) return group;
+  if (measure.about != RunMeasure::About::kRouters) return group;
   const auto& stopped = row.stopped_by_rule.runs;
   group.runs.insert(group.runs.end(), stopped.begin(), stopped.end());
   sort_by_seed(group);
@@ -289,7 +279,8 @@ SeedGroup measured_runs(const SummaryRow& row, const RunMeasure& measure) {
 
 std::string stopped_text(const SummaryRow& row, const RunMeasure& measure) {
   std::vector<std::string> ends = row.stopped;
-  if (is_of_routers(measure)) std::erase(ends, run_end_name(RunEnd::kCollapseStop));
+  if (measure.about == RunMeasure::About::kRouters)
+    std::erase(ends, run_end_name(RunEnd::kCollapseStop));
   if (ends.empty()) return "";
   return share_of_planned(row, ends.size()) + " runs of " + row.cell->model +
          (ends.size() == 1 ? " was" : " were") + " stopped by a guard (" + guards_text(ends) + ")";

@@ -16,9 +16,7 @@ Json how_rule(const char* rule) {
 
 // True if the contract itself determines a number of steps; run.steps may be a fraction of it.
 bool has_horizon(const Config& config) {
-  const ContractKind kind = config.contract.kind;
-  return kind != ContractKind::kSteps && kind != ContractKind::kActiveWidth &&
-         horizon_is_known(config);
+  return !takes_run_steps(config.contract.kind) && horizon_is_known(config);
 }
 
 Json how_layer(const std::string& measure, int64_t layer) {

@@ -11,6 +11,7 @@ namespace {
 
 using Value = std::optional<double>;
 using Needs = RunMeasure::Needs;
+using About = RunMeasure::About;
 
 template <typename F>
 Value mean_over_layers(const RunRecord& run, F&& of) {
@@ -142,64 +143,66 @@ Value max_load_by_depth(const RunRecord& run) {
 
 }  // namespace
 
-bool is_of_machine(const RunMeasure& measure) {
-  return std::string(measure.name).ends_with("_seconds");
-}
-
 const std::vector<RunMeasure>& run_measures() {
   static const std::vector<RunMeasure> all = {
-      {"val_loss", "validation loss at the end, nats", Needs::kNothing, val_loss, val_loss_at},
-      {"best_val_loss", "smallest validation loss, nats", Needs::kNothing, best_val_loss},
+      {"val_loss", "validation loss at the end, nats", Needs::kNothing, About::kModel, val_loss,
+       val_loss_at},
+      {"best_val_loss", "smallest validation loss, nats", Needs::kNothing, About::kModel,
+       best_val_loss},
       {"bits_per_byte", "validation loss at the end, bits per byte of the text", Needs::kNothing,
-       bits_per_byte, bits_per_byte_at},
+       About::kModel, bits_per_byte, bits_per_byte_at},
       {"val_loss_trend",
        "slope of the validation loss, nats per doubling of the tokens, from a tenth of the steps "
        "on",
-       Needs::kNothing, val_loss_trend},
-      {"core", "CORE at its last evaluation, of all tasks and rows", Needs::kCore, core},
-      {"target_steps", "steps to run.target_loss", Needs::kTarget,
+       Needs::kNothing, About::kModel, val_loss_trend},
+      {"core", "CORE at its last evaluation, of all tasks and rows", Needs::kCore, About::kModel,
+       core},
+      {"target_steps", "steps to run.target_loss", Needs::kTarget, About::kModel,
        [](const RunRecord& r) {
          return at_target(r, [](const TargetReached& t) { return Value(double(t.step)); });
        }},
-      {"target_tokens", "tokens to run.target_loss", Needs::kTarget,
+      {"target_tokens", "tokens to run.target_loss", Needs::kTarget, About::kModel,
        [](const RunRecord& r) {
          return at_target(r, [](const TargetReached& t) { return Value(double(t.tokens)); });
        }},
-      {"target_seconds", "seconds of training to run.target_loss", Needs::kTarget,
+      {"target_seconds", "seconds of training to run.target_loss", Needs::kTarget, About::kMachine,
        [](const RunRecord& r) {
          return at_target(r, [](const TargetReached& t) { return Value(t.seconds); });
        }},
-      {"target_flops", "training FLOPs to run.target_loss", Needs::kTarget,
+      {"target_flops", "training FLOPs to run.target_loss", Needs::kTarget, About::kModel,
        [](const RunRecord& r) {
          return at_target(r, [](const TargetReached& t) { return Value(t.flops); });
        }},
       {"step_seconds", "seconds of training per step, mean over the run", Needs::kNothing,
-       step_seconds},
+       About::kMachine, step_seconds},
       {"loss_after_saturation",
        "validation loss at the end minus that at the first validation after a layer saturated",
-       Needs::kExperts, loss_after_saturation},
-      {"cv", "cv / its ceiling, mean over layers", Needs::kExperts,
+       Needs::kExperts, About::kModel, loss_after_saturation},
+      {"cv", "cv / its ceiling, mean over layers", Needs::kExperts, About::kRouters,
        [](const RunRecord& r) { return of_health(r, &RouterHealth::mean_cv_norm); }},
-      {"max_load", "K max_load, mean over layers", Needs::kExperts,
+      {"max_load", "K max_load, mean over layers", Needs::kExperts, About::kRouters,
        [](const RunRecord& r) {
          return mean_over_layers(r, [](const LayerHealth& l) { return l.max_load_norm; });
        }},
-      {"max_load_worst", "K max_load of the worst layer", Needs::kExperts,
+      {"max_load_worst", "K max_load of the worst layer", Needs::kExperts, About::kRouters,
        [](const RunRecord& r) { return of_health(r, &RouterHealth::worst_max_load_norm); }},
       {"max_load_by_depth", "K max_load of the last layer minus that of the first", Needs::kExperts,
-       max_load_by_depth},
+       About::kRouters, max_load_by_depth},
       {"entropy_min", "entropy / ln E, the smallest of the layers", Needs::kExperts,
+       About::kRouters,
        [](const RunRecord& r) { return of_health(r, &RouterHealth::min_entropy_norm); }},
       {"effective_experts", "exp(entropy) of the layer where it is smallest", Needs::kExperts,
-       effective_experts},
-      {"dead", "share of the experts without an assignment", Needs::kExperts,
+       About::kRouters, effective_experts},
+      {"dead", "share of the experts without an assignment", Needs::kExperts, About::kRouters,
        [](const RunRecord& r) { return of_health(r, &RouterHealth::dead_share); }},
       {"saturated_layers", "share of the layers that saturated at any logged step", Needs::kExperts,
+       About::kRouters,
        [](const RunRecord& r) {
          return mean_over_layers(r,
                                  [](const LayerHealth& l) { return l.saturated_at ? 1.0 : 0.0; });
        }},
       {"first_saturation", "first logged step with a saturated layer", Needs::kExperts,
+       About::kRouters,
        [](const RunRecord& r) {
          const auto step = first_saturation(r);
          return step ? Value(double(*step)) : std::nullopt;
@@ -207,7 +210,7 @@ const std::vector<RunMeasure>& run_measures() {
       {"first_saturated_depth",
        "depth of that layer: 0 the first, 1 the last; the mean if several saturate at that "
        "step",
-       Needs::kExperts, first_saturated_depth},
+       Needs::kExperts, About::kRouters, first_saturated_depth},
   };
   return all;
 }

@@ -16,15 +16,15 @@ struct RunMeasure {
   const char* says;  // description
   // What a run's configuration must have, or no run of it has the measure.
   enum class Needs { kNothing, kExperts, kTarget, kCore } needs;
+  // kRouters: what a router does, which a run that was stopped for its collapse has shown.
+  // kMachine: a time, which runs of other machines do not share (lab/runs/machine.h).
+  enum class About { kModel, kRouters, kMachine } about;
   std::optional<double> (*of)(const RunRecord&);  // nullopt if the run does not have it
   // The value at a share of run.steps: of the evaluation nearest to it, if that is within
   // kShareDistance of the steps. Null: the measure has no value during a run.
   std::optional<double> (*at)(const RunRecord&, double share) = nullptr;
 };
 constexpr double kShareDistance = 0.025;
-
-// Whether it is a time, which runs of other machines do not share (lab/runs/machine.h).
-bool is_of_machine(const RunMeasure& measure);
 
 const std::vector<RunMeasure>& run_measures();
 const RunMeasure* find_run_measure(const std::string& name);  // null if unknown

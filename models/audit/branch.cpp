@@ -44,9 +44,7 @@ void set_steps(Config& config, const BranchSteps& branch, int64_t full) {
   contract.fraction = double(branch.steps) / double(full);
   landings.push_back(contract.fraction);
   contract.landings = landings;
-  const bool own =
-      contract.kind == ContractKind::kSteps || contract.kind == ContractKind::kActiveWidth;
-  if (own) contract.horizon = full;
+  if (takes_run_steps(contract.kind)) contract.horizon = full;
   resolve_steps(config);
   CHECK(config.run.steps == branch.steps, "branch of %ld steps became %ld", long(branch.steps),
         long(config.run.steps));
@@ -54,13 +52,13 @@ void set_steps(Config& config, const BranchSteps& branch, int64_t full) {
 
 // The last steps of a recipe are in bf16.
 void require_recipe(const Config& trunk, const Config& config, const BranchSteps& branch) {
-  const int64_t begin = recipe_steps(config), trunk_begin = recipe_steps(trunk);
-  if (std::min(begin, branch.step) == std::min(trunk_begin, branch.step)) return;
-  throw UserError(strprintf("before the branch leaves the trunk at step %ld, its steps are in bf16 "
-                            "from step %ld on, those of the trunk from step %ld",
-                            long(branch.step), long(begin), long(trunk_begin)),
-                  "branch earlier, with another warm-down, or give the trunk a smaller "
-                  "precision.bf16_tail");
+  if (same_formats(trunk, config, branch.step)) return;
+  throw UserError(
+      strprintf("before the branch leaves the trunk at step %ld, its steps are in bf16 "
+                "from step %ld on, those of the trunk from step %ld",
+                long(branch.step), long(recipe_steps(config)), long(recipe_steps(trunk))),
+      "branch earlier, with another warm-down, or give the trunk a smaller "
+      "precision.bf16_tail");
 }
 
 }  // namespace

@@ -96,8 +96,7 @@ void resolve_reference(Config& config) {
   const Reference r = read_reference(c.reference);
   const SharedExperts shared = shared_experts(c);
   if (c.kind != ContractKind::kSteps) c.coefficient = reference_coefficient(c.kind, r, shared);
-  if (c.kind == ContractKind::kSteps || c.kind == ContractKind::kActiveWidth)
-    config.run.steps = r.steps;
+  if (takes_run_steps(c.kind)) config.run.steps = r.steps;
   c.derived_from = derivation(c.kind, r, shared);
   c.reference.clear();
 }
@@ -105,10 +104,9 @@ void resolve_reference(Config& config) {
 void resolve_steps(Config& config) {
   ContractConfig& c = config.contract;
   if (c.landings || c.kind != ContractKind::kSteps) c.landings = landing_fractions(c);
-  const bool own = c.kind == ContractKind::kSteps || c.kind == ContractKind::kActiveWidth;
   const int64_t full = horizon(config);
   config.run.steps = planned_steps(config);
-  if (own) c.horizon = config.run.steps == full ? 0 : full;
+  if (takes_run_steps(c.kind)) c.horizon = config.run.steps == full ? 0 : full;
   validate_schedule(config);
 }
 

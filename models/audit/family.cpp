@@ -34,8 +34,7 @@ std::optional<int64_t> steps_under(ContractKind kind, double coefficient,
   if (kind == ContractKind::kActiveWidth && double(a.ffn_active_width) != coefficient)
     return std::nullopt;
   if (kind == ContractKind::kSeconds && c.step_seconds == 0) return std::nullopt;
-  if (kind == ContractKind::kSteps || kind == ContractKind::kActiveWidth)
-    config.run.steps = reference.steps;
+  if (takes_run_steps(kind)) config.run.steps = reference.steps;
   const double step_seconds = c.step_seconds;
   c = {};
   c.kind = kind;

@@ -91,9 +91,8 @@ void require_named_run(const TrainArguments& a) {
 
 // UserError if the user gives the steps, by --steps or --set, and a contract gives others.
 void require_free_steps(const TrainArguments& a, const ContractConfig& contract) {
-  const bool own =
-      contract.kind == ContractKind::kSteps || contract.kind == ContractKind::kActiveWidth;
-  if (own && contract.horizon == 0 && contract.reference.empty()) return;
+  const bool free = takes_run_steps(contract.kind) && contract.horizon == 0;
+  if (free && contract.reference.empty()) return;
   const auto set = std::find_if(a.sets.begin(), a.sets.end(), [](const std::string& one) {
     return gives_field(one, "run.steps");
   });
