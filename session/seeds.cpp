@@ -8,6 +8,7 @@
 #include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
 #include "engine/run/checkpoint_files.h"
+#include "lab/runs/first_weights.h"
 #include "lab/runs/seed_groups.h"
 
 namespace assay {
@@ -149,7 +150,8 @@ SeedsReport measure_seeds(const std::vector<std::string>& runs, const HeldOutOpt
                       .checkpoint = source.folder,
                       .checkpoint_sha256 = held_out.checkpoint_sha256(),
                       .step = source.state.step,
-                      .seed = int64_t(source.config.run.seed)};
+                      .seed = int64_t(source.config.run.seed),
+                      .imported_sha256 = imported_weights(held_out.run())};
     if (report.runs.empty()) {
       report.text_sha256 = held_out.text_sha256();
       report.tokens = held_out.tokens();

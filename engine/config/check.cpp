@@ -238,6 +238,17 @@ bool steps_are_given(const Config& c) {
          c.contract.horizon == 0;
 }
 
+// What to do about a warm-up and a warm-down that are longer than the run. Those of the example keep
+// their ratio.
+std::string shorter_schedule_hint(const ScheduleConfig& config, const Schedule& s) {
+  if (config.warmup_fraction || config.warmdown_fraction) return "shorten them, or train longer";
+  const double share = 0.5 * double(s.steps) / (double(s.warmup) + double(s.warmdown));
+  const auto shorter = [&](int64_t steps) { return text(int64_t(share * double(steps))); };
+  return "shorten them, to half of the run for example (--set schedule.warmup=" +
+         shorter(s.warmup) + " --set schedule.warmdown=" + shorter(s.warmdown) +
+         "), or train longer";
+}
+
 }  // namespace
 
 void validate_schedule(const Config& c) {
@@ -245,7 +256,7 @@ void validate_schedule(const Config& c) {
   if (product(s.warmup, 1) + s.warmdown > s.steps) {
     throw UserError("schedule.warmup + schedule.warmdown = " + text(s.warmup) + " + " +
                         text(s.warmdown) + " is more than run.steps = " + text(s.steps),
-                    "shorten them, or train longer");
+                    shorter_schedule_hint(c.schedule, s));
   }
 }
 

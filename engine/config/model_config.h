@@ -131,6 +131,9 @@ struct ModelConfig {
   // The value in use: 0 selects the default.
   int64_t resolved_kv_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   int64_t resolved_head_dim() const { return head_dim > 0 ? head_dim : hidden / heads; }
+
+  // True if a block has a dense FFN, of width ffn.
+  bool has_dense_block() const { return !moe || moe->first_dense_layers > 0; }
 };
 
 template <typename V>

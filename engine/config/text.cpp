@@ -66,6 +66,17 @@ std::string tail_difference(const Config& before, const Config& now, int64_t ste
       long(std::min(recipe_steps(now), steps_done)));
 }
 
+// True if the two values of a field are two ways of writing one thing.
+bool means_the_same(const std::string& path, const Config& before, const Config& now) {
+  const ModelConfig &then = before.model, &model = now.model;
+  if (path == "model.kv_heads") return then.resolved_kv_heads() == model.resolved_kv_heads();
+  if (path == "model.head_dim") return then.resolved_head_dim() == model.resolved_head_dim();
+  if (path == "model.ffn") return !then.has_dense_block() && !model.has_dense_block();
+  // 0 leaves the run's own; runs before there were parts have one.
+  return path == "parallel.parts" &&
+         (now.parallel.parts == 0 || now.parallel.batch_parts() == before.parallel.batch_parts());
+}
+
 // "run.seed: 1 -> 2".
 std::string changed(const FieldRow& from, const FieldRow& to) {
   const auto shown = [](const FieldRow& row) {
@@ -128,11 +139,7 @@ std::vector<std::string> result_changing_differences(const Config& before, const
     if (other == nullptr || other->value == row.value)
       continue;  // absent sections have a row of their own
     if (row.check.on_resume == OnResume::kFree) continue;
-    // 0 leaves the run's own; runs before there were parts have one.
-    if (row.path == "parallel.parts" &&
-        (now.parallel.parts == 0 || now.parallel.batch_parts() == before.parallel.batch_parts())) {
-      continue;
-    }
+    if (means_the_same(row.path, before, now)) continue;
     if (row.type == "section" && free_section(row.path)) continue;
     if (row.check.path && file_names(row.value) == file_names(other->value)) continue;
     std::string why;

@@ -22,7 +22,8 @@ std::vector<std::string> differences_from_default(const Config& config);
 // Differences that forbid resuming a run with configuration `before` after `steps_done` steps with
 // the configuration `now`: one "run.seed: 1 -> 2" each; empty if it may resume. Fields may differ
 // as their OnResume says; run.steps, at least steps_done, and the schedule may differ if the
-// learning rates of the steps done stay the same; of paths only the file names must match.
+// learning rates of the steps done stay the same; of paths only the file names must match, and a
+// default may be written out (model.kv_heads: 0 or as many as heads).
 // run.steps of both must already be set from the contract.
 std::vector<std::string> result_changing_differences(const Config& before, const Config& now,
                                                      int64_t steps_done);

@@ -188,12 +188,24 @@ bool is_held(Comparison& c, std::span<const RunRecord> runs, const std::string& 
   return false;
 }
 
+// Seconds of two machines are not one quantity.
+void check_machine(Comparison& c, std::span<const RunRecord> runs) {
+  std::vector<const RunRecord*> all;
+  for (const RunRecord& run : runs) all.push_back(&run);
+  const std::string why = other_machine(all);
+  if (why.empty()) return;
+  c.notes.push_back("the contract seconds is not kept: " + why);
+  c.not_held = "Not held fixed: seconds: " + why + ".";
+}
+
 // Marks the comparison if what --contract names is not equal in all runs.
 void check_held(Comparison& c, std::span<const RunRecord> runs, const std::string& kind) {
-  const size_t quantities = held_fixed(*choice_named<ContractKind>(kind), runs.front()).size();
+  const ContractKind named = *choice_named<ContractKind>(kind);
+  const size_t quantities = held_fixed(named, runs.front()).size();
   for (size_t i = 0; i < quantities; ++i) {
     if (!is_held(c, runs, kind, i)) return;
   }
+  if (named == ContractKind::kSeconds) check_machine(c, runs);
 }
 
 void name_contract(Comparison& c, std::span<const RunRecord> runs, const CompareOptions& options) {
@@ -206,12 +218,14 @@ void name_contract(Comparison& c, std::span<const RunRecord> runs, const Compare
     c.contract = *options.contract + ", set by --contract";
     return check_held(c, runs, *options.contract);
   }
-  if (texts.size() == 1)
-    c.contract = *texts.begin();
-  else
+  if (texts.size() != 1) {
     c.no_ranking =
         "the runs are under different contracts; --contract KIND sets what this comparison holds "
         "fixed";
+    return;
+  }
+  c.contract = *texts.begin();
+  if (runs.front().config.contract.kind == ContractKind::kSeconds) check_machine(c, runs);
 }
 
 // Weights that were trained elsewhere before: no contract holds that training fixed.

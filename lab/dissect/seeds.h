@@ -75,6 +75,7 @@ LayerMatch match_experts(const LayerChoices& a, const LayerChoices& b,
 struct SeedRun {
   std::string run, checkpoint, checkpoint_sha256;
   int64_t step = 0, seed = 0;
+  std::string imported_sha256 = {};  // of the weights that the run began from; "" if from its seed
 };
 struct SeedPair {
   size_t a = 0, b = 0;  // indices of SeedsReport::runs

@@ -90,6 +90,13 @@ std::string seeds_text(const SeedsReport& r) {
     for (const std::string& field : r.differences) text += " " + field;
     text += "\n";
   }
+  for (size_t i = 0; i < r.runs.size(); ++i) {
+    if (r.runs[i].imported_sha256.empty()) continue;
+    text += strprintf(
+        "note: run %zu began from imported weights (imported.json): what it shares with a run that "
+        "began from the same is not of its training\n",
+        i + 1);
+  }
   TextTable table({"runs", "layer", "similarity", "token id", "chance", "above chance", "agreement",
                    "most alike", "least alike"});
   for (const SeedPair& pair : r.pairs) {
@@ -120,11 +127,13 @@ Json seeds_json(const SeedsReport& r) {
   Json json;
   json["runs"] = Json::array();
   for (const SeedRun& run : r.runs) {
-    json["runs"].push_back({{"run", run.run},
-                            {"checkpoint", run.checkpoint},
-                            {"checkpoint_sha256", run.checkpoint_sha256},
-                            {"step", run.step},
-                            {"seed", run.seed}});
+    json["runs"].push_back(
+        {{"run", run.run},
+         {"checkpoint", run.checkpoint},
+         {"checkpoint_sha256", run.checkpoint_sha256},
+         {"step", run.step},
+         {"seed", run.seed},
+         {"imported_sha256", run.imported_sha256.empty() ? Json() : Json(run.imported_sha256)}});
   }
   json["text_sha256"] = r.text_sha256;
   json["experts"] = r.experts;

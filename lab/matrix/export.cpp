@@ -180,6 +180,7 @@ const TableColumn kSummaryColumns[] = {
     {"precision", [](const TableRow& r) { return r.row.cell->precision; }},
     {"planned", [](const TableRow& r) { return std::to_string(r.row.planned); }},
     {"finished", [](const TableRow& r) { return std::to_string(r.row.runs.runs.size()); }},
+    {"stopped", [](const TableRow& r) { return std::to_string(r.row.stopped.size()); }},
     {"parameters_total", [](const TableRow& r) { return exact(r.row.total()); }},
     {"parameters_active", [](const TableRow& r) { return exact(r.row.active()); }},
     {"steps", [](const TableRow& r) { return exact(mean(r.row.steps)); }},

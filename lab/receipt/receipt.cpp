@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/read_failed.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
 
@@ -214,13 +215,21 @@ Receipt read_receipt(const std::string& path) {
 }
 
 std::string require_receipt(const std::string& file_or_folder) {
-  std::error_code ignored;
   fs::path path = file_or_folder;
-  if (!file_or_folder.empty() && !fs::exists(path, ignored))
+  // What may be there and cannot be looked at is not called absent.
+  const auto type_of = [](const fs::path& file) {
+    std::error_code error;
+    const fs::file_status found = fs::status(file, error);
+    if (found.type() == fs::file_type::none) {
+      throw_unread(file, error.value(), "check the permissions of the folders above it");
+    }
+    return found.type();
+  };
+  if (!file_or_folder.empty() && type_of(path) == fs::file_type::not_found)
     throw UserError(file_or_folder + " does not exist",
                     "give a receipt.json or the folder it is in");
-  if (fs::is_directory(path, ignored)) path /= kReceiptName;
-  if (!fs::is_regular_file(path, ignored))
+  if (type_of(path) == fs::file_type::directory) path /= kReceiptName;
+  if (type_of(path) != fs::file_type::regular)
     throw UserError("no receipt in " + file_or_folder, "`assay receipt make RUN` makes one");
   return path.string();
 }

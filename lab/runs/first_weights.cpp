@@ -1,9 +1,24 @@
 #include "lab/runs/first_weights.h"
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
 #include "base/check.h"
+#include "data/json_text.h"
+#include "data/sha256.h"
 #include "engine/run/run_dir.h"
 
 namespace assay {
+
+std::string imported_weights(const std::string& folder) {
+  std::error_code ignored;
+  const std::filesystem::path file = std::filesystem::path(folder) / kImportedFile;
+  if (!std::filesystem::exists(file, ignored)) return "";
+  const auto imported = json_of<nlohmann::ordered_json>(read_file(file.string()));
+  const bool has_weights =
+      imported.is_object() && imported.contains(kWeightsHash) && imported[kWeightsHash].is_string();
+  return has_weights ? imported[kWeightsHash].get<std::string>() : sha256_file(file.string());
+}
 
 bool began_from_imported(const RunRecord& run) {
   return !run.imported_sha256.empty();

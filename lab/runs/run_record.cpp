@@ -8,11 +8,11 @@
 
 #include "base/check.h"
 #include "data/json_text.h"
-#include "data/sha256.h"
 #include "engine/config/yaml.h"
 #include "engine/run/run.h"
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/router_stats.h"
+#include "lab/runs/first_weights.h"
 #include "lab/runs/launches.h"
 
 namespace assay {
@@ -53,18 +53,6 @@ void read_parallel(const std::vector<nlohmann::ordered_json>& launches, RunRecor
   const int64_t threads = run.config.run.threads;  // 0: all cores, which old runs do not tell
   run.ranks = over_launches(launches, "ranks", "1");
   run.threads = over_launches(launches, "threads", threads > 0 ? std::to_string(threads) : "");
-}
-
-// SHA-256 of the weights that the run was imported with; of an old version that of its
-// imported.json; "" without one.
-std::string read_import(const fs::path& folder) {
-  std::error_code ignored;
-  const fs::path file = folder / kImportedFile;
-  if (!fs::exists(file, ignored)) return "";
-  const auto imported = json_of<nlohmann::ordered_json>(read_file(file.string()));
-  const bool has_weights =
-      imported.is_object() && imported.contains(kWeightsHash) && imported[kWeightsHash].is_string();
-  return has_weights ? imported[kWeightsHash].get<std::string>() : sha256_file(file.string());
 }
 
 std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const RunRecord& run) {
@@ -155,7 +143,7 @@ RunRecord read_run(const std::string& path) {
   run.audit = audit(run.config);
   read_meta(folder, run);
   run.reused_from = read_origin(folder);
-  run.imported_sha256 = read_import(folder);
+  run.imported_sha256 = imported_weights(folder);
 
   const TelemetryReader telemetry((folder / "telemetry.db").string());
   run.steps_done = telemetry.steps_done();

@@ -248,7 +248,7 @@ bool has_role(const ModelConfig& m, ProductRole role) {
     case ProductRole::kAttention:
       return true;
     case ProductRole::kDenseFfn:
-      return !m.moe || m.moe->first_dense_layers > 0;
+      return m.has_dense_block();
     case ProductRole::kExperts:
       return moe;
     case ProductRole::kSharedExperts:

@@ -276,6 +276,13 @@ TEST_CASE("which fields a resumed run may change") {
       {"kind of the optimizer", [](Config& c) { c.optimizer.kind = OptimizerKind::kMuon; }, 1,
        "optimizer.kind: adamw -> muon"},
       {"micro-batch", [](Config& c) { c.run.micro_batch = 4; }, 1, "run.micro_batch: 8 -> 4"},
+      {"as many key-value heads as heads", [](Config& c) { c.model.kv_heads = 4; }, 1, ""},
+      {"fewer", [](Config& c) { c.model.kv_heads = 2; }, 1, "model.kv_heads: 0 -> 2"},
+      {"the width that heads have anyway", [](Config& c) { c.model.head_dim = 64; }, 1, ""},
+      {"another width of heads", [](Config& c) { c.model.head_dim = 32; }, 1,
+       "model.head_dim: 0 -> 32"},
+      {"width of a block that is there", [](Config& c) { c.model.ffn = 512; }, 1,
+       "model.ffn: 768 -> 512"},
       {"dense to sparse", [](Config& c) { c.model.moe.emplace(); }, 1,
        "model.moe: absent -> present"},
       {"moved data", [](Config& c) { c.data.train = {"/elsewhere/t.bin"}; }, 1, ""},
@@ -324,6 +331,16 @@ TEST_CASE("which fields a resumed run may change") {
       REQUIRE_THAT(found[0], Catch::Matchers::StartsWith(row.refused));
     }
   }
+}
+
+TEST_CASE("the width of dense blocks that a model has none of may differ on resume") {
+  Config before;
+  before.model.moe.emplace();
+  Config now = before;
+  now.model.ffn = 512;
+  REQUIRE(result_changing_differences(before, now, 1).empty());
+  before.model.moe->first_dense_layers = now.model.moe->first_dense_layers = 1;
+  REQUIRE(result_changing_differences(before, now, 1).size() == 1);
 }
 
 TEST_CASE("ranks differ in nothing but what belongs to a machine") {

@@ -232,6 +232,23 @@ TEST_CASE("under equal seconds each seed is read at its own steps") {
   REQUIRE(c.models[0].curve[0].loss->mean == Approx((3.9 + 4.1) / 2));
 }
 
+TEST_CASE("seconds of two machines are not held fixed") {
+  std::vector<RunRecord> runs = two_models();
+  for (RunRecord& run : runs) {
+    run.device = "cpu", run.threads = "2";
+    run.config.contract.kind = ContractKind::kSeconds;
+    run.config.contract.coefficient = 50;
+    run.config.contract.step_seconds = 0.5;
+  }
+  REQUIRE(compare(runs, {}).not_held.empty());
+  runs[3].threads = "4";
+  const std::string why = "dense-s1 ran on cpu, 2 threads, moe-s2 on cpu, 4 threads";
+  const Comparison c = compare(runs, {});
+  REQUIRE(c.not_held == "Not held fixed: seconds: " + why + ".");
+  REQUIRE(mentions(c.notes, "the contract seconds is not kept: " + why));
+  REQUIRE(compare(runs, {.contract = "seconds"}).not_held == c.not_held);
+}
+
 TEST_CASE("time to a target, and who reached it") {
   std::vector<RunRecord> runs = two_models();
   runs[1].val_loss_nats.back().value = 3.45;

@@ -443,6 +443,8 @@ TEST_CASE("files that are not receipts are refused") {
   const Sealed s;
   expect_error([&] { verify_receipt(s.folder / "nowhere", {}); }, "nowhere does not exist");
   expect_error([&] { verify_receipt(s.folder / "data", {}); }, "no receipt in");
+  std::filesystem::create_symlink("loop", s.folder / "data/loop");
+  expect_error([&] { verify_receipt(s.folder / "data/loop", {}); }, "cannot read");
   expect_error([&] { verify_receipt(s.folder / "data/t.bin", {}); }, "t.bin is not a receipt");
   expect_error([&] { verify_receipt(s.run + "/meta.json", {}); }, "meta.json is not a receipt");
   replace(s.receipt, "\"assay_receipt\": 1", "\"assay_receipt\": 2");

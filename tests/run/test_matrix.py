@@ -445,6 +445,8 @@ def check_failing(place):
         check(len(error) == 1 and "wild-activeDN-fp32-seed1 (exit 3" in error[0], done.stderr)
     check((place.path / "wild" / "dense-activeDN-fp32-seed1" / "telemetry.db").exists(), "the other was trained")
     check("stopped by its guard" in (place.path / "wild" / "summary.md").read_text(), "the table says so")
+    rows = csv.DictReader((place.path / "wild" / "summary.csv").open())
+    check({r["model"]: r["stopped"] for r in rows} == {"dense": "0", "wild": "1"}, "and the file")
 
     broken = place.path / "broken"
     (broken / "configs").mkdir(parents=True)

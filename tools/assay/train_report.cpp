@@ -296,7 +296,9 @@ void announce_setup(TrainingRun& run) {
                   grouped(run.validation_tokens()).c_str(), grouped(config.eval.tokens).c_str()));
   }
   if (const int64_t done = run.start().steps_done; done > 0) {
-    log.info("resumes after step " + std::to_string(done));
+    const bool last = done >= config.run.steps;
+    log.info(strprintf("resumes after step %ld%s", long(done),
+                       last ? ", which is its last: there is nothing left to train" : ""));
   } else {
     log.info(first_loss_text(config.model));
   }
