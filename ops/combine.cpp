@@ -14,6 +14,18 @@ namespace {
 constexpr int64_t kPieceTokens = 32;
 constexpr int64_t kChunk = 256;  // columns whose float sums stay in cache
 
+// Asks for the slots' rows of the token that is `kTokensAhead` ahead: no hardware foresees them.
+constexpr int64_t kTokensAhead = 2;
+template <int kWrite, typename T>
+void prefetch_slots(View<const T, 2> rows, View<const int32_t, 2> slot, int64_t t) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  if (t + kTokensAhead >= slot.dim[0]) return;
+  for (int64_t i = 0; i < slot.dim[1]; ++i) {
+    const T* row = rows.row(slot.at(t + kTokensAhead, i));
+    for (int64_t c = 0; c < rows.dim[1]; c += kLine) __builtin_prefetch(row + c, kWrite, 2);
+  }
+}
+
 // y[t] = add[t] + more[t] + sum_k weight(t, k) * rows[slot(t, k)]; the sum is rounded to T once.
 template <typename T, typename Weight>
 void sum_rows(Exec on, View<T, 2> y, View<const T, 2> rows, View<const int32_t, 2> slot,
@@ -22,6 +34,7 @@ void sum_rows(Exec on, View<T, 2> y, View<const T, 2> rows, View<const int32_t, 
   parallel_ranges(on, y.dim[0], kPieceTokens, [&](int64_t begin, int64_t end) {
     alignas(64) float sum[kChunk];
     for (int64_t t = begin; t < end; ++t) {
+      prefetch_slots<0>(rows, slot, t);
       for (int64_t c = 0; c < width; c += kChunk) {
         const int64_t n = std::min(kChunk, width - c);
         if (add.empty()) {
@@ -71,6 +84,8 @@ void combine_backward(Exec on, const CombineBackward<T>& a) {
   parallel_ranges(on, a.dy.dim[0], kPieceTokens, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const T* dy = a.dy.row(t);
+      prefetch_slots<0>(a.expert_out, a.slot, t);
+      prefetch_slots<1>(View<const T, 2>(a.dexpert_out), a.slot, t);
       for (int64_t i = 0; i < k; ++i) {
         const int64_t slot = a.slot.at(t, i);
         const float gate = a.gate.at(t, i);
