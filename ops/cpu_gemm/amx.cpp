@@ -83,6 +83,7 @@ class BlockRows {
     const size_t bytes = size_t(2 * (end - begin));
     const size_t padded = size_t(4 * round_up(packed_last_ - first, kTile));
     for (int64_t i = 0; i < round_up(p_.rows, kTile); ++i) {
+      prefetch_row(i + kRowsAhead, begin, end);
       std::byte* to = reinterpret_cast<std::byte*>(packed_ + i * kPackedStride);
       size_t copied = 0;
       if (i < p_.rows) {
@@ -92,6 +93,14 @@ class BlockRows {
       }
       std::memset(to + copied, 0, padded - copied);
     }
+  }
+
+  // Asks for columns of a row that is elsewhere than the ones before it.
+  static constexpr int64_t kRowsAhead = 4;
+  void prefetch_row(int64_t i, int64_t begin, int64_t end) const {
+    if (p_.row == nullptr || i >= p_.rows) return;
+    const bf16* row = p_.a + p_.row[i] * p_.k;
+    for (int64_t c = begin; c < end; c += 32) __builtin_prefetch(row + c, 0, 2);
   }
 
   const Product<bf16, Y>& p_;
