@@ -109,7 +109,12 @@ class Builder {
     std::unordered_map<std::string, int32_t> id_of;
     std::vector<bool> is_special(text_.size());
     for (const int32_t id : special_) is_special[static_cast<size_t>(id)] = true;
+    std::unordered_map<std::string, size_t> seen;
     for (size_t i = 0; i < text_.size(); ++i) {
+      const auto [first, is_new] = seen.emplace(text_[i], i);
+      if (!is_new && !text_[i].empty()) {
+        refuse(name_, strprintf("%s has two ids, %zu and %zu", text_[i].c_str(), first->second, i));
+      }
       std::string bytes;
       if (is_special[i]) {
         bytes = text_[i];

@@ -72,7 +72,7 @@ void forward_token(const RouterForward& a, int64_t t, int32_t* count, float* sha
   float lse = 0;
   if (!a.logsumexp.empty()) a.logsumexp[t] = lse = logsumexp(row, experts);
   TopK best(k);
-  const float score_sum = select(a, row, lse, best);
+  const float score_sum = sum_or_smallest(select(a, row, lse, best));
   if (!a.score_sum.empty()) a.score_sum[t] = score_sum;
 
   int32_t* expert = a.expert.row(t);

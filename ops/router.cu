@@ -98,7 +98,7 @@ __global__ __launch_bounds__(kMaxThreads, Loads > 4 ? 1 : 2) void router_forward
       float score_sum = 0;
       const Softmax softmax = load_logits<Loads>(a, t, row);
       const Candidate best = make_keys(a, softmax, row, score_sum);
-      score_sum = warp_sum(score_sum);
+      score_sum = sum_or_smallest(warp_sum(score_sum));
       sync_warp();  // keys are written by their lane and read by all lanes
       select_best(row, best, k, ids);
       sync_warp();  // ids are written

@@ -9,7 +9,8 @@
 // Without a bias the K largest logits are chosen: scores increase with them, and logits neither
 // round nor underflow. The bias affects the selection only, never the gate.
 //
-//   aux kSwitch   E sum_e f_e P_e                          P_e = mean_t s_te / sum_j s_tj
+//   aux kSwitch   E sum_e f_e P_e                          P_e = mean_t s_te / sum_j s_tj, a sum of
+//                                                          sigmoid scores at least 1e-12
 //   aux kGates    E sum_e f_e I_e / sum_j I_j              I_e = sum_t ghat_te
 //   z             mean_t logsumexp(z_t)^2
 //
@@ -54,7 +55,7 @@ struct RouterForward {
   // out (N)      of z; needed by the z-loss, and by softmax with kSwitch, with a bias or with gates
   //              that are not normalised
   View<float, 1> logsumexp = {};
-  View<float, 1> score_sum = {};  // out (N)      sum_e s; needed by sigmoid with kSwitch
+  View<float, 1> score_sum = {};  // out (N)      sum_e s, at least 1e-12; for sigmoid, kSwitch
   // out (router_groups(N, settings), E)   d aux / d share of one token; needed by an aux loss
   View<float, 2> aux_slope = {};
   View<double, 1> measures = {};      // acc (kRouterMeasures)   adds those of this call; optional

@@ -1,11 +1,11 @@
 #include "session/training_warnings.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <thread>
 
 #include "base/check.h"
+#include "engine/telemetry/collapse_guard.h"
 #include "models/audit/contract.h"
 #include "models/parameters/table.h"
 
@@ -13,10 +13,6 @@ namespace assay {
 namespace {
 
 using Lines = std::vector<std::string>;
-
-bool is_balanced(const RouterConfig& router) {
-  return router.bias_rate.on() || (router.aux != RouterAux::kNone && router.aux_alpha > 0);
-}
 
 void add_unused(Lines& lines, const std::string& field, double value, const char* why) {
   lines.push_back(strprintf("%s = %g is not used: %s", field.c_str(), value, why));
@@ -29,17 +25,25 @@ void add_unused(Lines& lines, const std::string& field, const std::optional<doub
 
 void add_routers(const MoeConfig& moe, Lines& lines) {
   const RouterConfig &router = moe.router, usual;
-  if (!is_balanced(router) && moe.experts > moe.top_k) {
+  const bool working_aux = has_working_aux(moe);
+  if (router.aux == RouterAux::kGates && router.aux_alpha > 0 && !working_aux) {
     lines.push_back(
-        "the routers are not balanced: model.moe.router has bias_rate 0 and no auxiliary loss; a "
-        "few experts may get all tokens (router: {bias_rate: 0.001}, or {aux: switch, aux_alpha: "
-        "0.01})");
+        "model.moe.router.aux = gates has no effect: model.moe.top_k is 1, and a token's only "
+        "normalised gate is 1 whatever the router says (aux: switch acts on the scores)");
+  }
+  if (!router.bias_rate.on() && !working_aux && moe.experts > moe.top_k) {
+    lines.push_back(
+        "the routers are not balanced: model.moe.router has bias_rate 0 and no auxiliary loss that "
+        "acts; a few experts may get all tokens (router: {bias_rate: 0.001}, or {aux: switch, "
+        "aux_alpha: 0.01})");
   }
   if (has_constant_gates(moe)) {
+    const bool learns = working_aux || router.z_alpha > 0;
     lines.push_back(
-        "model.moe.top_k is 1 and the gates are normalised, so every gate is 1: the routers "
-        "learn from their auxiliary losses alone, not from the loss (router: {normalize_gates: "
-        "false} multiplies by the expert's score)");
+        std::string("model.moe.top_k is 1 and the gates are normalised, so every gate is 1: the "
+                    "routers learn ") +
+        (learns ? "from their auxiliary losses alone, not from the loss" : "nothing") +
+        " (router: {normalize_gates: false} multiplies by the expert's score)");
   }
   if (router.score == RouterScore::kSoftmax && router.route_scale != 1) {
     add_unused(lines, "model.moe.router.route_scale", router.route_scale,
@@ -64,6 +68,19 @@ void add_optimizer(const Config& config, Lines& lines) {
     const char* dense = "the model has no experts";
     add_unused(lines, "optimizer.router_lr", config.optimizer.router_lr, dense);
     add_unused(lines, "optimizer.expert_lr", config.optimizer.expert_lr, dense);
+    add_unused(lines, "optimizer.expert_beta2", config.optimizer.expert_beta2, dense);
+  } else if (config.optimizer.kind == OptimizerKind::kMuon) {
+    add_unused(lines, "optimizer.expert_beta2", config.optimizer.expert_beta2,
+               "the experts' matrices are Muon's, which has no second moment");
+    if (config.optimizer.muon && config.optimizer.muon->lr) {
+      add_unused(lines, "optimizer.expert_lr", config.optimizer.expert_lr,
+                 "the experts' matrices are Muon's, and optimizer.muon.lr is given");
+    }
+  }
+  if (config.optimizer.muon && config.optimizer.muon->weight_decay &&
+      config.optimizer.weight_decay != OptimizerConfig{}.weight_decay) {
+    add_unused(lines, "optimizer.weight_decay", config.optimizer.weight_decay,
+               "what decays are Muon's matrices, and optimizer.muon.weight_decay is given");
   }
   const ScheduleConfig& schedule = config.schedule;
   const bool decays = schedule.warmdown > 0 || schedule.warmdown_fraction.value_or(0) > 0;
@@ -83,8 +100,7 @@ void add_collapse_stop(const Config& config, Lines& lines) {
   const auto& stop = config.telemetry.collapse_stop;
   if (!stop || !config.model.moe || !horizon_is_known(config)) return;
   // Steps are logged by run.log_every, and where they are validated or land; none stops the last.
-  const int64_t first =
-      std::max<int64_t>(1, int64_t(std::ceil(stop->from.value_or(0) * double(config.run.steps))));
+  const int64_t first = std::max<int64_t>(1, first_counted_step(*stop, config.run.steps));
   const auto multiples = [&](__int128 of) {
     return int64_t((config.run.steps - 1) / of - (first - 1) / of);
   };

@@ -19,15 +19,10 @@ std::vector<std::string> collapse_measures() {
   return names;
 }
 
-namespace {
-
-// share * steps, rounded up; 0.07 * 100 is 7, not 7.000000000000001.
-int64_t step_at_share(double share, int64_t steps) {
+int64_t first_counted_step(const CollapseStopConfig& rule, int64_t steps) {
   constexpr double kRounding = 1e-12;
-  return int64_t(std::ceil(share * double(steps) * (1 - kRounding)));
+  return int64_t(std::ceil(rule.from.value_or(0) * double(steps) * (1 - kRounding)));
 }
-
-}  // namespace
 
 CollapseGuard::CollapseGuard(const std::optional<CollapseStopConfig>& rule,
                              std::vector<int64_t> layers, int64_t steps)
@@ -36,7 +31,7 @@ CollapseGuard::CollapseGuard(const std::optional<CollapseStopConfig>& rule,
       values_(layers_.size(), std::numeric_limits<double>::quiet_NaN()),
       streak_(layers_.size(), 0) {
   if (!rule_) return;
-  first_ = step_at_share(rule_->from.value_or(0), steps);
+  first_ = first_counted_step(*rule_, steps);
   const auto columns = router_columns();
   const auto found = std::find_if(columns.begin(), columns.end(),
                                   [&](const RouterColumn& c) { return rule_->measure == c.name; });

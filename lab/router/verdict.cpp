@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "engine/run/run.h"
 #include "lab/router/analysis.h"
+#include "models/parameters/table.h"
 
 namespace assay {
 namespace {
@@ -138,12 +139,14 @@ int64_t layer_saturated_at(const RouterAnalysis& a, int64_t step) {
 std::vector<RouterAdvice> advice_for(const RouterAnalysis& a, const Config& config,
                                      const Facts& f) {
   const RouterConfig& router = config.model.moe->router;
-  const bool has_aux = router.aux != RouterAux::kNone && router.aux_alpha > 0;
+  const bool has_aux = has_working_aux(*config.model.moe);
   std::vector<RouterAdvice> advice;
   if (!has_aux && !router.bias_rate.on()) {
+    const bool only_gate = router.aux == RouterAux::kGates && router.aux_alpha > 0;
     advice.push_back({"no_balancing",
-                      strprintf("%s is %s with aux_alpha %g, bias_rate is 0", kAux.c_str(),
-                                name_of(router.aux), router.aux_alpha),
+                      strprintf("%s is %s with aux_alpha %g%s, bias_rate is 0", kAux.c_str(),
+                                name_of(router.aux), router.aux_alpha,
+                                only_gate ? ", without effect on a token's only gate" : ""),
                       strprintf("--set %saux=switch --set %saux_alpha=0.01, or --set "
                                 "%sbias_rate=0.001",
                                 kRouter, kRouter, kRouter)});

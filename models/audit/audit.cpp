@@ -119,7 +119,9 @@ Audit audit(const Config& config) {
     a.moment_bytes = narrow(matrices * 4 + Wide(n.norms) * 8, "the bytes of the moments");
     return a;
   }
-  a.weight_bytes = narrow(Wide(a.total) * (bf16 ? 2 : 4), "the bytes of the weights");
+  // Norms are read from their masters.
+  a.weight_bytes =
+      narrow(bf16 ? Wide(a.total - n.norms) * 2 : Wide(a.total) * 4, "the bytes of the weights");
   a.master_bytes = narrow(Wide(a.total) * (bf16 ? 4 : 0), "the bytes of the master weights");
   Wide moments = Wide(a.total) * 8;
   if (config.optimizer.kind == OptimizerKind::kMuon) {

@@ -146,6 +146,12 @@ bool has_constant_gates(const MoeConfig& moe) {
   return moe.top_k == 1 && moe.experts > 1 && moe.router.normalize_gates;
 }
 
+bool has_working_aux(const MoeConfig& moe) {
+  const RouterConfig& router = moe.router;
+  if (router.aux == RouterAux::kNone || router.aux_alpha == 0) return false;
+  return router.aux != RouterAux::kGates || moe.top_k > 1;
+}
+
 std::vector<ParameterSpec> parameter_table(const ModelConfig& c) {
   check_sizes(c);
   std::vector<ParameterSpec> table = {{"embed.weight",

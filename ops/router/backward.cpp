@@ -77,6 +77,7 @@ void sparse_token(const RouterBackward<T>& a, int64_t t) {
 template <typename T>
 float mean_slope(const RouterBackward<T>& a, int64_t t, const float* slope) {
   const bool is_sigmoid = a.settings.score == RouterScore::kSigmoid;
+  if (is_sigmoid && a.score_sum[t] <= kSmallestSum) return 0;  // a divisor that is no sum
   const float scale = a.settings.route_scale, inverse = is_sigmoid ? 1.0f / a.score_sum[t] : 0;
   const float lse = is_sigmoid ? 0 : a.logsumexp[t];
   f32x16 dot{};

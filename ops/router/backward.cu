@@ -140,7 +140,8 @@ __global__ __launch_bounds__(kWarps* kWarp) void router_dense_kernel(
     for (int i = lane(); i < k; i += kWarp) sum += slopes.u(i);
     dense.through_sum = warp_sum(sum);
   }
-  if (dense.slope != nullptr) {
+  const bool of_sum = !is_sigmoid || dense.score_sum > kSmallestSum;  // else the divisor is no sum
+  if (dense.slope != nullptr && of_sum) {
     float dot = 0;
 #pragma unroll 2
     for (int e = lane() * V; e < experts; e += kWarp * V) {

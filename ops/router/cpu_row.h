@@ -17,6 +17,10 @@ namespace assay::router_row {
 
 constexpr int64_t kPieceRows = kRouterPieceTokens;
 constexpr float kSmallestSum = 1e-12f;
+// The divisor of sigmoid scores, whose sum may underflow.
+inline float sum_or_smallest(float sum) {
+  return sum < kSmallestSum ? kSmallestSum : sum;
+}
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 inline void store_part(float* p, int64_t n, f32x16 v) {
@@ -96,7 +100,7 @@ struct Chosen {
     float sum = 0;
     for (int64_t i = 0; i < k; ++i) sum += score[i];
     clamped = is_sigmoid && sum < kSmallestSum;
-    if (clamped) sum = kSmallestSum;
+    if (is_sigmoid) sum = sum_or_smallest(sum);
     for (int64_t i = 0; i < k; ++i) ghat[i] = score[i] / sum;
   }
 };

@@ -143,7 +143,7 @@ GPU_DEVICE void route_token(const RouterForward& a, const Wanted& wanted, const 
     }
     key[c] = lane() * V + c < experts ? order_key(value) : 0;
   }
-  if (wanted.score_sum) score_sum = warp_sum(score_sum);
+  if (wanted.score_sum) score_sum = sum_or_smallest(warp_sum(score_sum));
   if (wanted.shares) {
     const float inverse = s.score == RouterScore::kSigmoid ? 1.0f / score_sum : 1.0f;
 #pragma unroll
@@ -175,7 +175,7 @@ GPU_DEVICE void finish_group(const RouterForward& a, const Wanted& wanted, const
   }
   const float score = chosen.score(s, mine.z);
   const float sum = warp_sum(chosen_here ? score : 0.0f, width);
-  chosen.sum = s.score == RouterScore::kSigmoid && sum < kSmallestSum ? kSmallestSum : sum;
+  chosen.sum = s.score == RouterScore::kSigmoid ? sum_or_smallest(sum) : sum;
   if (token < tokens && i == 0) {
     measures.z += double(mine.softmax.logsumexp) * double(mine.softmax.logsumexp);
     if (wanted.logsumexp) a.logsumexp[t + token] = mine.softmax.logsumexp;

@@ -21,6 +21,11 @@ GPU_DEVICE float sigmoid(float x) {
   return reciprocal_approx(1.0f + exp_approx(-x));
 }
 
+// The divisor of sigmoid scores, whose sum may underflow.
+GPU_DEVICE float sum_or_smallest(float sum) {
+  return sum < kSmallestSum ? kSmallestSum : sum;
+}
+
 // Integer key that increases with x; 1 for NaN, never 0. Both zeros have the same key.
 GPU_DEVICE uint32_t order_key(float x) {
   const uint32_t u = bits_of(x);
@@ -99,7 +104,7 @@ GPU_DEVICE Chosen chosen_sum(const RouterSettings& s, const float* row, const in
   for (int i = lane(); i < k; i += kWarp) sum += chosen.score(s, row[id[i]]);
   sum = warp_sum(sum);
   chosen.clamped = is_sigmoid && sum < kSmallestSum;
-  chosen.sum = chosen.clamped ? kSmallestSum : sum;
+  chosen.sum = is_sigmoid ? sum_or_smallest(sum) : sum;
   return chosen;
 }
 

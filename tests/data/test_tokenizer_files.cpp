@@ -106,6 +106,8 @@ TEST_CASE("tokenizers that are damaged or of another kind are refused") {
        "no content"},
       {"added, and found in text", [](json& f) { f["added_tokens"][0]["special"] = false; },
        "special: false"},
+      {"added with an id that is not the vocabulary's",
+       [](json& f) { f["added_tokens"][0]["id"] = 528; }, "<|endoftext|> has two ids, "},
       {"added without id", [](json& f) { f["added_tokens"][0].erase("id"); }, "is null"},
   };
   for (const Row& row : rows) {

@@ -322,8 +322,14 @@ TEST_CASE("advice names each of the other causes") {
           "model.moe.router.bias_rate=0.001");
   REQUIRE(all.advice[2].because.starts_with(
       strprintf("layer %ld, the first to saturate, did so at step 100 of ", long(l.layer))));
-  config.model.moe->router.aux = RouterAux::kSwitch;
+  config.model.moe->top_k = 1;
+  config.model.moe->router.aux = RouterAux::kGates;
   config.model.moe->router.aux_alpha = 1e-3;
+  const RouterAdvice only_gate = router_verdict(a, config).advice[0];
+  REQUIRE(only_gate.rule == "no_balancing");
+  REQUIRE(only_gate.because.find("without effect on a token's only gate") != std::string::npos);
+  REQUIRE(router_verdict(a, config).advice[1].rule == "hard_gates");
+  config.model.moe->router.aux = RouterAux::kSwitch;
   l.saturated_at = 101;
   l.gate_entropy_norm = 0.5;
   const RouterVerdict verdict = router_verdict(a, config);

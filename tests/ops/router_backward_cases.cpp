@@ -122,7 +122,7 @@ std::vector<RouterShape> all_settings(int64_t tokens, int64_t experts, int64_t k
 }
 
 // Proves the reference's gradient of sum dgate gate + aux_weight aux + z_weight z, for all settings
-// and with the sum of the chosen scores below its lower bound.
+// and with the sums of the scores below their lower bound.
 OpInstance reference_instance() {
   auto bench = std::make_shared<Workbench>();
   const int64_t n = 4, experts = 5, k = 2;
@@ -130,7 +130,7 @@ OpInstance reference_instance() {
   const auto dgate = Workbench::doubles(bench->in<float, 2>("dgate", {n, k}));
   const auto check = [=](Report& report) {
     for (RouterShape s : all_settings(n, experts, k)) {
-      for (const double mean : {0.0, -25.0}) {
+      for (const double mean : {0.0, -25.0, -40.0}) {
         s.mean = mean;
         std::vector<double> logits = base;
         for (double& x : logits) x += mean;
@@ -192,6 +192,8 @@ std::vector<OpCase> router_backward_cases() {
       {67, 4, 4, softmax, Bias::kNone, ZLoss::kOff, 1.0, 0.0},
       {67, 4, 4, switch_sigmoid, Bias::kNone, ZLoss::kOn, 1.0, 0.0},
       {65, 20, 3, gates, Bias::kNone, ZLoss::kOn, 1.0, -30.0},
+      {65, 20, 3, switch_sigmoid, Bias::kNone, ZLoss::kOn, 1.0, -40.0},
+      {33, 20, 3, switch_sigmoid, Bias::kNone, ZLoss::kOff, 1.0, -200.0},
       {65, 20, 3, softmax, Bias::kRandom, ZLoss::kOn, 6.0, 0.0},
       {33, 64, 16, softmax, Bias::kRandom, ZLoss::kOn, 1.0, 0.0},
       {9, 4096, 7, switch_sigmoid, Bias::kRandom, ZLoss::kOn, 1.0, 0.0},

@@ -343,8 +343,11 @@ std::vector<RouterShape> forward_shapes() {
   // More experts than registers hold, and more tokens than warps: rows are used again.
   shapes.push_back({33, 300, 3, gates, Bias::kNone, ZLoss::kOff});
   shapes.push_back({33, 300, 3, all, Bias::kRandom, ZLoss::kOff});
-  // The sum of the chosen scores is below its lower bound.
+  // The sum of the chosen scores is below its lower bound, then that of all, then all underflow.
   shapes.push_back({65, 20, 3, sigmoid, Bias::kNone, ZLoss::kOn, 1.0, -30.0});
+  shapes.push_back({65, 20, 3, all, Bias::kNone, ZLoss::kOn, 1.0, -40.0});
+  shapes.push_back({33, 300, 3, all, Bias::kNone, ZLoss::kOff, 1.0, -40.0});
+  shapes.push_back({33, 20, 3, all, Bias::kNone, ZLoss::kOff, 1.0, -200.0});
   // The sizes of training.
   shapes.push_back({2048, 4, 2, softmax, Bias::kNone, ZLoss::kOn});
   shapes.push_back({2048, 64, 6, sigmoid, Bias::kRandom, ZLoss::kOff});

@@ -103,6 +103,7 @@ struct Router {
       S sum = chosen_sum(p, s, t), all = 0, exp_sum = 0;
       if (clamped(p, sum)) sum = 1e-12;
       for (const S& x : s) all += x;
+      if (clamped(p, all)) all = 1e-12;
       for (const S& x : zt) exp_sum += std::exp(x);
       score_sum.push_back(all);
       logsumexp.push_back(std::log(exp_sum));
@@ -189,7 +190,9 @@ struct Router {
       if (p.settings.aux == RouterAux::kGates)
         through_share(ids, fixed ? S(1e-12) : sum, fixed, daux);
       if (p.settings.aux == RouterAux::kSwitch) {
-        through_share(all, std::accumulate(s.begin(), s.end(), S(0)), false, daux);
+        const S total = std::accumulate(s.begin(), s.end(), S(0));
+        const bool floor = clamped(p, total);
+        through_share(all, floor ? S(1e-12) : total, floor, daux);
       }
       S mean = 0;
       double mean_size = 0;

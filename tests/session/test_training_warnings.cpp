@@ -40,6 +40,28 @@ TEST_CASE("a setting that nothing uses is named") {
       {kMoe,
        {"model.moe.router.bias_rate=0", "model.moe.router.bias_rule=sign"},
        "bias_rule is not"},
+      {kDense, {"optimizer.expert_beta2=0.9"}, "optimizer.expert_beta2 = 0.9 is not used: the mo"},
+      {kMoe,
+       {"optimizer.kind=muon", "optimizer.expert_beta2=0.9"},
+       "optimizer.expert_beta2 = 0.9 is not used: the experts' matrices are Muon's"},
+      {kMoe,
+       {"optimizer.kind=muon", "optimizer.muon.lr=0.01", "optimizer.expert_lr=1e-5"},
+       "optimizer.expert_lr = 1e-05 is not used: the experts' matrices are Muon's"},
+      {kDense,
+       {"optimizer.kind=muon", "optimizer.muon.weight_decay=0.2", "optimizer.weight_decay=5"},
+       "optimizer.weight_decay = 5 is not used: what decays are Muon's matrices"},
+      {kMoe,
+       {"model.moe.top_k=1", "model.moe.router.aux=gates"},
+       "model.moe.router.aux = gates has no effect: model.moe.top_k is 1"},
+      {kMoe,
+       {"model.moe.top_k=1", "model.moe.router.aux=gates", "model.moe.router.bias_rate=0"},
+       "the routers are not balanced"},
+      {kMoe,
+       {"model.moe.top_k=1", "model.moe.router.aux=gates", "model.moe.router.bias_rate=0"},
+       "every gate is 1: the routers learn nothing (router"},
+      {kMoe,
+       {"model.moe.top_k=1", "model.moe.router.aux=switch"},
+       "every gate is 1: the routers learn from their auxiliary losses alone"},
       {kMoe,
        {"model.moe.router.aux=none", "model.moe.router.aux_alpha=0.5"},
        "aux_alpha = 0.5 is no"},
@@ -70,6 +92,12 @@ TEST_CASE("a setting that is used is not") {
   REQUIRE(warnings_of(kDense, {"schedule.decay=cosine", "schedule.floor=1e-5"}) == "");
   REQUIRE(warnings_of(kMoe, {"telemetry.collapse_stop={at_least: 0.9, for: 10, from: 0.5}",
                              "run.log_every=5"}) == "");
+  REQUIRE(warnings_of(kMoe, {"optimizer.kind=muon", "optimizer.expert_lr=1e-3",
+                             "optimizer.weight_decay=0.2"}) == "");
+  REQUIRE(warnings_of(kMoe, {"model.moe.router.aux=gates", "model.moe.router.bias_rate=0"}) == "");
+  // 0.07 of 100 steps is 7 and not the double above it.
+  REQUIRE(warnings_of(kMoe, {"telemetry.collapse_stop={at_least: 0.9, for: 93, from: 0.07}"}) ==
+          "");
   // Validated steps are logged, too.
   REQUIRE(warnings_of(kMoe, {"telemetry.collapse_stop={at_least: 0.9, for: 11}", "run.log_every=10",
                              "eval.every=25"}) == "");
