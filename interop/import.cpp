@@ -14,6 +14,7 @@
 #include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
 #include "engine/config/check.h"
+#include "engine/config/fields.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint.h"
@@ -233,7 +234,8 @@ std::string fixed_part(ModelConfig model) {
 Config run_config(const ImportPlan& plan, const ImportedModel& imported) {
   std::string text;
   if (!plan.config.empty()) {
-    text += "include: \"" + fs::absolute(plan.config).string() + "\"\n";
+    load_config(plan.config);  // its errors name it, and not the text that includes it
+    text += "include: " + yaml_scalar(fs::absolute(plan.config).string()) + "\n";
   } else {
     const int64_t known = imported.positions > 0 ? imported.positions : kLongestSequence;
     const int64_t sequence = std::min(known, kLongestSequence);

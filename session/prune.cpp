@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/new_folder.h"
+#include "base/shell_word.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint.h"
@@ -100,14 +101,19 @@ void compare(Pruned& pruned, HeldOut& before, HeldOut& after) {
 
 }  // namespace
 
+void require_prunable(const HeldOut& text, const std::string& folder) {
+  const std::string& checkpoint = text.source().folder;
+  require_new_folder(folder, "give a new folder: --export FOLDER");
+  if (read_checkpoint_manifest(checkpoint).ranks > 1) {
+    throw UserError(checkpoint + " has a file of each of several ranks",
+                    "assay checkpoint merge " + shell_word(checkpoint) + " makes one of them");
+  }
+}
+
 Pruned write_pruned(HeldOut& text, std::span<const LayerLoads> loads, const std::string& folder,
                     const std::string& device, RunMeta meta) {
+  require_prunable(text, folder);
   const CheckpointSource& source = text.source();
-  require_new_folder(folder, "give a new folder: --export FOLDER");
-  if (read_checkpoint_manifest(source.folder).ranks > 1) {
-    throw UserError(source.folder + " has a file of each of several ranks",
-                    "assay checkpoint merge " + source.folder + " makes one of them");
-  }
   Pruned pruned;
   pruned.run = folder;
   pruned.experts = source.config.model.moe->top_k;

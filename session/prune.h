@@ -21,6 +21,10 @@ struct Pruned {
   double largest = 0;
 };
 
+// UserError where write_pruned() would end with one: the folder is not empty, a checkpoint of
+// several ranks.
+void require_prunable(const HeldOut& text, const std::string& folder);
+
 // Writes the model as a new run `folder` with a checkpoint of the same step, then compares its loss
 // on the same text target by target. Every layer keeps as many experts as the one that uses most
 // (and at least K): its used ones, then its first unused ones, in their order. The optimizer's

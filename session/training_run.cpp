@@ -220,6 +220,7 @@ void TrainingRun::open_folder() {
   log_ = first()
              ? std::make_unique<Log>(dir_->file("log.txt"))
              : std::make_unique<Log>(dir_->rank_log(session_.ranks->rank()), Log::Shown::kFileOnly);
+  if (options_.quiet) log_->set_quiet(Log::Quiet::kYes);
   checkpoints_.emplace(
       dir_->path(), config().run.keep_checkpoints,
       [this](const std::string& text) { log_->warn(text); }, group);

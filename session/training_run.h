@@ -36,6 +36,7 @@ struct TrainingRunOptions {
   enum class Start { kContinue, kFresh } start = Start::kContinue;  // kFresh deletes what is there
   std::vector<std::string> command = {};                            // recorded in meta.json
   std::string tune = {};  // tune file for a GPU's dense products; "": none, or the run's
+  bool quiet = false;     // stderr gets warnings only; log.txt has every line
 };
 
 // Takes from the run in the folder, if it goes on, what the configuration leaves open:

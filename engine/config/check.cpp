@@ -238,8 +238,8 @@ bool steps_are_given(const Config& c) {
          c.contract.horizon == 0;
 }
 
-// What to do about a warm-up and a warm-down that are longer than the run. Those of the example keep
-// their ratio.
+// What to do about a warm-up and a warm-down that are longer than the run. Those of the example
+// keep their ratio.
 std::string shorter_schedule_hint(const ScheduleConfig& config, const Schedule& s) {
   if (config.warmup_fraction || config.warmdown_fraction) return "shorten them, or train longer";
   const double share = 0.5 * double(s.steps) / (double(s.warmup) + double(s.warmdown));

@@ -27,6 +27,15 @@ std::string help_hint() {
   return "`assay train --help-config` lists every field";
 }
 
+// Of whole paths, the one whose last name is nearest; "" if none is near.
+std::string nearest_path(const std::string& word, const std::vector<std::string>& paths) {
+  const auto leaf_of = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
+  std::vector<std::string> leaves;
+  for (const std::string& path : paths) leaves.push_back(leaf_of(path));
+  const auto at = std::find(leaves.begin(), leaves.end(), nearest_name(word, leaves));
+  return at == leaves.end() ? "" : paths[size_t(at - leaves.begin())];
+}
+
 [[noreturn]] void throw_unknown(const YamlSource& source, const YAML::Node& key,
                                 const std::string& prefix) {
   const std::string& word = key.Scalar();
@@ -38,7 +47,7 @@ std::string help_hint() {
     const std::string leaf = dot == std::string::npos ? row.path : row.path.substr(dot + 1);
     if (parent == prefix) here.push_back(leaf);
     if (leaf == word) elsewhere += (elsewhere.empty() ? "" : " or ") + row.path;
-    everywhere.push_back(leaf);
+    everywhere.push_back(row.path);
   }
   const std::string place =
       prefix.empty() ? "at the top level" : "in " + prefix.substr(0, prefix.size() - 1);
@@ -47,7 +56,7 @@ std::string help_hint() {
     throw UserError(what + "misplaced key " + word + " " + place, "it belongs at " + elsewhere);
   }
   std::string near = nearest_name(word, here);
-  if (near.empty()) near = nearest_name(word, everywhere);
+  if (near.empty()) near = nearest_path(word, everywhere);
   throw UserError(what + "unknown key " + word + " " + place,
                   (near.empty() ? "" : "did you mean " + near + "? ") + help_hint());
 }

@@ -16,8 +16,8 @@
 
 namespace assay {
 
-// The first logged step that the rule counts: `from` of the steps, rounded up; 0.07 of 100 is 7, not
-// 7.000000000000001. 0 without `from`.
+// The first logged step that the rule counts: `from` of the steps, rounded up; 0.07 of 100 is 7,
+// not 7.000000000000001. 0 without `from`.
 int64_t first_counted_step(const CollapseStopConfig& rule, int64_t steps);
 
 class CollapseGuard {

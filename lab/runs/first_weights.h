@@ -9,8 +9,8 @@
 
 namespace assay {
 
-// SHA-256 of the weights that the run in `folder`, or the trunk of a branch, was imported with; of an
-// old version that of its imported.json; "" without one.
+// SHA-256 of the weights that the run in `folder`, or the trunk of a branch, was imported with; of
+// an old version that of its imported.json; "" without one.
 std::string imported_weights(const std::string& folder);
 
 bool began_from_imported(const RunRecord& run);

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/shell_word.h"
 #include "engine/telemetry/reader.h"
 #include "lab/runs/seed_groups.h"
 
@@ -110,7 +111,7 @@ std::vector<std::string> summary_lines(const RunRecord& run) {
   if (capability || run.config.eval.core) lines.push_back(capability_text(capability));
   if (run.health) {
     lines.push_back("routers: " + state_word(router_state(*run.health)) + ": " +
-                    run.health->text() + " (assay router " + run.path + ")");
+                    run.health->text() + " (assay router " + shell_word(run.path) + ")");
   }
   if (const auto reached = target_reached(run)) {
     const std::string seconds =

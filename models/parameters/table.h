@@ -26,8 +26,8 @@ bool is_moe_block(const ModelConfig& config, int64_t layer);
 int64_t moe_blocks(const ModelConfig& config);
 // Whether every gate is 1: K = 1 of several experts, divided by its own sum.
 bool has_constant_gates(const MoeConfig& moe);
-// Whether an auxiliary loss moves the routers. That of the normalised gates does not with K = 1: the
-// only one is 1.
+// Whether an auxiliary loss moves the routers. That of the normalised gates does not with K = 1:
+// the only one is 1.
 bool has_working_aux(const MoeConfig& moe);
 
 // The table of a rank that has its share of the routed experts, of expert_ranks equal ones.

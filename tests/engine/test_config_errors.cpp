@@ -23,6 +23,7 @@ const Row kRows[] = {
     // names
     {"model:\n  hiden: 3", "", "test.yaml:2: unknown key hiden in model", "did you mean hidden?"},
     {"modle: {}", "", "test.yaml:1: unknown key modle at the top level", "did you mean model?"},
+    {"run: {kv_head: 3}", "", "unknown key kv_head in run", "did you mean model.kv_heads?"},
     {"model:\n  lr: 1", "", "test.yaml:2: misplaced key lr in model", "optimizer.lr"},
     {"hidden: 3", "", "misplaced key hidden at the top level", "model.hidden"},
     {"model: {experts: 8}", "", "misplaced key experts", "model.moe.experts"},

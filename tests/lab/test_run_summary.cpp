@@ -76,6 +76,10 @@ TEST_CASE("a summary has the health of its routers, and a capability where one w
   REQUIRE(json["target"]["step"] == 60);
   REQUIRE(json["train_s"] == 9.0);
 
+  RunRecord odd = record();
+  odd.path = "it's run 1";
+  REQUIRE(joined(summary_lines(odd)).find("(assay router 'it'\\''s run 1')") != std::string::npos);
+
   RunRecord bare;
   bare.config.run.target_loss = 1;
   REQUIRE(joined(summary_lines(bare)) == "target 1 not reached\n");

@@ -155,7 +155,10 @@ def check_exported(place):
     check(before["val_loss_nats"] == after["val_loss_nats"], f"{before} {after}")
     experts = max(layer["used"] for layer in json.loads((run / "dissect" / "used.json").read_text())["layers"])
     check(f"{experts} experts in every layer" in done.stdout and f"experts: {experts}" in (folder / "config.yaml").read_text(), done.stdout)
+    used = run / "dissect" / "used.json"
+    used.unlink()
     done = dissect("used", run, "--export", folder, expect=1)
+    check(not used.exists(), "refused before anything was read")
     check("holds files already" in done.stderr and "hint:" in done.stderr, done.stderr)
 
 

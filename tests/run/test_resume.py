@@ -90,6 +90,7 @@ def check_saved_by_time(place):
     best = place.run("timed") / "checkpoints" / "best"
     check(best.resolve().name == f"step-{min(losses)[1]:08d}", f"best is {best.resolve().name} of {losses}")
     check("step 1/60" not in done.stderr and "finished step 60/60" in done.stderr, f"--quiet: {done.stderr}")
+    check("SHA-256" not in done.stderr and "SHA-256" in (place.run("timed") / "log.txt").read_text(), f"--quiet: {done.stderr}")
     check("step 1/60" in (place.run("timed") / "log.txt").read_text(), "log.txt has every line")
     check_same(place, "timed", "checkpoints by time")
 

@@ -184,6 +184,11 @@ before = (written / "e2" / "e2.yaml").read_bytes()
 (written / "e2" / "matrix.yaml").unlink()  # as after a kill: the same command writes it again
 done = assay("match", "--like", mixture, "--experts", "2,8", "--contract", "total", "-o", written / "e2")
 expect(done.returncode == 0 and (written / "e2" / "matrix.yaml").exists(), f"match -o after a kill: {done}")
+for name in ("my ladder", "\u00fc", "null", ".hidden", "a: b"):  # what matrix would refuse as a name
+    done = assay("match", "--like", mixture, "--experts", "2,8", "-o", written / name)
+    expect(done.returncode == 0, f"match -o {name}: {done}")
+    done = assay("matrix", written / name / "matrix.yaml", "--dry-run")
+    expect(done.returncode == 0, f"the matrix of match -o {name}: {done.stderr}")
 
 bad = pathlib.Path(tempfile.mkdtemp()) / "bad.yaml"
 bad.write_text("model: {hidden: 100, heads: 7}\n")

@@ -54,6 +54,11 @@ def check_own_tokenizer():
         w.train("run", "--steps", "20")
         out, back, again = w.run("exported"), w.run("back"), w.run("again")
         works("export", w.run("run"), "-o", out, "--dtype", "fp32")  # the weights keep their bits, and so do the samples
+        refused = assay("import", out, "-o", back, "--config", "nope")
+        check(refused.returncode == 1 and refused.stderr.startswith("error: cannot read nope"), refused.stderr)
+        odd = w.path / 'a "b.yaml'
+        odd.write_text(w.config.read_text())
+        works("import", out, "-o", w.run("of_odd"), "--config", odd)
         works("import", out, "-o", back, "--config", w.config, "--set", "data.synth.vocab_size=300", "--set",
               f"data.cache={w.run('cache')}")  # other tests expect one vocabulary in the shared one
         for command in (("eval", back), ("eval", back, "--set", "data.synth.seed=2"),

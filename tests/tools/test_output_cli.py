@@ -65,7 +65,7 @@ TEXTS = [["--help"], ["--version"], ["version"], ["train", "--help"], ["train", 
          ["audit", "config.yaml"], ["audit", "config.yaml", "--plan"], ["simulate", "config.yaml"],
          ["train", "config.yaml", "--plan"], ["eval", ODD], ["sample", ODD, "--prompt", "Once", "--tokens", "4"], ["receipt", "verify", ODD], ["checkpoint", "list", ODD], ["data", "verify", b"\xffdata"],
          ["data", "inspect", b"\xffdata"], ["tokenizer", "encode", "--tokenizer", b"\xfftok.json", "--text", "cat"],
-         ["matrix", "matrix.yaml", "--dry-run"], ["telemetry", ODD], ["telemetry", ODD, "--jsonl"], ["telemetry", ODD, "--table", "steps"],
+         ["matrix", "matrix.yaml", "--dry-run"], ["telemetry", ODD], ["telemetry", ODD, "--jsonl"], ["telemetry", ODD, "--table", "steps"], ["watch", ODD, "--text", "--once"],
          ["published", "list"], ["published", "show", "tiny"], ["published", "check", "all"], ["doctor", "--quick"]]
 # They refuse to write twice, so that a second call has nothing to print.
 ONCE = (["export"], ["import"], ["data", "prepare"], ["tokenizer", "train"])

@@ -79,7 +79,8 @@ Colours wanted_colours() {
 void print_frame(const std::vector<StyledLine>& lines, Colours colours) {
   std::string text;
   for (const StyledLine& line : lines) text += line.text(escapes_of(colours)) + "\n";
-  put(text);
+  if (is_terminal()) return put(text);
+  std::fputs(text.c_str(), stdout);
 }
 
 }  // namespace assay

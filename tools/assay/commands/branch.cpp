@@ -68,7 +68,7 @@ int run_branch(const BranchArguments& a) {
                     "train FOLDER/config.yaml --run FOLDER");
   }
   const Branch branch = plan_branch(a.request);
-  std::fputs(branch_text(branch).c_str(), a.json ? stderr : stdout);
+  if (a.plan || !a.quiet) std::fputs(branch_text(branch).c_str(), a.json ? stderr : stdout);
   if (a.plan) {
     if (a.json) print_json(branch_json(branch));
     return kExitDone;
@@ -79,9 +79,9 @@ int run_branch(const BranchArguments& a) {
                      .options = {.folder = branch.folder,
                                  .start = TrainingRunOptions::Start::kContinue,
                                  .command = a.command,
-                                 .tune = ""},
+                                 .tune = "",
+                                 .quiet = a.quiet},
                      .device = a.device,
-                     .quiet = a.quiet,
                      .json = a.json},
                     nullptr);
 }

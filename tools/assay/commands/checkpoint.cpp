@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/read_failed.h"
+#include "base/shell_word.h"
 #include "engine/run/checkpoint_merge.h"
 #include "engine/run/folder_lock.h"
 #include "engine/run/run_dir.h"
@@ -161,7 +162,7 @@ int merge(const CheckpointArguments& a) {
   }
   if (has_receipt) {
     std::fprintf(stderr, "note: the receipt may list the files of ranks: assay receipt make %s\n",
-                 run.string().c_str());
+                 shell_word(run.string()).c_str());
   }
   return kExitDone;
 }

@@ -49,8 +49,8 @@ void add_dissect_seeds(Commands& commands, CLI::App* dissect) {
   add_held_out_options(sub, a->text, a->json);
   sub->add_option(
          "--shuffles", a->plan.shuffles,
-         "shuffles of the text that give the two levels to compare with; with S of them an "
-         "unrelated pair of experts is above chance once in S + 1 times (default: 19)")
+         "N shuffles of the text give the two levels to compare with; an unrelated pair of experts "
+         "is above chance once in N + 1 times (default: 19)")
       ->check(above_zero());
   sub->footer(
       "Two experts are as alike as the tokens that choose them: 1 = the same tokens. The experts "

@@ -43,6 +43,7 @@ std::string pruned_text(const Pruned& p, const Config& config) {
 
 int dissect_used(const DissectUsedArguments& a) {
   HeldOut text(a.run, a.text);
+  if (!a.folder.empty()) require_prunable(text, a.folder);  // before minutes of reading
   const RoutingRecord record = record_routing(text, RecordOutputs::kNo, RecordTokens::kNo);
   const Config& config = text.config();
   const Audit size = audit(config);

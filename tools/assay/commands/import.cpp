@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/shell_word.h"
 #include "models/audit/model_table.h"
 #include "models/decoder/decoder.h"
 #include "session/build_info.h"
@@ -54,8 +55,8 @@ int import_hf(const ImportArguments& a) {
   for (const std::string& note : imported.notes) std::printf("  %s\n", note.c_str());
   const bool data = imported.config.data.synth || !imported.config.data.train.empty();
   if (data) {
-    std::printf("  to train it: assay train %s/config.yaml --run %s\n", a.plan.run.c_str(),
-                a.plan.run.c_str());
+    std::printf("  to train it: assay train %s --run %s\n",
+                shell_word(a.plan.run + "/config.yaml").c_str(), shell_word(a.plan.run).c_str());
   } else {
     std::printf(
         "  no data was given: to evaluate or train it, import it with --config CONFIG or --set "

@@ -1,5 +1,6 @@
 #include "tools/assay/commands/match_ladder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -8,8 +9,11 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/shell_word.h"
+#include "engine/config/fields.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
+#include "lab/matrix/file.h"
 #include "lab/runs/text_table.h"
 #include "models/audit/audit_report.h"
 #include "models/audit/family.h"
@@ -122,17 +126,30 @@ void require_new(const std::vector<std::pair<fs::path, std::string>>& files) {
   }
 }
 
+// The folder's name as that of a matrix, which becomes part of names of folders.
+std::string matrix_name(const std::string& folder) {
+  std::string name = fs::weakly_canonical(folder).filename().string();
+  for (char& c : name) {
+    if (!is_plain_name(std::string(1, c)) && std::string_view("._-").find(c) == std::string::npos) {
+      c = '-';
+    }
+  }
+  name.resize(std::min<size_t>(name.size(), 80));
+  return is_plain_name(name) ? name : "ladder" + name;
+}
+
 void write_ladder(const LadderRequest& r, const std::vector<Rung>& rungs) {
   make_folders(r.folder);
   const std::string base =
       fs::weakly_canonical(r.like).lexically_relative(fs::weakly_canonical(r.folder)).string();
-  std::string matrix = "# The ladder of " + base + ", made by assay match.\nname: " +
-                       fs::weakly_canonical(r.folder).filename().string() + "\nmodels:\n";
+  std::string matrix = "# The ladder of " + base +
+                       ", made by assay match.\nname: " + yaml_scalar(matrix_name(r.folder)) +
+                       "\nmodels:\n";
   std::vector<std::pair<fs::path, std::string>> files;
   for (const Rung& rung : rungs) {
     files.emplace_back(fs::path(r.folder) / (rung.name + ".yaml"),
                        "# " + rung.name + " of the ladder of " + base + ", made by assay match.\n" +
-                           "include: " + base + "\n" + rung.changes);
+                           "include: " + yaml_scalar(base) + "\n" + rung.changes);
     matrix += "  " + rung.name + ": " + rung.name + ".yaml\n";
   }
   matrix += contracts_line(r, rungs.front().name) + "seeds: [1, 2, 3]\n";
@@ -193,8 +210,9 @@ int match_ladder(const LadderRequest& r) {
   for (const std::string& line : confounds_of(r, rungs))
     std::printf("confound: %s\n", line.c_str());
   if (!r.folder.empty()) {
-    std::printf("wrote %zu presets and %s/matrix.yaml: assay matrix %s/matrix.yaml --dry-run\n",
-                rungs.size(), r.folder.c_str(), r.folder.c_str());
+    const std::string matrix = r.folder + "/matrix.yaml";
+    std::printf("wrote %zu presets and %s: assay matrix %s --dry-run\n", rungs.size(),
+                matrix.c_str(), shell_word(matrix).c_str());
   }
   return kExitDone;
 }

@@ -147,7 +147,8 @@ TrainingRunOptions run_options(const TrainArguments& a) {
   return {.folder = run_path(a),
           .start = a.fresh ? Start::kFresh : Start::kContinue,
           .command = a.command,
-          .tune = a.tune};
+          .tune = a.tune,
+          .quiet = a.quiet};
 }
 
 TrainCall call_of(const TrainArguments& a, const Loaded& loaded) {
@@ -157,7 +158,6 @@ TrainCall call_of(const TrainArguments& a, const Loaded& loaded) {
           .device = a.device,
           .stop_after = a.stop_after,
           .share_gpu = a.share_gpu,
-          .quiet = a.quiet,
           .json = a.json};
 }
 
@@ -250,7 +250,6 @@ int train_here(const TrainCall& call, Ranks* ranks) {
   const Interrupt interrupt(ranks && !ranks->first() ? Interrupt::Say::kNothing
                                                      : Interrupt::Say::kWhatHappens);
   run.open();
-  if (call.quiet) run.log().set_quiet(Log::Quiet::kYes);
   announce_run(run);
   if (!call.note.empty()) run.log().info(call.note);
   const RunResult result = run.train(
@@ -284,10 +283,10 @@ void add_train_command(Commands& commands) {
   sub->add_option(
          "--restarts", a->restarts,
          "with --ranks: when a rank is lost, start again from the last checkpoint, at most "
-         "K times without a new checkpoint in between")
+         "N times without a new checkpoint in between")
       ->check(zero_or_more());
   sub->add_option("--min-ranks", a->min_ranks,
-                  "with --restarts: if no new checkpoint came, go on with fewer ranks, at least M")
+                  "with --restarts: if no new checkpoint came, go on with fewer ranks, at least N")
       ->check(above_zero());
   sub->add_flag("--share-gpu", a->share_gpu, "let several ranks use one GPU, for tests");
   sub->add_flag("--fresh", a->fresh, "delete the existing run and start over");

@@ -16,7 +16,7 @@ struct TrainCall {
   TrainingRunOptions options;
   std::string device = "auto";
   std::optional<int64_t> stop_after = {};
-  bool share_gpu = false, quiet = false, json = false;
+  bool share_gpu = false, json = false;
 };
 
 // As this process's rank of `ranks`, or alone: trains until the run ends or is interrupted, and

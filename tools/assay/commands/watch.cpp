@@ -116,7 +116,7 @@ int show_once(Views& views) {
   }
   const Colours colours = wanted_colours();
   print_frame(text_frame(views.all(), terminal_size(), locale_glyphs(), colours), colours);
-  return kExitDone;
+  return kExitDone;  // what could not be printed is told at the end of the program
 }
 
 int show_text(const WatchArguments& a, const std::vector<std::string>& runs) {
@@ -230,7 +230,7 @@ void add_watch_command(Commands& commands) {
   sub->add_flag("--once", a->once, "with --text: print one screen and exit")->needs(text);
   sub->add_option("--every", a->every_s, "seconds between reads of the runs, at least")
       ->check(above_zero())
-      ->check(CLI::Range(0.0, 86400.0))
+      ->check(CLI::Range(0.01, 86400.0))
       ->capture_default_str();
   sub->add_flag("--wait", a->wait, "wait for runs that do not exist yet");
   sub->add_option("--port", a->port,
