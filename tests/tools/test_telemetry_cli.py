@@ -6,6 +6,7 @@ import json
 import math
 import pathlib
 import re
+import shutil
 import sqlite3
 import struct
 import subprocess
@@ -177,6 +178,24 @@ def check_tensorboard(run, folder):
     check(not any("window_" in tag or "hash" in tag for tag in of_step[1]), sorted(of_step[1]))
 
 
+def check_overwrite(run, work):
+    """An earlier event file goes when the new one is there: not with a run that has no step yet."""
+    begun, folder = work / "begun", work / "tb"
+    shutil.copytree(run, begun)
+    database = sqlite3.connect(begun / "telemetry.db")
+    with database:
+        for table in ("scalar", "span", "eval", "router_layer", "precision", "rank_step"):
+            database.execute(f"DELETE FROM {table}")
+    database.close()
+    earlier = {file.name: file.read_bytes() for file in folder.iterdir()}
+    refused("the run has no logged step", begun, "--tensorboard", folder, "--overwrite")
+    check({file.name: file.read_bytes() for file in folder.iterdir()} == earlier, "the earlier event file stays")
+    (folder / "events.out.tfevents.1234567890.assay").write_bytes(b"of another time")
+    (folder / "mine.txt").write_text("kept")
+    ok(run, "--tensorboard", folder, "--overwrite")
+    check({file.name for file in folder.iterdir()} == {*earlier, "mine.txt"}, "one event file, and what is not ours")
+
+
 def main():
     with Workplace(moe=True) as place:
         run, work = place.run("moe"), place.path
@@ -220,9 +239,17 @@ def main():
         refused("no run at", work / "nowhere")
         said = ok(run, "--csv", work / "csv", "--overwrite")
         check(re.search(r"^left out: expert_loads, \d+ rows \(--expert-loads adds it\)$", said, re.M), said)
+        check(f"removed: {work}/csv/expert_loads.csv, of an earlier export\n" in said and
+              not (work / "csv" / "expert_loads.csv").exists(), f"no table of the earlier export is left: {said}")
+        (work / "csv" / "rank_steps.csv").write_text("of an earlier run")
+        said = ok(run, "--csv", work / "csv", "--table", "steps", "--overwrite")
+        check("removed" not in said and (work / "csv" / "rank_steps.csv").exists(), f"--table replaces one table: {said}")
+        ok(run, "--csv", work / "csv", "--overwrite")
+        check(not (work / "csv" / "rank_steps.csv").exists(), "rank_steps.csv of the earlier export is left")
         ok(run, "--tensorboard", work / "tb", "--overwrite")
         check((work / "csv" / "mine.txt").read_text() == "kept" and not (work / "new").exists(), "other files stay")
         check(len(list((work / "tb").iterdir())) == 1, "one event file")
+        check_overwrite(run, work)
         run.chmod(0o555)
         ok(run, "--tables")
         check((run / "telemetry.db").read_bytes() == before, "the run is not changed")

@@ -1,4 +1,5 @@
 // assay telemetry: a run's telemetry for other programs: tables, CSV, JSON lines, TensorBoard.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -8,6 +9,7 @@
 #include "base/file.h"
 #include "base/new_folder.h"
 #include "engine/run/run_dir.h"
+#include "lab/telemetry/columns.h"
 #include "lab/telemetry/tensorboard.h"
 #include "lab/telemetry/text_rows.h"
 #include "tools/assay/commands.h"
@@ -41,16 +43,38 @@ bool is_event_file(const std::string& name) {
   return name.rfind(kEventFileStart, 0) == 0 && name.ends_with(kEventFileEnd);
 }
 
+// False if there is no such file. UserError if it stays.
+bool remove_from(const std::string& folder, const std::string& name) {
+  std::error_code error;
+  const bool removed = fs::remove(fs::path(folder) / name, error);
+  if (!error) return removed;
+  throw UserError("cannot remove " + folder + "/" + name + ": " + error.message(),
+                  "check the permissions of " + folder + ", or name a new folder");
+}
+
 // Deletes an earlier export's event file, because TensorBoard would show both; other files stay.
-void remove_event_files(const std::string& folder) {
+void remove_other_event_files(const std::string& folder, const std::string& written) {
   for (const std::string& name : names_in(folder)) {
-    if (!is_event_file(name)) continue;
-    std::error_code error;
-    fs::remove(fs::path(folder) / name, error);
-    if (!error) continue;
-    throw UserError("cannot remove " + folder + "/" + name + ": " + error.message(),
-                    "check the permissions of " + folder + ", or name a new folder");
+    if (is_event_file(name) && name != written) remove_from(folder, name);
   }
+}
+
+// Deletes an earlier export's tables that this one did not write; other files stay. Returns a line
+// for each.
+std::string remove_other_tables(const std::string& folder,
+                                const std::vector<TelemetryTable>& written) {
+  std::string said;
+  for (const char* table : stored_table_names()) {
+    if (std::any_of(written.begin(), written.end(),
+                    [&](const TelemetryTable& w) { return w.name == table; })) {
+      continue;
+    }
+    const std::string name = std::string(table) + ".csv";
+    if (remove_from(folder, name)) {
+      said += "removed: " + folder + "/" + name + ", of an earlier export\n";
+    }
+  }
+  return said;
 }
 
 // Where the files of an export are written: a new folder, which appears when all is there, or one
@@ -170,13 +194,17 @@ int write_folders(const TelemetryTables& tables, const TelemetryArguments& a) {
                         long(table.rows));
     }
   }
+  std::string event_file;
   if (events) {
-    remove_event_files(events->place());
-    said += events->named(write_events(tables, events->place())) + "\n";
+    event_file = write_events(tables, events->place());
+    said += events->named(event_file) + "\n";
     said += "view it with: tensorboard --logdir " + a.tensorboard + "\n";
   }
   if (csv) csv->commit();
   if (events) events->commit();
+  // An earlier export goes when the new one is complete.
+  if (csv && a.overwrite && a.table.empty()) said += remove_other_tables(a.csv, chosen);
+  if (events) remove_other_event_files(a.tensorboard, fs::path(event_file).filename().string());
   std::fputs(said.c_str(), stdout);
   return kExitDone;
 }
