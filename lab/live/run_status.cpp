@@ -11,6 +11,8 @@
 #include "engine/config/yaml.h"
 #include "engine/run/folder_lock.h"
 #include "engine/run/progress.h"
+#include "lab/dissect/damage.h"
+#include "lab/dissect/used.h"
 #include "models/audit/model_table.h"
 
 namespace assay {
@@ -23,8 +25,9 @@ namespace fs = std::filesystem;
 constexpr double kFreshSeconds = 60;
 
 // Files whose change changes what a page shows. The WAL grows with every logged step.
-constexpr const char* kFiles[] = {"config.yaml",   "meta.json", "telemetry.db", "telemetry.db-wal",
-                                  "samples.jsonl", "evals",     "receipt.json"};
+constexpr const char* kFiles[] = {"config.yaml",      "meta.json",     "telemetry.db",
+                                  "telemetry.db-wal", "samples.jsonl", "evals",
+                                  "receipt.json",     kDamageFile,     kUsedFile};
 
 bool is_fresh(const std::string& path) {
   const double now =

@@ -9,8 +9,11 @@
 #include <memory>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "engine/run/folder_lock.h"
 #include "engine/telemetry/sqlite.h"
+#include "lab/dissect/damage.h"
+#include "lab/dissect/used.h"
 #include "lab/live/feed.h"
 #include "lab/live/run_view.h"
 #include "lab/live/site.h"
@@ -99,7 +102,7 @@ TEST_CASE("live: the state of a run") {
   }
 }
 
-TEST_CASE("live: the fingerprint of a run changes with a step and with the lock, not by itself") {
+TEST_CASE("live: the fingerprint of a run changes with all that its page shows, not by itself") {
   const Place place;
   place.age();
   const std::string quiet = run_fingerprint(place.run);
@@ -109,8 +112,16 @@ TEST_CASE("live: the fingerprint of a run changes with a step and with the lock,
     REQUIRE(run_fingerprint(place.run) != quiet);
   }
   REQUIRE(run_fingerprint(place.run) == quiet);
+  std::string before = quiet;
+  fs::create_directories(place.run + "/dissect");
+  for (const char* file : {kDamageFile, kUsedFile}) {
+    write_file_atomic(place.run + "/" + file, "{}");
+    const std::string after = run_fingerprint(place.run);
+    REQUIRE(after != before);
+    before = after;
+  }
   place.sql("INSERT INTO event VALUES(40, '', 'resume', '');");
-  REQUIRE(run_fingerprint(place.run) != quiet);
+  REQUIRE(run_fingerprint(place.run) != before);
 }
 
 TEST_CASE("live: data is made once per interval, and not while nothing changes") {
