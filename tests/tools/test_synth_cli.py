@@ -56,6 +56,17 @@ if first["val_tokens"] != 1000:
     failures.append(f"--val-tokens 1000 gave {first['val_tokens']}")
 if works("synth", "--stories", "3", "--seed", "4").count("<|endoftext|>") != 3:
     failures.append("--stories 3 did not print three stories")
+of_seed = {seed: works("synth", "--stories", "2", "--seed", seed) for seed in ("1", "4", "7")}
+if len(set(of_seed.values())) != 3:
+    failures.append("seeds with the same stories")
+if works("synth", "synth.yaml", "--stories", "2") != of_seed["4"]:
+    failures.append("CONFIG --stories are not of the configuration's seed")
+if works("synth", "synth.yaml", "--set", "data.synth.seed=7", "--stories", "2") != of_seed["7"]:
+    failures.append("--set data.synth.seed=7 --stories are not of seed 7")
+refused("missing.yaml", "", "synth", "missing.yaml", "--stories", "2")
+refused("data.synth is absent", "data.synth", "synth", "files.yaml", "--stories", "2")
+for other in (("--out", "c2"), ("--ngrams",), ("--json",), ("--overwrite",)):
+    refused(other[0], "", "synth", "--stories", "2", *other)
 
 refused("corpus", "--overwrite", "synth", "-o", "corpus", *small)
 works("synth", "-o", "corpus", *small, "--overwrite")

@@ -101,6 +101,13 @@ SynthShards shards_of(const SynthConfig& c) {
           .seed = static_cast<uint64_t>(c.seed)};
 }
 
+// What the data.synth of CONFIG says. UserError if its data are files.
+SynthConfig configured(const Config& config, const std::string& file) {
+  if (config.data.synth) return *config.data.synth;
+  throw UserError(file + ": data.synth is absent, its data are files",
+                  "give a configuration with a data.synth section, or --out DIR");
+}
+
 SynthCorpus build(const SynthArguments& a) {
   if (a.config.empty()) {
     if (a.folder.empty()) {
@@ -112,20 +119,21 @@ SynthCorpus build(const SynthArguments& a) {
                               a.overwrite ? Existing::kReplace : Existing::kRefuse);
   }
   const Config config = load_config(a.config, a.sets);
-  if (!config.data.synth) {
-    throw UserError(a.config + ": data.synth is absent, its data are files",
-                    "give a configuration with a data.synth section, or --out DIR");
-  }
-  return cached_synth_corpus(shards_of(*config.data.synth), config.data.cache);
+  return cached_synth_corpus(shards_of(configured(config, a.config)), config.data.cache);
+}
+
+// Of the seed of CONFIG, or of --seed.
+int print_stories(const SynthArguments& a) {
+  const SynthConfig synth =
+      a.config.empty() ? a.synth : configured(load_config(a.config, a.sets), a.config);
+  StoryGenerator generator(static_cast<uint64_t>(synth.seed));
+  for (int64_t i = 0; i < a.stories; ++i)
+    std::printf("%s\n<|endoftext|>\n", generator.next().c_str());
+  return kExitDone;
 }
 
 int run_synth(const SynthArguments& a) {
-  if (a.stories > 0) {
-    StoryGenerator generator(static_cast<uint64_t>(a.synth.seed));
-    for (int64_t i = 0; i < a.stories; ++i)
-      std::printf("%s\n<|endoftext|>\n", generator.next().c_str());
-    return kExitDone;
-  }
+  if (a.stories > 0) return print_stories(a);
   const SynthCorpus corpus = build(a);
   const Manifest manifest = read_manifest(corpus.folder);
   Json result = {{"folder", corpus.folder},
@@ -175,8 +183,11 @@ void add_synth_commands(Commands& commands) {
       ->check(CLI::Range(int64_t{257}, int64_t{1} << 20));
   synth->add_option("--seed", s->synth.seed, "seed of the generator (default: 1)")
       ->check(zero_or_more());
-  synth->add_option("--stories", s->stories, "only print the first N stories")
-      ->check(zero_or_more());
+  CLI::Option* stories =
+      synth
+          ->add_option("--stories", s->stories,
+                       "only print the first N stories of --seed, or of the seed of CONFIG")
+          ->check(zero_or_more());
   synth->add_flag("--overwrite", s->overwrite, "replace an existing corpus in the folder");
   synth->add_flag("--ngrams", s->ngrams,
                   "also train n-gram models on the corpus and print their losses");
@@ -185,6 +196,8 @@ void add_synth_commands(Commands& commands) {
   add_set_option(synth, s->sets)->needs(config);
   for (const char* of_flags : {"--tokens", "--val-tokens", "--vocab-size", "--seed", "--overwrite"})
     synth->get_option(of_flags)->excludes(config);
+  for (const char* of_corpus : {"--out", "--overwrite", "--ngrams", "--json"})
+    synth->get_option(of_corpus)->excludes(stories);
   synth->footer("docs/synth.md describes how the stories are made.");
   commands.on_chosen(synth, [s] { return run_synth(*s); });
 
