@@ -123,6 +123,12 @@ check("every byte", run("tokenizer", "decode", "--tokenizer", "tok.json", text=F
 works("tokenizer", "train", "stories.txt", "--vocab-size", "300", "-o", "g", "--format", "gpt2")
 check("gpt2 files", json.loads(works("tokenizer", "encode", "--tokenizer", "g", "--text", "the cat", "--json"))["ids"]
       == json.loads(works("tokenizer", "encode", "--tokenizer", "tok.json", "--text", "the cat", "--json"))["ids"])
+(work / "shadowed").mkdir()
+works("tokenizer", "train", "stories.txt", "--vocab-size", "300", "-o", "shadowed/tokenizer.json")
+for overwrite in ((), ("--overwrite",)):  # it would be read instead, and is not one of the two files
+    refused("shadowed/tokenizer.json is there, and would be read instead of the new vocab.json", "another folder",
+            "tokenizer", "train", "stories.txt", "--vocab-size", "300", "-o", "shadowed", "--format", "gpt2", *overwrite)
+check("nothing is written beside it", [p.name for p in (work / "shadowed").iterdir()] == ["tokenizer.json"])
 
 # Refusals, with values and a hint.
 prepare = ("data", "prepare", "--tokenizer", "tok.json", "-o", "out")

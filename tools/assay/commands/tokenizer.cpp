@@ -30,14 +30,26 @@ struct TokenizerArguments {
   bool json = false;
 };
 
+// read_tokenizer() of a folder takes its tokenizer.json, and never the two files beside it.
+// UserError also with --overwrite, which replaces those two only.
+void require_no_tokenizer_json(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const std::filesystem::path file = folder / "tokenizer.json";
+  if (!std::filesystem::exists(file, ignored)) return;
+  throw UserError(
+      file.string() + " is there, and would be read instead of the new vocab.json",
+      "choose another folder, or write that file itself: --format json -o " + file.string());
+}
+
 // UserError when the output exists and --overwrite is not given. A corpus that was made with it
 // would be without its tokenizer.
 void require_new_output(const TokenizerArguments& a) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (a.overwrite) return;
   const fs::path output = a.output;
   const bool gpt2 = a.format == "gpt2";
+  if (gpt2) require_no_tokenizer_json(output);
+  if (a.overwrite) return;
   // A merges.txt without vocab.json, but with its part file: write_gpt2_files() was killed.
   if (gpt2 && !fs::exists(output / "vocab.json", ignored) &&
       fs::exists(output / "vocab.json.part", ignored)) {
