@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "data/json_text.h"
+#include "data/utf8.h"
 
 namespace assay {
 
@@ -145,7 +146,9 @@ std::string field_text(const RawDocument& document, const std::string& field) {
   try {
     object = nlohmann::json::parse(document.bytes);  // not too deep: above
   } catch (const nlohmann::json::parse_error& error) {
-    const bool utf8 = strstr(error.what(), "UTF-8") == nullptr;
+    // Of the bytes before the error; those behind it may be wrong too. error.what() has the text.
+    const size_t wrong = first_not_utf8(document.bytes);
+    const bool utf8 = wrong == document.bytes.size() || wrong >= error.byte;
     throw BadLine(
         strprintf("%s is not %s: byte %zu", where.c_str(), utf8 ? "JSON" : "UTF-8", error.byte),
         kOneObject);

@@ -348,6 +348,10 @@ TEST_CASE("a failed prepare leaves no files") {
   };
   jsonl("{\"text\": \"cut", "a.jsonl line 3 is not JSON");
   jsonl("{\"text\": \"\xFF\"}", "a.jsonl line 3 is not UTF-8: byte 11");
+  jsonl("{\"text\": \"see UTF-8", "a.jsonl line 3 is not JSON: byte 20");
+  jsonl("{\"text\": \"UTF-8\" \"\xFF\"}", "a.jsonl line 3 is not UTF-8: byte 19");
+  jsonl("{\"text\": \xC3\xA9}", "a.jsonl line 3 is not JSON: byte 10");
+  jsonl("{\"text\": } \xFF", "a.jsonl line 3 is not JSON: byte 10");  // where it ends
   jsonl("{\"text\": 1e999}", "line 3 is not JSON: a number is too large");
   jsonl("{\"body\": \"x\"}", "line 3 has no field \"text\"");
   jsonl("{\"text\": 3}", "line 3: the field \"text\" is a number, not a string");
