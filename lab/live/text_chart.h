@@ -22,9 +22,9 @@ struct ChartSize {
   int columns = 80, rows = 12;  // with the axes: two rows below the curves
 };
 
-// The range of values leaves out the first twentieth of each curve's steps if it is higher than the
-// rest: the fall from the first loss would take nearly all of the height. Points above the range
-// lie on its upper edge. Exactly `rows` lines; a sentence if nothing is to be drawn.
+// The range of values leaves out the first twentieth of each curve's points, of fewer than 20 none:
+// the fall from the first loss would take nearly all of the height. Points outside of the range lie
+// on its edge. Exactly `rows` lines; a sentence if nothing is to be drawn.
 std::vector<StyledLine> text_chart(const std::vector<ChartCurve>& curves, const ChartSize& size,
                                    ChartDots dots);
 
