@@ -52,9 +52,11 @@ std::string log_text(const CoreReport& report) {
 }  // namespace
 
 TrainingCore::TrainingCore(const Config& config, const RunData& data, std::string run,
-                           const EvaluationRanks& ranks)
+                           std::string device, const EvaluationRanks& ranks)
     : config_(*config.eval.core),
       run_(std::move(run)),
+      device_(std::move(device)),
+      recipe_(config.precision.recipe),
       max_tokens_(config_.max_tokens > 0 ? config_.max_tokens : config.run.sequence),
       batch_rows_(config.run.micro_batch * config.run.sequence),
       ranks_(ranks),
@@ -105,6 +107,8 @@ std::optional<Evaluation> TrainingCore::evaluate(Exec on, Model& model, const Ev
   file["checkpoint"] = run_;
   file["step"] = at.steps_done;
   file["commit"] = build_info().commit;
+  file["device"] = device_;
+  file["recipe"] = recipe_;
   file["core"] = core_json(*report);
   run_part(ranks_.all, [&] {
     if (ranks_.first()) record_evaluation(run_, at.steps_done, file);

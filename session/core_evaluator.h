@@ -23,8 +23,9 @@ class TrainingCore final : public Evaluator {
  public:
   // config.eval.core must be set. Reads all rows now, so that later changes of the bundle do not
   // affect this run. UserError as read_core_bundle, for an unknown task, and when there is no
-  // tokenizer with an <|endoftext|>. ranks: as in eval/ranks.h; they share the rows.
-  TrainingCore(const Config& config, const RunData& data, std::string run,
+  // tokenizer with an <|endoftext|>. device: SessionDevice::name(), for the report. ranks: as in
+  // eval/ranks.h; they share the rows.
+  TrainingCore(const Config& config, const RunData& data, std::string run, std::string device,
                const EvaluationRanks& ranks = {});
 
   std::string task() const override { return "core"; }
@@ -37,7 +38,7 @@ class TrainingCore final : public Evaluator {
                                   const EvalWatch& watch) const;
 
   const CoreEvalConfig config_;
-  const std::string run_;
+  const std::string run_, device_, recipe_;
   const int64_t max_tokens_, batch_rows_;
   const EvaluationRanks ranks_;
   Tokenizer tokenizer_;

@@ -38,6 +38,16 @@ CoreSize core_size(const ordered_json& file) {
   return size;
 }
 
+// Who measured: beside the losses in the file, and in its "core", which may be of another command.
+constexpr const char* kOrigin[] = {"commit", "device", "recipe"};
+
+bool has_losses(const ordered_json& file) {
+  for (const auto& [key, value] : file.items()) {
+    if (key.starts_with("val")) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 RecordedEvaluation record_evaluation(const std::string& run, int64_t step, ordered_json result) {
@@ -52,6 +62,16 @@ RecordedEvaluation record_evaluation(const std::string& run, int64_t step, order
   }
   const bool kept_core = result.contains("core") && core_size(result) < core_size(all);
   if (kept_core) result.erase("core");
+  if (result.contains("core")) {
+    for (const char* key : kOrigin) {
+      if (result.contains(key)) result["core"][key] = result[key];
+    }
+  }
+  // Of what the file keeps and this command did not measure, the origin stays.
+  if (!has_losses(result) && (kept_core || has_losses(all))) {
+    result.erase("checkpoint");
+    for (const char* key : kOrigin) result.erase(key);
+  }
   all.update(result);
   write_file_atomic(path, all.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
   return {.path = path, .kept_core = kept_core};

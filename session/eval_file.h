@@ -15,7 +15,9 @@ struct RecordedEvaluation {
   bool kept_core = false;  // the file has CORE of more rows or of longer prompts, which stays
 };
 
-// Merges `result` into the file; the step's earlier measurements under other keys are kept.
+// Merges `result` into the file; the step's earlier measurements under other keys are kept. Its
+// commit, device and recipe are put into its "core" too: beside it they are those of the losses, or
+// of CORE in a file without losses. Files of earlier versions have them only beside it.
 // UserError when the file cannot be written or the existing one is damaged.
 RecordedEvaluation record_evaluation(const std::string& run, int64_t step,
                                      nlohmann::ordered_json result);

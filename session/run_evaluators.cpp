@@ -19,7 +19,7 @@ ValidationSet::Config validation_set(const Config& config, const RunData& data,
 }  // namespace
 
 RunEvaluators::RunEvaluators(const Config& config, const RunData& data, const std::string& run,
-                             const EvaluationRanks& ranks)
+                             const std::string& device, const EvaluationRanks& ranks)
     : validation(validation_set(config, data, data.val, config.eval.tokens), config.eval.every,
                  data.token_bytes, data.mask_id, "val", ranks) {
   for (const SourceShards& source : data.source_val) {
@@ -31,7 +31,7 @@ RunEvaluators::RunEvaluators(const Config& config, const RunData& data, const st
         data.mask_id, "val/" + source.name, ranks));
   }
   if (config.eval.samples) samples.emplace(config, data, run, ranks);
-  if (config.eval.core) core.emplace(config, data, run, ranks);
+  if (config.eval.core) core.emplace(config, data, run, device, ranks);
 }
 
 void RunEvaluators::plan(MemoryPlan& plan, Model& model, int planned_ranks) {

@@ -14,10 +14,10 @@
 namespace assay {
 
 struct RunEvaluators {
-  // Reads the files they need. ranks: as in eval/ranks.h; they share each evaluation, and have the
-  // same results. UserError as their constructors.
+  // Reads the files they need. device: SessionDevice::name(). ranks: as in eval/ranks.h; they share
+  // each evaluation, and have the same results. UserError as their constructors.
   RunEvaluators(const Config& config, const RunData& data, const std::string& run,
-                const EvaluationRanks& ranks = {});
+                const std::string& device, const EvaluationRanks& ranks = {});
   // Call after the model's own plan(). planned_ranks: of a launch that is planned, not there.
   void plan(MemoryPlan& plan, Model& model, int planned_ranks = 1);
   std::vector<Evaluator*> all();  // the validation loss first

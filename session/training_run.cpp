@@ -142,7 +142,7 @@ TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
       data_(data_of(session_)),
       memory_(config(), session_.recipe, session_.place(data_.mask_id), session_.model_groups()),
       loader_(warning_loader()),
-      evaluators_(config(), data_, options_.folder,
+      evaluators_(config(), data_, options_.folder, session_.device.name(),
                   {session_.host_group(), session_.expert_group, session_.replica_group}) {
   if (session_.ranks) {
     require_same_run_on_all(*session_.ranks, session_, data_, options_.start);

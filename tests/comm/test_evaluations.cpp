@@ -154,7 +154,7 @@ struct Place {
   Place(const Config& c, const Files& files, const std::string& run_, Group* ranks)
       : memory(c, resolve_recipe(c.precision.recipe), {.mask_id = kEnd}),
         run(run_),
-        evaluators(c, files.data, run, ranks) {
+        evaluators(c, files.data, run, "cpu", ranks) {
     if (run.find("/dev/null") != 0) make_folders(run);
     evaluators.plan(memory.plan, *memory.model);
     memory.allocate(c, resolve_recipe(c.precision.recipe));

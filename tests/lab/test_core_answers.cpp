@@ -120,6 +120,33 @@ TEST_CASE("CORE of fewer rows does not replace that of more") {
   REQUIRE(stored()["core"] == core_of("0000", "0000"));
 }
 
+TEST_CASE("an evaluation file says who measured CORE, and who the losses") {
+  const TempFolder folder;
+  const RunRecord run = run_with(folder, "a", core_of("1100", "1111"));  // of an earlier version
+  const auto recorded = [&](const char* name, Json measured) {
+    measured.update(
+        Json{{"checkpoint", name}, {"commit", name}, {"device", name}, {"recipe", name}});
+    record_evaluation(run.path, FakeRun::kSteps, measured);
+    return Json::parse(read_file(evaluation_file(run.path, FakeRun::kSteps)));
+  };
+  const auto expect_origin = [](const Json& part, const char* name) {
+    for (const char* key : {"commit", "device", "recipe"}) REQUIRE(part.at(key) == name);
+  };
+  REQUIRE_FALSE(recorded("loss", {{"val_loss_nats", 3.5}})["core"].contains("commit"));
+  Json file = recorded("core", {{"core", core_of("1100", "0000")}});
+  expect_origin(file["core"], "core");
+  expect_origin(file, "loss");
+  REQUIRE(file["checkpoint"] == "loss");
+  file = recorded("later", {{"val_loss_nats", 3.25}, {"core", core_of("0", "0", 1)}});
+  expect_origin(file["core"], "core");
+  expect_origin(file, "later");
+  file = recorded("fewer rows", {{"core", core_of("0", "0", 1)}});
+  expect_origin(file, "later");
+  REQUIRE(file["val_loss_nats"] == 3.25);
+  REQUIRE(read_run(run.path).name == "a");
+  REQUIRE(core_answers(read_run(run.path)));
+}
+
 TEST_CASE("a run that went on elsewhere has all its devices") {
   const TempFolder folder;
   const FakeRun run{.path = folder / "a", .data = folder / "data"};

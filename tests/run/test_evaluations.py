@@ -64,7 +64,10 @@ def check_rows(place, name):
 def check_like_eval(place, name):
     """The scores equal those of `assay eval` for the last checkpoint."""
     run = place.run(name)
-    ours = json.loads((run / "evals" / "step-00000060.json").read_text())["core"]
+    recorded, meta = (json.loads((run / name).read_text()) for name in ("evals/step-00000060.json", "meta.json"))
+    ours = recorded["core"]
+    check(all(part.get(key) == meta[key] for part in (recorded, ours) for key in ("device", "recipe")) and ours["commit"],
+          f"who scored CORE: {recorded} in {meta}")
     done = assay("eval", run, "--tasks", "core", "--bundle", place.path / "bundle", "--max-rows", "30", "--json")
     check(done.returncode == 0, done.stderr)
     theirs = json.loads(done.stdout)["core"]

@@ -156,6 +156,25 @@ def check_core(w):
     expect("val_loss_nats" in kept and kept["core"]["core"] == alone["core"], kept.keys())
     verified = assay("receipt", "verify", w.run("moe"))
     expect(verified.returncode == 0, verified.stdout + verified.stderr)
+    check_origin(w)
+
+
+def check_origin(w):
+    """What is kept in the file is not said to be of a later command, which measured something else."""
+    file = w.run("moe") / "evals" / "step-00000060.json"
+    keys = ("checkpoint", "commit", "device", "recipe")
+    kept = json.loads(file.read_text())
+    expect({k: kept["core"].get(k) for k in keys} == {k: kept[k] for k in keys}, kept)
+    # As by another program, on another device: of CORE, and of the loss.
+    core, loss = {k: f"core {k}" for k in keys}, {k: f"loss {k}" for k in keys}
+    file.write_text(json.dumps({**kept, **loss, "core": {**kept["core"], **core}}))
+    evaluated(w.run("moe"), "--tasks", "core", "--bundle", w.path / "bundle", "--max-rows", "4")
+    later = json.loads(file.read_text())
+    expect({k: later[k] for k in keys} == loss and {k: later["core"][k] for k in keys} == core, later)
+    said = evaluated(w.run("moe"))
+    later = json.loads(file.read_text())
+    expect({k: later[k] for k in keys} == {k: said[k] for k in keys}, later)
+    expect({k: later["core"][k] for k in keys} == core, later["core"])
 
 
 def check_partial(w):
