@@ -107,13 +107,15 @@ std::string core_text(const CoreReport& report) {
         "from those of whole tasks by more than the standard error\n",
         grouped(report.max_rows).c_str());
   }
-  const double seconds = report.total_seconds();
+  const double seconds = report.passed_s.value_or(report.total_seconds());
+  const std::string of_ranks =
+      report.passed_s ? strprintf(" (%.1f s of all ranks together)", report.total_seconds()) : "";
   text += strprintf(
       "%s prompts with %s tokens (at most %s each; longer prompts lose their beginning) in "
-      "%.1f s: %.0f prompt tokens/s; %.0f%% of the token rows were computed, the rest "
+      "%.1f s%s: %.0f prompt tokens/s; %.0f%% of the token rows were computed, the rest "
       "shared\n",
       grouped(report.work.prompts).c_str(), grouped(report.work.prompt_tokens).c_str(),
-      grouped(report.max_tokens).c_str(), seconds,
+      grouped(report.max_tokens).c_str(), seconds, of_ranks.c_str(),
       double(report.work.prompt_tokens) / std::max(seconds, 1e-9),
       100 * double(report.rows_computed) / double(std::max<int64_t>(report.work.prompt_tokens, 1)));
   return text;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ struct CoreReport {
   int64_t max_tokens = 0;  // per prompt; longer prompts lose their beginning
   int64_t max_rows = 0;    // per task; 0 = all
   std::vector<CoreTaskResult> tasks;
-  std::vector<double> seconds;       // per task
+  std::vector<double> seconds;       // per task; of all ranks or parts together
+  std::optional<double> passed_s;    // from begin to end, where ranks shared the tasks
   std::vector<std::string> missing;  // labels not chosen, or without a file
   CoreWork work;
   int64_t rows_computed = 0;  // token rows; a shared prefix counts once

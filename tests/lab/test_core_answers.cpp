@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "lab/runs/core_answers.h"
+#include "lab/runs/core_report.h"
 #include "lab/runs/launches.h"
 #include "lab/runs/machine.h"
 #include "session/eval_file.h"
@@ -145,6 +146,18 @@ TEST_CASE("an evaluation file says who measured CORE, and who the losses") {
   REQUIRE(file["val_loss_nats"] == 3.25);
   REQUIRE(read_run(run.path).name == "a");
   REQUIRE(core_answers(read_run(run.path)));
+}
+
+TEST_CASE("prompt tokens/s of several ranks are of the time that passed") {
+  CoreReport report;
+  report.tasks.resize(2);
+  report.seconds = {4, 6};
+  report.work.prompt_tokens = 1000;
+  REQUIRE(core_text(report).find(" in 10.0 s: 100 prompt tokens/s;") != std::string::npos);
+  report.passed_s = 5;
+  REQUIRE(
+      core_text(report).find(" in 5.0 s (10.0 s of all ranks together): 200 prompt tokens/s;") !=
+      std::string::npos);
 }
 
 TEST_CASE("a run that went on elsewhere has all its devices") {

@@ -46,7 +46,9 @@ void share_core(CoreReport& report, ModelScorer& scorer, const CoreTasks& tasks,
                               if (progress) progress->update(int64_t(share * double(tokens)));
                             },
                         .interrupted = {}};
+  const auto start = std::chrono::steady_clock::now();
   std::optional<CoreTaskScores> answers = score_core_tasks(&ranks.group(), scorer, tasks, watch);
+  report.passed_s = seconds_since(start);
   report.tasks = std::move(answers->tasks);
   report.seconds = std::move(answers->seconds);
   report.work = answers->work;
