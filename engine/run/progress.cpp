@@ -12,12 +12,11 @@ double percent(int64_t done, int64_t total) {
   return total > 0 ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 0.0;
 }
 
-// printf writes some NaNs as "-nan".
+}  // namespace
+
 double unsigned_nan(double value) {
   return std::isnan(value) ? std::fabs(value) : value;
 }
-
-}  // namespace
 
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "?";

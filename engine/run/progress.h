@@ -32,6 +32,8 @@ std::string step_line(const StepLine& line);
 // step 120/9536 loss 4.812 lr 8.5e-04 437k tok/s load 1.31x eta 3h08m #1f09c3aa
 std::string short_step_line(const StepLine& line);
 
+// NaN without its sign, which printf would write ("-nan"); other values as they are.
+double unsigned_nan(double value);
 // 45s, 12m05s, 3h08m, 2d03h
 std::string duration_text(double seconds);
 // 437k, 1.2M, 950

@@ -259,7 +259,7 @@ void RunRecorder::evaluation(int64_t steps_done, const Evaluation& evaluation, d
   std::string text;
   for (const EvalResult& r : evaluation.results) {
     telemetry_.eval(steps_done, r.task, r.metric, r.value, r.n);
-    text += strprintf(" %s %s %.4f", r.task.c_str(), r.metric.c_str(), r.value);
+    text += strprintf(" %s %s %.4f", r.task.c_str(), r.metric.c_str(), unsigned_nan(r.value));
   }
   const std::string start = strprintf("eval %ld/%ld", long(steps_done), long(config_.steps));
   const std::string end = strprintf(" (%.1f s)", seconds);
@@ -296,8 +296,9 @@ void RunRecorder::no_evaluation(int64_t steps_done, const std::string& task,
 void RunRecorder::not_finite_evaluation(int64_t steps_done, const std::string& task,
                                         const std::string& why) {
   telemetry_.event(steps_done, "not_finite_evaluation", task + ": " + why);
-  log_.warn(strprintf("evaluation %s at step %ld is not finite: %s; training continues",
-                      task.c_str(), long(steps_done), why.c_str()));
+  log_.warn(strprintf("evaluation %s at step %ld is not finite: %s%s", task.c_str(),
+                      long(steps_done), why.c_str(),
+                      steps_done < config_.steps ? "; training continues" : ""));
 }
 
 bool RunRecorder::has_evaluation(int64_t steps_done, const std::string& task) const {

@@ -60,6 +60,7 @@ class Run {
       if (p_.on_step) p_.on_step(stats);
       require_same_bits(stats);
       const Target target = validate();
+      if (done_ == steps_ && !validation_is_finite()) return stop_without_loss();
       record_landings();
       if (target == Target::kReached) return complete(RunEnd::kTargetLoss);
       if (done_ == steps_) break;
@@ -226,15 +227,17 @@ class Run {
     return wanted > 0 && loss <= wanted;
   }
 
-  // Overflow during evaluation is reported and does not affect training: read_back() clears it.
+  // Overflow during evaluation is reported, kept in overflow_ and does not affect training:
+  // read_back() clears it.
   std::optional<Evaluation> evaluate(Evaluator& evaluator, const EvalMoment& at,
                                      const EvalWatch& watch) {
     const auto told = [&] {
       p_.model.read_back(p_.on);
       wait(p_.on);
       if (group_ != nullptr) p_.model.gather_results(*group_);
-      const std::string why = named(p_.model.not_finite_operand());
-      if (!why.empty()) p_.recorder.not_finite_evaluation(at.steps_done, evaluator.task(), why);
+      overflow_ = named(p_.model.not_finite_operand());
+      if (overflow_.empty()) return;
+      p_.recorder.not_finite_evaluation(at.steps_done, evaluator.task(), overflow_);
     };
     energy_.pause();
     doing("evaluation", true);
@@ -265,6 +268,7 @@ class Run {
     const Evaluation evaluation = *evaluate(*p_.evaluators.front(), moment(done_), {});
     p_.recorder.evaluation(done_, evaluation, seconds_since(start));
     const double loss = loss_of(evaluation);
+    validation_loss_ = loss;
     best_.validated(done_, loss);
     for (const EvalResult& r : evaluation.results) {
       if (r.metric == "loss_nats") result_.val_loss_nats = r.value;
@@ -275,7 +279,11 @@ class Run {
 
   // The step that is now the last one was done by a process that was to do more, and stopped.
   void validate_late() {
-    if (p_.evaluators.empty() || recorded(done_, *p_.evaluators.front())) return;
+    if (p_.evaluators.empty()) return;
+    if (recorded(done_, *p_.evaluators.front())) {
+      validation_loss_ = of_first_rank(group_, p_.recorder.validation_loss(done_).value_or(0));
+      return;
+    }
     p_.recorder.times(done_, seconds_before_ + train_seconds_, energy_.total());
     validate();
     best_.saved();
@@ -378,16 +386,30 @@ class Run {
     const QuantisedOperandState& o = *first.operand;
     return strprintf("%s, %s (%s, block %ld, %s): its largest magnitude is %g", o.weight.c_str(),
                      o.operand.c_str(), o.role.c_str(), long(o.layer), o.format.c_str(),
-                     double(first.amax));
+                     unsigned_nan(double(first.amax)));
   }
 
   // The state after such a step is useless, so no checkpoint is saved.
   RunResult stop_non_finite(const StepStats& stats) {
     result_.why = named(stats.not_finite_operand);
     std::string detail = strprintf("loss %g, gradient norm %g, %ld gradient elements not finite",
-                                   stats.loss, stats.gradient_norm, long(stats.non_finite));
+                                   unsigned_nan(stats.loss), unsigned_nan(stats.gradient_norm),
+                                   long(stats.non_finite));
     if (!result_.why.empty()) detail += "; " + result_.why;
     p_.recorder.event(done_, "non_finite", detail);
+    return close(RunEnd::kNonFinite);
+  }
+
+  bool validation_is_finite() const { return std::isfinite(validation_loss_); }
+
+  // No step follows that would find what the last update did. As above, without a checkpoint; but
+  // where a quantised operand overflowed only in the evaluation, the weights may be good in another
+  // recipe, and are kept.
+  RunResult stop_without_loss() {
+    result_.why = "the validation loss is NaN or infinite";
+    if (!overflow_.empty()) result_.why += ": " + overflow_;
+    if (of_first_rank(group_, !overflow_.empty()) && saved_ != done_) save();
+    p_.recorder.event(done_, run_end_name(RunEnd::kNonFinite), result_.why);
     return close(RunEnd::kNonFinite);
   }
 
@@ -409,6 +431,7 @@ class Run {
   RunResult complete(RunEnd end) {
     if (saved_ != done_) save();
     validate_late();
+    if (!validation_is_finite()) return stop_without_loss();
     EvalMoment now = moment(done_);
     now.last = true;
     return close(measure(now) == Measured::kAll ? end : RunEnd::kInterrupted);
@@ -438,6 +461,8 @@ class Run {
   double save_seconds_ = 0;  // of the newest checkpoint
   int64_t same_until_;       // step after which all ranks were seen to have the same parameters
   BestCheckpoint best_;
+  double validation_loss_ = 0;  // of the last step that was validated; 0 before
+  std::string overflow_;        // of the last evaluation: the first operand that is not finite
   int64_t steps_here_ = 0;
   double seconds_before_;     // training seconds of earlier processes
   double train_seconds_ = 0;  // training seconds of this process

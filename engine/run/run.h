@@ -1,7 +1,8 @@
 // A training run around Trainer::step: resume, loop { step, log, evaluate, save }, finish. Training
 // ends when the steps are done, an evaluation reaches run.target_loss, the loss, a gradient or a
-// quantised operand is not finite, the routers collapse by the rule of telemetry.collapse_stop, or
-// the user interrupts, or stop_after steps are done.
+// quantised operand is not finite, the validation loss after the last step is not, the routers
+// collapse by the rule of telemetry.collapse_stop, or the user interrupts, or stop_after steps are
+// done.
 //
 // A landing of the contract is evaluated regardless of eval.every, and its checkpoint is kept; the
 // event "landing" has its fraction. Every step with a validation loss is logged, so that its time
@@ -67,7 +68,8 @@ struct RunParts {
 
 struct RunResult {
   RunEnd end = RunEnd::kSteps;
-  // kCollapseStop: the rule and its numbers; kNonFinite: the quantised operand, if there is one.
+  // kCollapseStop: the rule and its numbers; kNonFinite: the quantised operand, if there is one, or
+  // that the validation loss after the last step is not finite.
   std::string why = "";
   int64_t steps_done = 0;
   int64_t tokens = 0;

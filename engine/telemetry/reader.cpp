@@ -1,6 +1,7 @@
 #include "engine/telemetry/reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 
@@ -102,7 +103,11 @@ std::string TelemetryReader::end() const {
   Statement s(database_,
               "SELECT kind, detail FROM event WHERE kind IN ('end', 'resume') ORDER BY rowid DESC "
               "LIMIT 1");
-  return s.step() && s.text(0) == "end" ? s.text(1) : "";
+  if (!s.step() || s.text(0) != "end") return "";
+  const std::string end = s.text(1);
+  if (end != "steps") return end;
+  const std::optional<EvalValue> last = last_eval("val", "loss_nats");
+  return last && !std::isfinite(last->value) ? "non_finite" : end;
 }
 
 std::vector<StepValue> TelemetryReader::scalar(const std::string& name) const {

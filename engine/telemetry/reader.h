@@ -59,6 +59,8 @@ class TelemetryReader {
   int64_t events(const std::string& kind) const;                         // their number
   std::optional<std::string> last_event(const std::string& kind) const;  // its detail
   // How the run ended, the detail of the event "end"; "" if it did not, or was resumed after it.
+  // "non_finite" also of a run whose steps are done and whose last validation loss is NaN or
+  // infinite: earlier versions recorded "steps".
   std::string end() const;
   std::vector<StepValue> scalar(const std::string& name) const;
   std::optional<StepValue> last_scalar(const std::string& name) const;

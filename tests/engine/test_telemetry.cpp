@@ -159,6 +159,10 @@ TEST_CASE("a run that was resumed after its end has not ended") {
   log_step(telemetry, 7);
   telemetry.event(7, "end", "steps");
   REQUIRE(TelemetryReader(path).end() == "steps");
+  telemetry.eval(7, "val", "loss_nats", 2.5, 1);
+  REQUIRE(TelemetryReader(path).end() == "steps");
+  telemetry.eval(7, "val", "loss_nats", std::nan(""), 1);  // as earlier versions ended such a run
+  REQUIRE(TelemetryReader(path).end() == "non_finite");
 }
 
 TEST_CASE("another process reads whole steps during the run") {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A matrix of runs: one file gives one table. Killed at any moment, it resumes to the same bits;
 edited, it trains what is new and refuses what changed; a failed run does not stop the others."""
+import contextlib
 import csv
 import fcntl
 import json
@@ -447,6 +448,26 @@ def check_failing(place):
     check("stopped by its guard" in (place.path / "wild" / "summary.md").read_text(), "the table says so")
     rows = csv.DictReader((place.path / "wild" / "summary.csv").open())
     check({r["model"]: r["stopped"] for r in rows} == {"dense": "0", "wild": "1"}, "and the file")
+
+    # So is a run that only its last validation shows to be gone, and one that an older version finished.
+    text = (MATRIX.replace("moe: moe.yaml", "gone: gone.yaml").replace("run.steps: 40", "run.steps: 1")
+            .replace("{{kind: activeDN, reference: dense, landings: [0.5, 1]}}", "{{kind: steps}}")
+            .replace("  - {{kind: totalDN, reference: dense, landings: [0.5, 1]}}\n", ""))
+    short = (place.path / "dense.yaml").read_text().replace("{warmup: 5, warmdown: 10}", "{warmup: 0, warmdown: 0}")
+    (place.path / "short.yaml").write_text(short)
+    (place.path / "gone.yaml").write_text(short.replace("{lr: 3e-3}", "{lr: 1e38, clip: 0}"))
+    place.write("gone_m.yaml", seeds="1", text=text.replace("dense.yaml", "short.yaml"))
+    for again in range(2):
+        place.matrix("gone_m.yaml", "gone", expect=3)
+    stopped = place.path / "gone" / "gone-steps-fp32-seed1" / "telemetry.db"
+    with contextlib.closing(sqlite3.connect(stopped)) as db, db:
+        for end in ("non_finite", "steps"):
+            db.execute("UPDATE event SET detail = ? WHERE kind = 'end'", (end,))
+            db.commit()
+            table = json.loads(place.matrix("gone_m.yaml", "gone", "--summary", "--json").stdout)
+            rows = {row["model"]: row for row in table["contracts"][0]["rows"]}
+            check(rows["gone"]["stopped"] == ["non_finite"] and rows["dense"]["finished"] == 1, f"{end}: {rows}")
+            check(table["done"] == 1 and [place["model"] for place in table["contracts"][0]["ranking"]] == ["dense"], table)
 
     broken = place.path / "broken"
     (broken / "configs").mkdir(parents=True)

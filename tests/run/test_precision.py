@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Runs in quantised recipes. The errors of their formats are recorded; a non-finite operand ends
-the run with its name, but only warns in an evaluation; a stopped and restarted run has the same
+the run with its name, but only warns in an evaluation unless it is the last; a stopped and restarted run has the same
 bits, also across the switch to bf16 at its end; another recipe resumes from the fp32 masters with a
 message; a matrix lists formats that its widths do not allow."""
+import contextlib
 import json
 import pathlib
 import re
+import sqlite3
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -66,7 +68,7 @@ def check_not_finite(place):
 
 def check_not_finite_evaluation(place):
     """An operand that overflows on validation data only: a warning names it, and training continues
-    to the same bits."""
+    to the same bits. After the last step there is no loss, so the run is not finished; its checkpoint is kept."""
     place.train("corpus", "--stop-after", "1")
     unseen, data = 515, {}  # a token that the tokenizer does not have
     for path in json.loads((place.run("corpus") / "meta.json").read_text())["data_sha256"]:
@@ -90,16 +92,42 @@ def check_not_finite_evaluation(place):
         check(asked.returncode == 1 and f"error: {planted}/model.safetensors: {first}\nhint: the run overflowed" in asked.stderr,
               f"a model that is not finite is not evaluated: {asked}")
         place.train(f"{name}-sound", *recipe(name, *more))
-        done = place.train(f"{name}-planted", *recipe(name, *more))
+        done = place.train(f"{name}-planted", *recipe(name, *more), expect=3)
         check(f"warning: the checkpoint {planted} is not finite: {first}; " in done.stderr, f"resuming warns with the place: {done.stderr}")
-        for step in (40, 60):
-            check(re.search(rf"warning: evaluation val at step {step} is not finite: blocks\.0\.attn\.qkv, fprop\.input \(attention, block 0, "
-                            r"\S+\): its largest magnitude is nan; training continues", done.stderr), done.stderr)
+        overflow = r"blocks\.0\.attn\.qkv, fprop\.input \(attention, block 0, \S+\): its largest magnitude is nan"
+        for step, after in ((40, "; training continues"), (60, "")):
+            check(re.search(rf"warning: evaluation val at step {step} is not finite: {overflow}{after}\n", done.stderr), done.stderr)
+        end = rf"error: step 60: the validation loss is NaN or infinite: {overflow}\nhint: .*step-00000060 is kept"
+        check(re.search(end, done.stderr), done.stderr)
         check(losses(place, f"{name}-sound") == losses(place, f"{name}-planted"), "training has the same losses")
         told = rows(place.run(f"{name}-planted"), "SELECT step, detail FROM event WHERE kind = 'not_finite_evaluation'")
         check([step for step, _ in told] == [40, 60] and all(text.startswith("val: blocks.0.") for _, text in told), told)
         values = rows(place.run(f"{name}-planted"), "SELECT step, value FROM eval WHERE metric = 'loss_nats' AND step > 0")
         check([value is None for _, value in values] == [False, True, True], values)
+        again = place.train(f"{name}-planted", *recipe(name, *more), expect=3)
+        check("there is nothing left to train" in again.stderr and "the validation loss is NaN or infinite" in again.stderr, again.stderr)
+
+
+def check_not_finite_end(place):
+    """The last update overflows the weights: only the validation after it can see that."""
+    wild = ["--set", "precision.recipe=fp32", "--set", "optimizer.lr=1e38", "--set", "optimizer.clip=0", "--set",
+            "schedule={warmup: 0, warmdown: 0}"]
+    for again in range(2):
+        done = place.train("end", *wild, "--set", "run.steps=1", "--json", expect=3)
+        check("eval 1/1 val loss_nats nan" in done.stderr and "-nan" not in done.stderr, done.stderr)
+        check("stopped at step 1/1, NaN or infinite" in done.stderr and
+              "error: step 1: the validation loss is NaN or infinite\nhint: " in done.stderr, done.stderr)
+        result = json.loads(done.stdout)
+        check(result["end"] == "non_finite" and result["not_finite"] == "the validation loss is NaN or infinite", result)
+        check(checkpoints(place.run("end")) == [], "no checkpoint is saved")
+        told = rows(place.run("end"), "SELECT step, kind FROM event WHERE kind IN ('non_finite', 'landing', 'checkpoint')")
+        check(set(told) == {(1, "non_finite")}, told)
+    # A run that an older version called finished is not finished either.
+    place.train("old", "--set", "run.steps=2", "--set", "schedule={warmup: 0, warmdown: 0}")
+    with contextlib.closing(sqlite3.connect(place.run("old") / "telemetry.db")) as db, db:
+        db.execute("UPDATE eval SET value = NULL WHERE step = 2")
+    done = place.train("old", "--set", "run.steps=2", "--set", "schedule={warmup: 0, warmdown: 0}", expect=3)
+    check("error: step 2: the validation loss is NaN or infinite" in done.stderr and "step-00000002 is kept" in done.stderr, done.stderr)
 
 
 def losses(place, name):
@@ -140,6 +168,7 @@ def main():
         check_other_recipe(place)
         check_not_finite(place)
         check_not_finite_evaluation(place)
+        check_not_finite_end(place)
         done = place.train("plain", *recipe("bf16", "--set", "precision.override=[experts.fprop=bf16, dense_ffn.wgrad=bf16]"))
         check("warning: precision.override 'dense_ffn.wgrad=bf16' has no effect: the model has no such products" in done.stderr and
               done.stderr.count("has no effect") == 1, done.stderr)

@@ -313,8 +313,9 @@ void add_train_command(Commands& commands) {
       "Ctrl-C, SIGTERM, SIGQUIT or a closed terminal write a checkpoint (exit 130); the same "
       "command resumes from it. Ctrl-C again, a second later, ends at once. By default a "
       "checkpoint is also written every five minutes.\n"
-      "Exit 3: a guard stopped the run: the loss, a gradient or a quantised operand is NaN or "
-      "infinite, or the routers collapsed by the rule of telemetry.collapse_stop. Exit 4: a rank "
+      "Exit 3: a guard stopped the run: the loss, a gradient, a quantised operand or the last "
+      "validation loss is NaN or infinite, or the routers collapsed by the rule of "
+      "telemetry.collapse_stop. Exit 4: a rank "
       "was "
       "lost; the same command goes on from the last checkpoint.");
   commands.on_chosen(sub, [a, &commands] {
