@@ -195,9 +195,13 @@ void copy_telemetry(const std::string& from, const std::string& to, int64_t step
     Statement(original, "VACUUM INTO ?").bind(0, std::string_view(to)).execute();
   }
   Database copy(to, Database::Mode::kCreate);
-  Transaction transaction(copy);
-  delete_after(copy, step);
-  transaction.commit();
+  prepare_database(copy);  // an earlier version may have written fewer tables
+  {
+    Transaction transaction(copy);
+    delete_after(copy, step);
+    transaction.commit();
+  }
+  copy.run("PRAGMA journal_mode=DELETE");
 }
 
 void Telemetry::truncate_after(int64_t step, const std::string& detail) {

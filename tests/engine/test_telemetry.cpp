@@ -74,6 +74,16 @@ void log_step(Telemetry& telemetry, int64_t step) {
   telemetry.commit();
 }
 
+// What a branch takes of a run: also of one that an earlier version wrote.
+void require_copy(const std::string& path, int64_t step) {
+  const std::string copy = path + ".copy";
+  copy_telemetry(path, copy, step);
+  REQUIRE(TelemetryReader(copy).last_step() == step);
+  REQUIRE(TelemetryReader(copy).router("max_load", step).size() == 2);
+  REQUIRE(TelemetryReader(copy).rank_steps().empty());
+  REQUIRE(!std::filesystem::exists(copy + "-wal"));
+}
+
 }  // namespace
 
 TEST_CASE("logged values are read back") {
@@ -324,6 +334,7 @@ TEST_CASE("telemetry of version 1 is read, and continues in the current version"
     REQUIRE(reader.router("max_load", 2).size() == 2);
     REQUIRE(reader.expert_load(2, 1) == std::vector<uint32_t>{5, 0, 70000, 1});
   }
+  require_copy(path, 2);
   {
     Telemetry telemetry(path, layout_of());
     telemetry.truncate_after(2, "");
@@ -380,6 +391,7 @@ TEST_CASE("telemetry of version 4, without rows of ranks, is read and continued"
     REQUIRE(reader.rank_steps().empty());
     REQUIRE(reader.last_step() == 3);
   }
+  require_copy(path, 2);
   {
     Telemetry telemetry(path, layout_of());
     telemetry.truncate_after(2, "");
