@@ -54,6 +54,8 @@ def check_short(place):
     check("schedule.warmdown=2" in done.stderr, done.stderr)
     done = place.train("kept", "--steps", "20", "--set", "schedule.warmup=20", "--set", "schedule.warmdown=0")
     check("shortens" not in done.stderr, done.stderr)
+    done = place.train("no-warmup", "--steps", "6", "--set", "schedule.warmup=0", "--set", "schedule.warmup_fraction=0")
+    check("in proportion: schedule.warmdown=2 (" in done.stderr and "finished step 6/6" in done.stderr, done.stderr)
     done = place.train("cosine", "--steps", "10", "--set", "schedule.warmup=2", "--set", "schedule.warmdown=0", "--set",
                        "schedule.decay=cosine")
     rates = [value for (value,) in rows(place.run("cosine"), "SELECT value FROM scalar WHERE name = 'lr' ORDER BY step")]

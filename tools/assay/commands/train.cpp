@@ -63,7 +63,7 @@ std::vector<std::string> shortened_schedule(const TrainArguments& a) {
   };
   int64_t left = *a.steps;  // what the parts that stay as they are leave to the others
   for (const Part& part : parts) {
-    if (part.fraction) left -= fraction_of_steps(*a.steps, *part.fraction);
+    if (part.fraction.value_or(0) > 0) left -= fraction_of_steps(*a.steps, *part.fraction);
     if (!part.fraction && given(part)) left -= part.steps;
   }
   for (const Part& part : parts) {
