@@ -1,7 +1,10 @@
 #include "lab/cluster/cluster.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/file.h"
+#include "base/suggest.h"
 #include "data/json_text.h"
 
 namespace assay {
@@ -18,6 +21,22 @@ Link link_of(const json& j) {
     throw json::other_error::create(501, "gbyte_per_s must be above 0, alpha_us not below", &j);
   }
   return link;
+}
+
+const char* const kForm =
+    "links are {\"node\": {\"gbyte_per_s\": 340, \"alpha_us\": 20, \"from\": \"measured ...\"}, "
+    "\"network\": {...}}";
+
+// where: the object's place in messages.
+void require_known_keys(const json& object, const std::vector<std::string>& known,
+                        const std::string& where) {
+  if (!object.is_object()) return;
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const std::string near = nearest_name(key, known);
+    throw UserError(where + ": unknown key " + key,
+                    (near.empty() ? "" : "did you mean " + near + "? ") + kForm);
+  }
 }
 
 }  // namespace
@@ -45,15 +64,19 @@ void read_links(Cluster& cluster, const std::string& path) {
   const std::string text = read_file(path);
   try {
     const json j = json_or_throw(text);
+    require_known_keys(j, {"node", "network"}, path);
+    for (const char* name : {"node", "network"}) {
+      if (j.contains(name)) {
+        require_known_keys(j[name], {"gbyte_per_s", "alpha_us", "from"}, path + ": " + name);
+      }
+    }
     if (!j.contains("node") && !j.contains("network")) {
       throw json::other_error::create(501, "neither node nor network", &j);
     }
     if (j.contains("node")) cluster.node = link_of(j["node"]);
     if (j.contains("network")) cluster.network = link_of(j["network"]);
   } catch (const json::exception& error) {
-    throw UserError(path + ": " + error.what(),
-                    "links are {\"node\": {\"gbyte_per_s\": 340, \"alpha_us\": 20, \"from\": "
-                    "\"measured ...\"}, \"network\": {...}}");
+    throw UserError(path + ": " + error.what(), kForm);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "comm/layout.h"
 #include "engine/config/check.h"
 #include "lab/cluster/step_calls.h"
+#include "models/linear/precision.h"
 #include "models/parameters/table.h"
 
 namespace assay {
@@ -367,6 +368,10 @@ Prediction predict(const Config& config, const Mapping& mapping, const Cluster& 
   if (recipe != "auto" && recipe != "bf16") {
     throw UserError("precision.recipe " + recipe + ": the times of its ops were not measured",
                     "--set precision.recipe=bf16");
+  }
+  if (precision_table(config.precision, config.model).any()) {
+    throw UserError("precision.override quantises products: the times of its ops were not measured",
+                    "--set precision.override=[]");
   }
   return Step(config, mapping, cluster, times).predicted();
 }

@@ -76,7 +76,17 @@ def main():
         check(eighth["now"]["exposed_ms"]["gradients"] > 3 * eight["now"]["exposed_ms"]["gradients"], eighth)
         bad = pathlib.Path(folder) / "bad.json"
         bad.write_text('{"node": {"gbyte_per_s": 0, "alpha_us": 20, "from": ""}}')
+        misspelt = pathlib.Path(folder) / "misspelt.json"
+        link = '{"gbyte_per_s": 34, "alpha_us": 20, "from": "here"}'
+        misspelt.write_text(f'{{"node": {link}, "netwrok": {link}}}')
+        inner = pathlib.Path(folder) / "inner.json"
+        inner.write_text('{"node": ' + link.replace("}", ', "gb_per_s": 50}') + "}")
+        idle = predicted(models[1], "--set", "precision.override=[experts.fprop=bf16]")
+        check(idle["models"]["moe-64"]["mappings"][0] == found["models"]["moe-64"]["mappings"][0], idle)
         refused = (([models[0], "--links", bad], "gbyte_per_s must be above 0"),
+                   ([models[0], "--links", misspelt], "misspelt.json: unknown key netwrok\nhint: did you mean network? links are"),
+                   ([models[0], "--links", inner], "inner.json: node: unknown key gb_per_s\nhint: "),
+                   ([models[1], "--set", "precision.override=[experts=mxfp8]"], "were not measured"),
                    ([models[0], "--measured", links], "--measured takes a results.json"),
                    ([models[0], "--cluster", "tpu"], "one of h100x8, h200x8, b200x8"),
                    ([models[0], "--nodes", "536870912"], "--nodes"),
