@@ -95,6 +95,11 @@ def check_planted(place):
     check((near["run"], near["checkpoint"]) == ("run", used["checkpoint"].replace(f"{place.path}/", "")), near)
     inside = json.loads(dissect("used", checkpoints(run)[-1].name, "--json", cwd=run / "checkpoints").stdout)
     check(inside["run"] == str(run.resolve()), inside)
+    odd = place.path / os.fsdecode(b"l\xe9") / "run"
+    shutil.copytree(run, odd)
+    moved = json.loads(dissect("used", odd, "--json").stdout)
+    check(moved["layers"] == used["layers"] and moved["run"].endswith("l\ufffd/run"), moved)
+    check(json.loads((odd / "dissect" / "used.json").read_text()) == moved, "a folder whose name is not UTF-8")
 
 
 def check_topic(place):

@@ -62,7 +62,8 @@ int dissect_used(const DissectUsedArguments& a) {
                     .loads = record.loads};
   nlohmann::ordered_json json = used_json(report);
   make_folders(text.run() + "/dissect");
-  write_file_atomic(text.run() + "/" + kUsedFile, json.dump(1) + "\n");
+  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+  write_file_atomic(text.run() + "/" + kUsedFile, json.dump(1, ' ', false, kReplace) + "\n");
   if (!a.json) std::fputs(used_text(report).c_str(), stdout);
   if (!a.folder.empty()) {
     RunMeta meta;

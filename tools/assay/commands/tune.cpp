@@ -133,7 +133,8 @@ int run_tune(const TuneArguments& a) {
   file->date = today();
   file->commit = build_info().commit;
   file->model = std::filesystem::path(a.config).stem();
-  const std::string bytes = tune_json(*file).dump(1) + "\n";
+  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+  const std::string bytes = tune_json(*file).dump(1, ' ', false, kReplace) + "\n";
   out.write(bytes.data(), bytes.size());
   out.commit();
   print_result(a, *file, path, bytes);
