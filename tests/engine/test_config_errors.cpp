@@ -247,6 +247,21 @@ TEST_CASE("missing files, folders and include cycles") {
   REQUIRE_THROWS_WITH(load_config(folder / "a.yaml"), Catch::Matchers::ContainsSubstring("cycle"));
 }
 
+TEST_CASE("a path that is not UTF-8 is refused, since config.yaml could not name it") {
+  const std::string folder = "/d\xe9";
+  const auto refused = [&](const std::string& text, const std::string& error) {
+    REQUIRE_THROWS_WITH(parse_config_text(text, "test.yaml", folder), error);
+  };
+  const std::string why = " is not UTF-8: a configuration cannot name it";
+  refused("data:\n  tokenizer: a.json", "test.yaml:2: data.tokenizer = /d\xe9/a.json" + why);
+  refused("data: {train: [/a.bin, b.bin]}", "test.yaml:1: data.train = /d\xe9/b.bin" + why);
+  refused("data: {synth: {}}", "data.cache = /d\xe9/data-cache" + why);
+  const Config c = parse_config_text("data: {synth: {}, cache: /c\u00e9}", "test.yaml", folder);
+  REQUIRE(c.data.cache == "/c\u00e9");
+  REQUIRE(to_yaml(parse_config_text(to_yaml(c), "test.yaml", folder)) == to_yaml(c));
+  parse_config_text("data: {train: [/a.bin], val: [/b.bin]}", "test.yaml", folder);  // no cache
+}
+
 TEST_CASE("training needs data") {
   Config c;
   REQUIRE_THROWS_WITH(validate_data(c),
