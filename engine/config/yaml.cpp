@@ -291,7 +291,7 @@ void apply_text(Config& config, const std::string& text, const YamlSource& sourc
           throw UserError(source.at(file) + ": include names " + yaml_kind(file) + ", not a file",
                           "include: other.yaml");
         }
-        const fs::path included = (fs::path(source.folder) / file.Scalar()).lexically_normal();
+        const fs::path included = path_in(source.folder, file.Scalar());
         if (!fs::exists(included)) {
           throw UserError(
               source.at(file) + ": included file " + included.string() + " does not exist",

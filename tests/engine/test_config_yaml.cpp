@@ -172,6 +172,10 @@ TEST_CASE("~/ in a path is the home folder") {
   const char* const variable = std::getenv("HOME");
   const std::optional<std::string> home =
       variable == nullptr ? std::nullopt : std::optional<std::string>(variable);
+  const TempFolder folder;
+  write_file_atomic(folder / "base.yaml", "run: {steps: 7}\n");
+  setenv("HOME", folder.path().c_str(), 1);
+  REQUIRE(parse("include: ~/base.yaml\n").run.steps == 7);
   setenv("HOME", "/home/of-a-test", 1);
   const Config c = parse(
       "data: {train: [~/text/*.bin, a~/b.bin], cache: ~/.cache/assay, tokenizer: /t~/~/a.json}");
