@@ -1,6 +1,7 @@
 #include "engine/config/text.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/check.h"
 #include "data/sha256.h"
@@ -66,8 +67,53 @@ std::string tail_difference(const Config& before, const Config& now, int64_t ste
       long(std::min(recipe_steps(now), steps_done)));
 }
 
+// What the optimizer makes of a field that may be absent.
+double router_lr(const OptimizerConfig& c) {
+  return c.router_lr.value_or(c.lr);
+}
+double expert_lr(const OptimizerConfig& c) {
+  return c.expert_lr.value_or(c.lr);
+}
+double expert_beta2(const OptimizerConfig& c) {
+  return c.expert_beta2.value_or(c.beta2);
+}
+// Muon's section with its learning rates of dense matrices and of experts.
+std::tuple<double, double, double, bool, int64_t, double, MuonAdjust> muon(
+    const OptimizerConfig& c) {
+  const MuonConfig m = c.muon.value_or(MuonConfig{});
+  return {m.lr.value_or(c.lr),
+          m.lr.value_or(expert_lr(c)),
+          m.momentum,
+          m.nesterov,
+          m.steps,
+          m.weight_decay.value_or(c.weight_decay),
+          m.adjust};
+}
+
+bool same_in_optimizer(const std::string& path, const OptimizerConfig& then,
+                       const OptimizerConfig& now) {
+  if (path == "optimizer.router_lr") return router_lr(then) == router_lr(now);
+  if (path == "optimizer.expert_lr") return expert_lr(then) == expert_lr(now);
+  if (path == "optimizer.expert_beta2") return expert_beta2(then) == expert_beta2(now);
+  const bool of_muon = path == "optimizer.muon" || path.starts_with("optimizer.muon.");
+  return of_muon && muon(then) == muon(now);
+}
+
+bool same_in_router(const std::string& path, const RouterConfig& then, const RouterConfig& now) {
+  if (path == "model.moe.router.bias_rule")
+    return then.resolved_bias_rule() == now.resolved_bias_rule();
+  return path == "model.moe.router.bias_steps" &&
+         then.resolved_bias_steps() == now.resolved_bias_steps();
+}
+
 // True if the two values of a field are two ways of writing one thing.
 bool means_the_same(const std::string& path, const Config& before, const Config& now) {
+  if (path.starts_with("optimizer.")) {
+    return same_in_optimizer(path, before.optimizer, now.optimizer);
+  }
+  if (path.starts_with("model.moe.router.")) {
+    return same_in_router(path, before.model.moe->router, now.model.moe->router);
+  }
   const ModelConfig &then = before.model, &model = now.model;
   if (path == "model.kv_heads") return then.resolved_kv_heads() == model.resolved_kv_heads();
   if (path == "model.head_dim") return then.resolved_head_dim() == model.resolved_head_dim();
@@ -117,16 +163,30 @@ std::string help_config() {
 }
 
 std::vector<std::string> differences_from_default(const Config& config) {
-  const std::vector<FieldRow> defaults = all_config_fields();
+  const std::vector<FieldRow> defaults = all_config_fields(), present = config_fields(Config{});
   std::vector<std::string> lines;
+  // A section that is there beside the defaults: told by the fields in which it differs, or alone.
+  std::string added;
+  const auto tell_added = [&] {
+    const bool told = !lines.empty() && lines.back().starts_with(added + ".");
+    if (!added.empty() && !told) lines.push_back(added + " = present (default absent)");
+    added.clear();
+  };
   for (const FieldRow& row : config_fields(config)) {
-    if (row.type == "section" || row.value == "absent") continue;
+    if (!row.path.starts_with(added + ".")) tell_added();
+    if (row.value == "absent") continue;
+    if (row.type == "section") {
+      const FieldRow* usual = find_row(present, row.path);
+      if (usual != nullptr && usual->value == "absent") added = row.path;
+      continue;
+    }
     const FieldRow* usual = find_row(defaults, row.path);
     CHECK(usual != nullptr, "no default for %s", row.path.c_str());
     if (usual->value != row.value) {
       lines.push_back(row.path + " = " + row.value + " (default " + usual->value + ")");
     }
   }
+  tell_added();
   return lines;
 }
 

@@ -16,14 +16,16 @@ std::string to_yaml(const Config& config);
 // Every field with type, default, documentation and check.
 std::string help_config();
 
-// One "optimizer.lr = 0.002 (default 0.001)" per field.
+// One "optimizer.lr = 0.002 (default 0.001)" per field, and "model.moe = present (default absent)"
+// for a section none of whose fields differs.
 std::vector<std::string> differences_from_default(const Config& config);
 
 // Differences that forbid resuming a run with configuration `before` after `steps_done` steps with
 // the configuration `now`: one "run.seed: 1 -> 2" each; empty if it may resume. Fields may differ
 // as their OnResume says; run.steps, at least steps_done, and the schedule may differ if the
 // learning rates of the steps done stay the same; of paths only the file names must match, and a
-// default may be written out (model.kv_heads: 0 or as many as heads).
+// default may be written out (model.kv_heads: 0 or as many as heads; optimizer.router_lr: absent or
+// lr).
 // run.steps of both must already be set from the contract.
 std::vector<std::string> result_changing_differences(const Config& before, const Config& now,
                                                      int64_t steps_done);

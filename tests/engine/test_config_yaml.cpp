@@ -238,6 +238,12 @@ TEST_CASE("differences from the default configuration are listed") {
   REQUIRE(differences_from_default(c) ==
           std::vector<std::string>{"model.moe.top_k = 1 (default 2)",
                                    "optimizer.lr = 0.002 (default 0.001)"});
+  c.model.moe->top_k = 2;
+  c.optimizer.muon.emplace();
+  REQUIRE(differences_from_default(c) ==
+          std::vector<std::string>{"model.moe = present (default absent)",
+                                   "optimizer.lr = 0.002 (default 0.001)",
+                                   "optimizer.muon = present (default absent)"});
 }
 
 TEST_CASE("the help lists every field") {
@@ -344,6 +350,52 @@ TEST_CASE("the width of dense blocks that a model has none of may differ on resu
   now.model.ffn = 512;
   REQUIRE(result_changing_differences(before, now, 1).empty());
   before.model.moe->first_dense_layers = now.model.moe->first_dense_layers = 1;
+  REQUIRE(result_changing_differences(before, now, 1).size() == 1);
+}
+
+TEST_CASE("a resumed run may write a default out") {
+  struct Row {
+    void (*change)(Config&);
+    const char* refused;  // "" = allowed
+  };
+  const Row rows[] = {
+      {[](Config& c) { c.model.moe->router.bias_rule = BiasRule::kSign; }, ""},
+      {[](Config& c) { c.model.moe->router.bias_rule = BiasRule::kProportional; },
+       "model.moe.router.bias_rule: absent -> proportional"},
+      {[](Config& c) { c.model.moe->router.bias_steps = 100; }, ""},
+      {[](Config& c) { c.model.moe->router.bias_steps = 50; }, "model.moe.router.bias_steps: "},
+      {[](Config& c) { c.model.moe->router.z_alpha = 0.5; }, "model.moe.router.z_alpha: "},
+      {[](Config& c) { c.optimizer.router_lr = 0.001; }, ""},
+      {[](Config& c) { c.optimizer.router_lr = 0.002; }, "optimizer.router_lr: absent -> 0.002"},
+      {[](Config& c) { c.optimizer.expert_lr = 0.001; }, ""},
+      {[](Config& c) { c.optimizer.expert_lr = 0.002; }, "optimizer.expert_lr: absent -> 0.002"},
+      {[](Config& c) { c.optimizer.expert_beta2 = 0.95; }, ""},
+      {[](Config& c) { c.optimizer.expert_beta2 = 0.9; }, "optimizer.expert_beta2: absent -> 0.9"},
+      {[](Config& c) { c.optimizer.muon.emplace(); }, ""},
+      {[](Config& c) { c.optimizer.muon.emplace().lr = 0.001; }, ""},
+      {[](Config& c) { c.optimizer.muon.emplace().weight_decay = 0.1; }, ""},
+      {[](Config& c) { c.optimizer.muon.emplace().lr = 0.002; },
+       "optimizer.muon: absent -> present"},
+      {[](Config& c) { c.optimizer.lr = 0.002; }, "optimizer.lr: 0.001 -> 0.002"},
+  };
+  Config before;
+  before.optimizer.kind = OptimizerKind::kMuon;
+  before.model.moe.emplace();
+  for (const Row& row : rows) {
+    Config now = before;
+    row.change(now);
+    for (const bool back : {false, true}) {
+      INFO(row.refused << (back ? " back" : ""));
+      const std::vector<std::string> found = back ? result_changing_differences(now, before, 1)
+                                                  : result_changing_differences(before, now, 1);
+      REQUIRE(found.size() == (std::string(row.refused).empty() ? 0 : 1));
+      if (!found.empty() && !back) REQUIRE_THAT(found[0], Catch::Matchers::StartsWith(row.refused));
+    }
+  }
+  // The experts' rate is no longer that of the other matrices.
+  before.optimizer.expert_lr = 0.003;
+  Config now = before;
+  now.optimizer.muon.emplace().lr = 0.001;
   REQUIRE(result_changing_differences(before, now, 1).size() == 1);
 }
 
