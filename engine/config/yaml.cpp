@@ -306,6 +306,21 @@ void apply_text(Config& config, const std::string& text, const YamlSource& sourc
   apply_section(config, root, source, "", "include");
 }
 
+// Whether the file is the configuration that a run recorded.
+bool is_of_run(const std::string& path) {
+  return fs::path(path).filename() == "config.yaml" &&
+         (fs::exists(fs::path(path).replace_filename("meta.json")) ||
+          fs::exists(fs::path(path).replace_filename("checkpoints")));
+}
+
+// The configuration of a run names every field that the version knew which wrote it. What it does
+// not name was then as it is here.
+void set_defaults_of_run(Config& config) {
+  config.data.shuffle = false;
+  config.eval.at_start = false;
+  config.precision.products = ProductsMode::kSimulated;
+}
+
 void apply_file(Config& config, const std::string& path, std::vector<std::string>& open) {
   if (fs::exists(fs::path(path) / "config.yaml")) {
     const std::string inside = (fs::path(path) / "config.yaml").string();
@@ -321,6 +336,7 @@ void apply_file(Config& config, const std::string& path, std::vector<std::string
     throw UserError("includes form a cycle: " + circle + file, "remove one of these includes");
   }
   open.push_back(std::move(file));
+  if (is_of_run(path)) set_defaults_of_run(config);
   apply_text(config, text, {.name = path, .folder = fs::absolute(path).parent_path().string()},
              open);
   open.pop_back();
@@ -346,23 +362,6 @@ void apply_set(Config& config, const std::string& set, const YamlSource& source)
 
 YamlSource command_line(const std::string& set) {
   return {.name = "--set " + set, .folder = fs::current_path().string(), .is_line = true};
-}
-
-// The configuration of a run names every field that the version knew which wrote it. What it does
-// not name was then as it is here.
-Config defaults_of_run() {
-  Config config;
-  config.data.shuffle = false;
-  config.eval.at_start = false;
-  config.precision.products = ProductsMode::kSimulated;
-  return config;
-}
-
-Config defaults_of(const std::string& path) {
-  const bool of_run = fs::path(path).filename() == "config.yaml" &&
-                      (fs::exists(fs::path(path).replace_filename("meta.json")) ||
-                       fs::exists(fs::path(path).replace_filename("checkpoints")));
-  return of_run ? defaults_of_run() : Config();
 }
 
 Config finish(Config config, const std::string& folder) {
@@ -408,7 +407,7 @@ bool gives_field(const std::string& set, const std::string& field) {
 
 Config load_config(const std::string& name, const std::vector<std::string>& sets) {
   const std::string path = preset_or_path(name);
-  Config config = defaults_of(path);
+  Config config;
   std::vector<std::string> open;
   apply_file(config, path, open);
   for (const std::string& set : sets) apply_set(config, set, command_line(set));
@@ -417,7 +416,7 @@ Config load_config(const std::string& name, const std::vector<std::string>& sets
 
 Config load_changed_config(const std::string& name, const std::vector<ConfigChange>& changes) {
   const std::string path = preset_or_path(name);
-  Config config = defaults_of(path);
+  Config config;
   std::vector<std::string> open;
   apply_file(config, path, open);
   for (const ConfigChange& change : changes) {
@@ -433,7 +432,9 @@ Config parse_config_text(const std::string& text, const std::string& name,
 
 Config parse_run_config_text(const std::string& text, const std::string& name,
                              const std::string& folder) {
-  return parse_text(defaults_of_run(), text, name, folder, {});
+  Config config;
+  set_defaults_of_run(config);
+  return parse_text(std::move(config), text, name, folder, {});
 }
 
 }  // namespace assay

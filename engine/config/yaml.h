@@ -4,7 +4,8 @@
 //
 // `include: other.yaml` (or a list) is read first; the including file overrides it, and --set
 // overrides both. Naming an optional section (model.moe, data.synth) makes it present; `moe: null`
-// removes it.
+// removes it. The configuration that a run recorded is read as parse_run_config_text() does,
+// included or not.
 #pragma once
 
 #include <string>

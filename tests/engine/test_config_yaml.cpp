@@ -228,6 +228,14 @@ TEST_CASE("what the configuration of an older run does not name is as it was the
     REQUIRE_FALSE(c.eval.at_start);
     REQUIRE(c.precision.products == ProductsMode::kSimulated);
   }
+  write_file_atomic(folder / "longer.yaml", "include: config.yaml\nrun: {steps: 9}\n");
+  const Config longer = load_config(folder / "longer.yaml", {"eval.at_start=true"});
+  REQUIRE(longer.run.steps == 9);
+  REQUIRE_FALSE(longer.data.shuffle);
+  REQUIRE(longer.eval.at_start);
+  REQUIRE(longer.precision.products == ProductsMode::kSimulated);
+  write_file_atomic(of_run, "data: {shuffle: true}\n");
+  REQUIRE(load_config(folder / "longer.yaml").data.shuffle);
 }
 
 TEST_CASE("differences from the default configuration are listed") {
