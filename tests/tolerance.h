@@ -39,6 +39,11 @@ inline double sum(double n, double abs_sum) {
   return (4 * std::sqrt(n) + 8) * 0x1p-24 * std::abs(abs_sum);
 }
 
+// A number below the smallest normal one that was taken as zero, then multiplied by `factor`.
+inline double underflow(double factor) {
+  return 0x1p-126 * factor;
+}
+
 // One addition by the memory of a GPU (reduce_add), which takes both terms and their sum as zero if
 // they are subnormal.
 inline double addition_in_memory() {

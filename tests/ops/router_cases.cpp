@@ -65,7 +65,8 @@ void check_forward(Report& report, const RouterForward& a, const std::vector<dou
   auto gate = chosen_rows(a.gate.data, p.k, rows);
   report.near("gate", gate.view(), want.gate, [&](int64_t i) {
     return tol::elementary(roundings, 2 * want.gate[size_t(i)]) +
-           tol::sum(double(p.k), want.gate[size_t(i)]);
+           tol::sum(double(p.k), want.gate[size_t(i)]) +
+           tol::underflow(1e12 * a.settings.gate_scale);
   });
   if (!a.logsumexp.empty()) {
     auto logsumexp = chosen_rows(a.logsumexp.data, 1, rows);
