@@ -42,17 +42,50 @@ std::string run_of(const CheckpointSource& source) {
   return (fs::equivalent(given, run, ignored) ? given : run).string();
 }
 
+namespace {
+
+std::map<std::string, std::string> sha256_of(const HashedFiles& files) {
+  std::map<std::string, std::string> hashes;
+  for (const auto& [path, file] : files) hashes[path] = file.sha256;
+  return hashes;
+}
+
+// SHA-256 of the files of this tokenizer, a file or a folder, as far as they can be compared with
+// what the run has read: none for an imported model, which has its own file.
+std::map<std::string, std::string> tokenizer_hashes(const CheckpointSource& source,
+                                                    const std::string& tokenizer) {
+  if (!source.config.data.check_tokenizer || tokenizer.empty()) return {};
+  if (!imported_tokenizer(run_of(source)).empty()) return {};
+  const std::vector<std::string> paths = tokenizer_paths(tokenizer);
+  if (!has_tokenizer(source.state, paths)) return {};
+  return sha256_of(hash_files(paths, UseCache::kNo));
+}
+
+// require_known_data() with another way out: ", or ...".
+void require_known(const CheckpointSource& source, const std::map<std::string, std::string>& hashes,
+                   const std::string& way_out) {
+  try {
+    require_known_data(source.state, hashes);
+  } catch (const UserError& error) {
+    throw UserError(error.what(), error.hint() + way_out);
+  }
+}
+
+// Whether the run has read these files of a tokenizer.
+bool is_of_run(const CheckpointSource& source, const std::string& tokenizer) {
+  const std::map<std::string, std::string> hashes = tokenizer_hashes(source, tokenizer);
+  return !hashes.empty() && first_unknown_file(source.state, hashes).empty();
+}
+
+}  // namespace
+
 void require_data_of_checkpoint(const CheckpointSource& source, const RunData& data) {
   require_tokenizer_of_run(run_of(source), source.config, data);
   const HashedFiles files = hash_files(data.val, UseCache::kYes);
   require_manifest_hashes(files);
-  std::map<std::string, std::string> hashes;
-  for (const auto& [path, file] : files) hashes[path] = file.sha256;
-  try {
-    require_known_data(source.state, hashes);
-  } catch (const UserError& error) {
-    throw UserError(error.what(), error.hint() + ", or name other data: --set data.val=FILE");
-  }
+  require_known(source, sha256_of(files), ", or name other data: --set data.val=FILE");
+  require_known(source, tokenizer_hashes(source, data.tokenizer),
+                ", or name the tokenizer: --set data.tokenizer=FILE");
 }
 
 std::string own_tokenizer(const CheckpointSource& source) {
@@ -93,7 +126,12 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
                               long(tokenizer.vocab_size()), long(source.config.model.vocab_size)),
                     "give the tokenizer that its shards were made with: --tokenizer FILE");
   }
-  const std::string known = path.empty() ? "" : own_tokenizer(source);
+  if (path.empty() && !source.names_data) {
+    require_known(source, tokenizer_hashes(source, file),
+                  ", or name the tokenizer: --tokenizer FILE");
+  }
+  const bool is_known = path.empty() || is_of_run(source, path);
+  const std::string known = is_known ? "" : own_tokenizer(source);
   if (!known.empty() && tokenizer_hash(tokenizer) != tokenizer_hash(read_tokenizer(known))) {
     throw UserError(file + " is another tokenizer than the run's, " + known,
                     "the model would read its ids as other text: leave --tokenizer out");

@@ -16,6 +16,7 @@ struct CheckpointSource {
   std::string folder;
   TrainingState state;
   Config config;
+  bool names_data = false;  // the user has set data.*: what is read need not be the run's
 };
 // Opens a checkpoint folder, or the newest valid checkpoint of a run. UserError when there is none.
 CheckpointSource open_checkpoint(const std::string& run_or_checkpoint);
@@ -25,7 +26,7 @@ CheckpointSource open_checkpoint(const std::string& run_or_checkpoint);
 std::string run_of(const CheckpointSource& source);
 
 // UserError if the tokenizer or a validation shard of `data` is not the one that the checkpoint's
-// run has; what it has not recorded is not compared. Hashes the shards.
+// run has; what it has not recorded is not compared. Hashes the shards and the tokenizer.
 void require_data_of_checkpoint(const CheckpointSource& source, const RunData& data);
 
 // The file or folder of the run's tokenizer, as far as it is there without its data: RUN's own, of
@@ -34,8 +35,9 @@ std::string own_tokenizer(const CheckpointSource& source);
 
 // The tokenizer at `path`, or if that is "" the one the checkpoint was trained with: RUN's own, of
 // an imported model, else that of its data. UserError when there is none, when it has no
-// <|endoftext|>, when it has more tokens than the model, or when `path` has another one than
-// own_tokenizer().
+// <|endoftext|>, when it has more tokens than the model, when `path` has another one than
+// own_tokenizer() and the run, or, without `path`, when its file has changed since (unless
+// data.check_tokenizer is off, or source.names_data).
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path);
 
 struct EvaluationSize {

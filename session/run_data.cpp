@@ -269,7 +269,7 @@ std::vector<ReadFile> read_files(const RunData& data) {
     add(strprintf("data.train, source %zu", k + 1), data.mixture[k].files);
   }
   add("data.val", data.val);
-  if (!data.tokenizer.empty()) add("data.tokenizer", tokenizer_paths(data.tokenizer));
+  if (!data.tokenizer.empty()) add(kTokenizerPart, tokenizer_paths(data.tokenizer));
   return files;
 }
 

@@ -5,8 +5,11 @@
 
 namespace assay {
 
+inline constexpr const char* kTokenizerPart = "data.tokenizer";
+
 struct ReadFile {
-  std::string part;  // "data.train", "data.train, source 2" of a mixture, "data.val", ...
+  std::string
+      part;  // "data.train", "data.train, source 2" of a mixture, "data.val", the tokenizer's
   std::string path;
   std::string sha256;
 };

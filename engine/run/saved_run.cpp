@@ -209,20 +209,38 @@ void require_same_data(const TrainingState& state, const std::vector<ReadFile>& 
   throw_other_order(order, now);
 }
 
-void require_known_data(const TrainingState& state,
-                        const std::map<std::string, std::string>& some) {
-  if (!state.extra.contains(kDataHashes)) return;
+bool has_tokenizer(const TrainingState& state, const std::vector<std::string>& paths) {
+  const std::map<std::string, std::string> none;
+  if (state.extra.contains(kDataOrder)) {
+    return extra_of(state, kDataOrder, none).contains(kTokenizerPart);
+  }
+  const auto names = extra_of(state, kDataHashes, none);
+  return std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
+    return names.contains(std::filesystem::path(path).filename().string());
+  });
+}
+
+std::string first_unknown_file(const TrainingState& state,
+                               const std::map<std::string, std::string>& some) {
+  if (!state.extra.contains(kDataHashes)) return "";
   std::set<std::string> known;
   for (const auto& [name, hash] :
        extra_of(state, kDataHashes, std::map<std::string, std::string>())) {
     known.insert(hash);
   }
   for (const auto& [path, hash] : some) {
-    if (known.contains(hash)) continue;
-    throw UserError("the data of the run has changed: " + path + " is SHA-256 " +
-                        hash.substr(0, 16) + ", which the run has not read",
-                    "give the data it began with");
+    if (!known.contains(hash)) return path;
   }
+  return "";
+}
+
+void require_known_data(const TrainingState& state,
+                        const std::map<std::string, std::string>& some) {
+  const std::string path = first_unknown_file(state, some);
+  if (path.empty()) return;
+  throw UserError("the data of the run has changed: " + path + " is " + short_hash(some.at(path)) +
+                      ", which the run has not read",
+                  "give the data it began with");
 }
 
 RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint) {

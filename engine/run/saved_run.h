@@ -35,8 +35,15 @@ std::vector<Slice> model_slices_to_save(RunParts& parts);
 // order: then the file of each name (without folder) must have the same content.
 void require_same_data(const TrainingState& state, const std::vector<ReadFile>& now);
 
-// Throws UserError naming the first of `some` files, SHA-256 by path, that is none of those which
-// the run has read. A state without hashes allows all: of an import, or of an old version.
+// Whether the state has the hashes of a tokenizer. One of an old version has no parts: then if it
+// knows a file with the name of one of these, the tokenizer's `paths` now.
+bool has_tokenizer(const TrainingState& state, const std::vector<std::string>& paths);
+
+// The path of the first of `some` files, SHA-256 by path, that is none of those which the run has
+// read; "" if there is none. A state without hashes allows all: of an import, or of an old version.
+std::string first_unknown_file(const TrainingState& state,
+                               const std::map<std::string, std::string>& some);
+// Throws UserError naming that file.
 void require_known_data(const TrainingState& state, const std::map<std::string, std::string>& some);
 
 // Loads the checkpoint into model and optimizer and seeks the loader; without one it initialises

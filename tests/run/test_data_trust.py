@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What is trained on is what is hashed: a shard with planted text is refused before step 1, when a
 run is resumed and while it is read, and named by the receipt; and the warnings about data."""
+import hashlib
 import json
 import os
 import pathlib
@@ -98,6 +99,55 @@ def check_evaluations():
     (WORK / "kept.json").rename(MANIFEST)
     shard.write_bytes(good)
     check(json.loads(works("eval", "whole", "--json").stdout)["val_loss_nats"] == before["val_loss_nats"], before)
+
+
+def edit_state(checkpoint, edit):
+    """Calls edit(extra) with what a state keeps beside its numbers, and writes it back with the manifest's hash."""
+    path, manifest = checkpoint / "state.json", checkpoint / "MANIFEST.json"
+    state, files = json.loads(path.read_text()), json.loads(manifest.read_text())
+    edit(state["extra"])
+    path.write_text(json.dumps(state))
+    written = path.read_bytes()
+    files["files"]["state.json"] = {"bytes": len(written), "sha256": hashlib.sha256(written).hexdigest()}
+    manifest.write_text(json.dumps(files))
+
+
+def check_changed_tokenizer():
+    """The tokenizer's file has changed since the run: ids are other text, and bits per byte another measure."""
+    tokenizer, record = WORK / "c" / "tokenizer.json", WORK / "whole" / "evals" / "step-00000006.json"
+    good, kept = tokenizer.read_bytes(), record.read_bytes()
+    before = json.loads(works("eval", "whole", "--json").stdout)
+    shutil.copy(tokenizer, WORK / "kept-tok.json")
+    changed = json.loads(good)
+    ids = changed["model"]["vocab"]
+    longest = max(ids, key=lambda token: len(token) if token != "<|endoftext|>" else 0)
+    ids[longest], ids["a"] = ids["a"], ids[longest]
+    tokenizer.write_text(json.dumps(changed))
+    MANIFEST.rename(WORK / "kept.json")  # it names the tokenizer too
+    for command, hint in ((["eval", "whole"], "--set data.tokenizer=FILE"),
+                          (["sample", "whole", "--prompt", "a"], "--tokenizer FILE")):
+        refused(command, ["the data of the run has changed: ", "c/tokenizer.json is SHA-256 ",
+                          "which the run has not read"], hint)
+    check(record.read_bytes() == kept, "a refused evaluation leaves the record alone")
+    said = works("export", "whole", "-o", "exported").stdout
+    check("no tokenizer files: the data of the run has changed: " in said, said)
+    check(not (WORK / "exported" / "tokenizer.json").exists(), "the changed tokenizer is exported")
+    # The ways out: another file of the same tokenizer, or the user's word that it is the right one.
+    works("sample", "whole", "--prompt", "a", "--tokens", "2", "--json", "--tokenizer", "kept-tok.json")
+    named = json.loads(works("eval", "whole", "--json", "--set", "data.tokenizer=kept-tok.json").stdout)
+    check(named["val_bits_per_byte"] == before["val_bits_per_byte"], (named, before))
+    named = json.loads(works("eval", "whole", "--json", "--set", "data.tokenizer=c/tokenizer.json").stdout)
+    check(named["val_bits_per_byte"] != before["val_bits_per_byte"] and record.read_bytes() == kept, (named, before))
+    # A checkpoint of an old version has hashes by name alone; one that has not recorded the tokenizer is not compared.
+    shutil.copytree(WORK / "whole", WORK / "old")
+    edit_state(checkpoints(WORK / "old")[-1], lambda extra: extra.pop("data_order"))
+    refused(["eval", "old"], ["c/tokenizer.json is SHA-256 "], "--set data.tokenizer=FILE")
+    edit_state(checkpoints(WORK / "old")[-1], lambda extra: extra["data_sha256"].pop("tokenizer.json"))
+    works("eval", "old")
+    works("sample", "old", "--prompt", "a", "--tokens", "2", "--json")
+    tokenizer.write_bytes(good)
+    (WORK / "kept.json").rename(MANIFEST)
+    works("eval", "whole")
 
 
 def check_cache():
@@ -263,6 +313,7 @@ def check_tokenizer_folder():
 make_corpus()
 check_planted_text()
 check_evaluations()
+check_changed_tokenizer()
 check_cache()
 check_change_while_reading()
 check_read_error()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
-from harness import ASSAY, ROOT, Workplace, assay, checkpoints
+from harness import ASSAY, ROOT, Workplace, assay, checkpoints, write_corpus
 from terminal import Terminal
 
 failures = []
@@ -190,6 +190,31 @@ def check_terminal(w):
         expect(re.search(r"\\x[01][0-9a-f]", t.shown) and not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", t.shown), repr(t.shown))
 
 
+def check_changed_tokenizer(w):
+    """The tokenizer's file has changed since the run: no text is made of its ids, unless the file is named."""
+    write_corpus(w, "corpus", "the old man said that once upon a time she went home".split(), 900)
+    tokenizer, kept, run = w.path / "tokenizer.json", w.path / "kept.json", w.run("own")
+    w.train("own", "--steps", "3", "--set", "data.synth=null", "--set", f"data.train=[{w.path}/corpus/*_train_*.bin]",
+            "--set", f"data.val=[{w.path}/corpus/*_val_*.bin]", "--set", f"data.tokenizer={tokenizer}")
+    some = ("--prompt", "The old man", "--tokens", "5", "--temperature", "0")
+    before = texts(sampled(run, *some))
+    good = tokenizer.read_bytes()
+    kept.write_bytes(good)
+    changed = json.loads(good)
+    ids = changed["model"]["vocab"]
+    ids["a"], ids["b"] = ids["b"], ids["a"]
+    tokenizer.write_text(json.dumps(changed))
+    done = assay("sample", run, *some, stdin=subprocess.DEVNULL)
+    lines = done.stderr.splitlines()
+    expect(done.returncode == 1 and done.stdout == "" and len(lines) == 2 and
+           re.fullmatch(r"error: the data of the run has changed: \S+/tokenizer.json is SHA-256 \w{16}, which the run "
+                        "has not read", lines[0]) and
+           lines[1] == "hint: give the data it began with, or name the tokenizer: --tokenizer FILE", done)
+    expect(texts(sampled(run, *some, "--tokenizer", kept)) == before, "the kept file is the run's tokenizer")
+    tokenizer.write_bytes(good)
+    expect(texts(sampled(run, *some)) == before, "the restored file")
+
+
 def check_refused(w):
     run, prompt = w.run("moe"), ("--prompt", "Once")
     (w.path / "bad.jsonl").write_text('{"prompt": "Once"}\n{"text": "no"}\n')
@@ -247,6 +272,7 @@ def main():
         check_samples(w)
         check_piped(w)
         check_terminal(w)
+        check_changed_tokenizer(w)
         refusals = check_refused(w)
     if failures:
         sys.exit("\n".join(failures))

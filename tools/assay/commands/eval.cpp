@@ -52,6 +52,12 @@ bool wants(const EvalArguments& a, const char* task) {
   return std::find(a.tasks.begin(), a.tasks.end(), task) != a.tasks.end();
 }
 
+// --set data.*: the user names other data than the run's.
+bool names_other_data(const EvalArguments& a) {
+  return std::any_of(a.sets.begin(), a.sets.end(),
+                     [](const std::string& set) { return set.rfind("data.", 0) == 0; });
+}
+
 // The checkpoint, with its configuration as --set changes it.
 CheckpointSource open_with_sets(const EvalArguments& a) {
   CheckpointSource source = open_checkpoint(a.checkpoint);
@@ -60,6 +66,7 @@ CheckpointSource open_with_sets(const EvalArguments& a) {
   const std::string trained = section_hashes(trained_config).at("model");
   source.config = parse_config_text(source.state.config_yaml, source.folder + "/state.json",
                                     source.folder, a.sets);
+  source.names_data = names_other_data(a);
   if (section_hashes(source.config).at("model") != trained) {
     throw UserError("--set changes the model, which " + source.folder + " fixes",
                     "eval takes --set data.*, eval.*, run.* and precision.*");
@@ -72,19 +79,13 @@ CheckpointSource open_with_sets(const EvalArguments& a) {
   return source;
 }
 
-// --set data.*: the user names other data than the run's.
-bool names_other_data(const EvalArguments& a) {
-  return std::any_of(a.sets.begin(), a.sets.end(),
-                     [](const std::string& set) { return set.rfind("data.", 0) == 0; });
-}
-
 // Uses the same tokens as the run's own evaluations.
 std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource& source,
                                  Ranks* ranks) {
   const Config& config = source.config;
   const RunData data = machine_by_machine(ranks, [&] {
     RunData found = evaluation_data(config);
-    if (names_other_data(a)) {
+    if (source.names_data) {
       require_tokenizer_of_run(run_of(source), config, found);
     } else {
       require_data_of_checkpoint(source, found);
