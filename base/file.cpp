@@ -218,7 +218,7 @@ size_t existing_beginning(const std::string& pattern) {
 
 }  // namespace
 
-std::vector<std::string> paths_matching(const std::string& pattern) {
+std::string escaped_pattern(const std::string& pattern) {
   const size_t known = existing_beginning(pattern);
   std::string escaped;
   for (size_t i = 0; i < pattern.size(); ++i) {
@@ -226,9 +226,13 @@ std::vector<std::string> paths_matching(const std::string& pattern) {
     if (i < known && special) escaped += '\\';
     escaped += pattern[i];
   }
+  return escaped;
+}
+
+std::vector<std::string> paths_matching(const std::string& pattern) {
   std::vector<std::string> paths;
   glob_t found = {};
-  const int status = glob(escaped.c_str(), 0, nullptr, &found);
+  const int status = glob(escaped_pattern(pattern).c_str(), 0, nullptr, &found);
   for (size_t i = 0; status == 0 && i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
   globfree(&found);
   if (status != 0 && status != GLOB_NOMATCH) {

@@ -68,6 +68,9 @@ std::vector<std::string> names_in(const std::string& folder);
 // The paths that a pattern of the shell (*, ?, [...]) matches, in order. Its longest beginning that
 // exists as it is written is no pattern: "exp[1]/*.bin" is of a folder exp[1] where that is there.
 std::vector<std::string> paths_matching(const std::string& pattern);
+// That pattern as glob() and fnmatch() read it: with a \ before each special character of the
+// beginning that is none.
+std::string escaped_pattern(const std::string& pattern);
 
 // Creates the folder and its parents; an existing one is fine.
 void make_folders(const std::string& path);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/file.h"
+
 namespace assay {
 namespace {
 
@@ -14,7 +16,7 @@ namespace fs = std::filesystem;
 bool is_named(const std::string& path, const std::vector<std::string>& patterns) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
     return path == pattern ||
-           fnmatch(pattern.c_str(), path.c_str(), FNM_PATHNAME | FNM_PERIOD) == 0;
+           fnmatch(escaped_pattern(pattern).c_str(), path.c_str(), FNM_PATHNAME | FNM_PERIOD) == 0;
   });
 }
 

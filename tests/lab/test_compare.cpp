@@ -3,12 +3,15 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "base/step_count.h"
 #include "lab/compare/compare.h"
 #include "lab/compare/compare_report.h"
 #include "lab/compare/contract_quantity.h"
+#include "lab/runs/data_roles.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
+#include "tests/data/temp_folder.h"
 #include "tests/lab/run_records.h"
 
 namespace assay::test_compare {
@@ -400,6 +403,23 @@ TEST_CASE("validation and training data are compared each by itself") {
   runs[3].config.data.val = {"/other/[ab].bin"};
   runs[3].config.data.train = {"/other/c.bin"};
   REQUIRE(incomparable_differences(runs).empty());
+}
+
+TEST_CASE("roles are known of data below a folder whose name has characters of patterns") {
+  const TempFolder folder;
+  const std::string data = folder / "exp[1]*";
+  make_folders(data);
+  RunRecord run = run_of("a", 1, 64, 3.3);
+  run.config.data.train = {data + "/x_*.bin"};
+  run.config.data.val = {data + "/x_val_?.bin"};
+  run.data_sha256 = {{data + "/x_train_0.bin", "bbbb"}, {data + "/x_val_0.bin", "cccc"}};
+  const std::optional<DataRoles> roles = data_roles(run);
+  REQUIRE(roles);
+  REQUIRE(roles->train.size() == 2);
+  REQUIRE(roles->val.size() == 1);
+  REQUIRE(trained_validation_files(run) == "x_val_0.bin");
+  run.config.data.val = {folder / "exp[12]*/x_val_*.bin"};  // no such folder: a pattern
+  REQUIRE_FALSE(data_roles(run));
 }
 
 TEST_CASE("runs that all trained on their validation data are compared with a note") {
