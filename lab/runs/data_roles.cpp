@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "base/file.h"
 
@@ -25,12 +26,23 @@ bool is_of_synth(const std::string& path, const char* split) {
   return fs::path(path).filename().string().starts_with(std::string("synth_") + split + "_");
 }
 
+// Without "/" at the end; "." for the working folder.
+fs::path normal_folder(const fs::path& folder) {
+  const fs::path normal = (folder / ".").lexically_normal();  // ends with "/", or is "."
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
 }  // namespace
 
 bool is_tokenizer_file(const RunRecord& run, const std::string& path) {
-  const std::string& tokenizer = run.config.data.tokenizer;
-  if (tokenizer.empty()) return fs::path(path).extension() == ".json";
-  return path == tokenizer || fs::path(path).parent_path() == fs::path(tokenizer);
+  const fs::path tokenizer = run.config.data.tokenizer, file = path;
+  if (tokenizer.empty()) return file.extension() == ".json";
+  if (file.lexically_normal() == tokenizer.lexically_normal()) return true;
+  const std::set<fs::path> names = {"tokenizer.json", "vocab.json", "merges.txt"};
+  const bool is_file = names.contains(tokenizer.filename());  // else it may be a folder
+  return names.contains(file.filename()) &&
+         normal_folder(file.parent_path()) ==
+             normal_folder(is_file ? tokenizer.parent_path() : tokenizer);
 }
 
 std::optional<DataRoles> data_roles(const RunRecord& run) {

@@ -20,7 +20,8 @@ struct DataRoles {
   std::vector<DataFile> train, val;  // in the order of their paths, which is that of reading
 };
 
-// A file of the tokenizer, or in its folder (vocab.json and merges.txt).
+// A file of the tokenizer, told by its name: data.tokenizer itself, or tokenizer.json, vocab.json
+// or merges.txt in its folder, which may hold shards too.
 bool is_tokenizer_file(const RunRecord& run, const std::string& path);
 
 // A file may have both roles. nullopt if they are not known: a file that no pattern names, or a

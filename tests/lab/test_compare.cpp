@@ -405,6 +405,51 @@ TEST_CASE("validation and training data are compared each by itself") {
   REQUIRE(incomparable_differences(runs).empty());
 }
 
+TEST_CASE("a tokenizer's files are told from shards however data.tokenizer is written") {
+  const struct {
+    std::string tokenizer;
+    std::vector<std::string> files;
+  } rows[] = {{"/d/tok.json", {"/d/tok.json"}},
+              {"/d", {"/d/tokenizer.json"}},  // the folder of the shards
+              {"/d/", {"/d//tokenizer.json"}},
+              {"/e/../d/", {"/e/../d//tokenizer.json"}},
+              {"/g/vocab.json", {"/g/vocab.json", "/g/merges.txt"}},
+              {"/d//vocab.json", {"/d//vocab.json", "/d//merges.txt"}},
+              {"/d", {"/d/vocab.json", "/d/merges.txt"}},
+              {".", {"./tokenizer.json"}},
+              {"./", {".//tokenizer.json"}},
+              {"vocab.json", {"vocab.json", "merges.txt"}},
+              {"./vocab.json", {"./vocab.json", "./merges.txt"}}};
+  for (const auto& row : rows) {
+    INFO(row.tokenizer);
+    RunRecord run = run_of("a", 1, 64, 3.3);
+    run.config.data.tokenizer = row.tokenizer;
+    run.config.data.train = {"/d/x_*.bin"};
+    run.config.data.val = {"/d/x_val_*.bin"};
+    run.data_sha256 = {{"/d/x_train_0.bin", "bbbb"}, {"/d/x_val_0.bin", "cccc"}};
+    for (const std::string& file : row.files) {
+      REQUIRE(is_tokenizer_file(run, file));
+      run.data_sha256[file] = "aaaa";
+    }
+    for (const char* shard : {"/d/x_train_0.bin", "/d/x_val_0.bin", "/tokenizer.json", "x.bin"})
+      REQUIRE_FALSE(is_tokenizer_file(run, shard));
+    REQUIRE(trained_validation_files(run) == "x_val_0.bin");
+  }
+  // Runs that name one tokenizer in two ways are comparable.
+  std::vector<RunRecord> runs = two_models();
+  for (size_t i = 0; i < runs.size(); ++i) {
+    runs[i].config.data.tokenizer = i < 2 ? "/d" : "/d/";
+    runs[i].data_sha256 = {{i < 2 ? "/d/tokenizer.json" : "/d//tokenizer.json", "aaaa"},
+                           {"/d/x_train_0.bin", i < 2 ? "bbbb" : "dddd"},
+                           {"/d/x_val_0.bin", "cccc"}};
+    runs[i].config.data.train = {"/d/x_train_*.bin"};
+    runs[i].config.data.val = {"/d/x_val_*.bin"};
+  }
+  const std::vector<std::string> found = incomparable_differences(runs);
+  REQUIRE(mentions(found, "training data: x_train_0.bin bbbb in dense-s1"));
+  REQUIRE_FALSE(mentions(found, "tokenizer"));
+}
+
 TEST_CASE("roles are known of data below a folder whose name has characters of patterns") {
   const TempFolder folder;
   const std::string data = folder / "exp[1]*";
