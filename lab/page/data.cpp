@@ -1,5 +1,6 @@
 #include "lab/page/data.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/check.h"
@@ -157,7 +158,7 @@ Json run_json(const std::string& path, const std::string& label, const ReportLim
   json["notes"] = Json::array();
   add_plan(config, json);
   json["config"] = read_file(config_path);
-  json["samples"] = report_samples(path);
+  json["samples"] = report_samples(path, limits);
   json["dissect"] = report_dissect(path);
   json["router"] = nullptr;
   Json whole = json;
@@ -176,12 +177,20 @@ Json run_json(const std::string& path, const std::string& label, const ReportLim
 
 }  // namespace
 
-bool ReportLimits::shrink() {
-  if (load_steps < 8 || measure_steps < 20 || curve_points < 60) return false;
-  load_steps /= 2;
-  measure_steps /= 2;
-  curve_points /= 2;
-  return true;
+bool ReportLimits::shrink(double share) {
+  share = std::clamp(share, 0.0, 0.5);
+  bool shrunk = false;
+  const auto reduce = [&](int64_t& limit, int64_t least) {
+    if (limit <= least) return;
+    limit = std::max(least, int64_t(share * double(limit)));
+    shrunk = true;
+  };
+  reduce(curve_points, 32);
+  reduce(measure_steps, 8);
+  reduce(load_steps, 2);
+  reduce(sample_steps, 2);
+  reduce(sample_bytes, 400);
+  return shrunk;
 }
 
 Json report_data(const std::vector<std::string>& paths, const ReportLimits& limits,
@@ -197,10 +206,9 @@ Json report_data(const std::vector<std::string>& paths, const ReportLimits& limi
   const std::vector<std::string> labels = run_labels(runs);
   Json data;
   data["report_version"] = kReportVersion;
-  data["limits"] = {{"curve_points", limits.curve_points},
-                    {"measure_steps", limits.measure_steps},
-                    {"load_steps", limits.load_steps},
-                    {"load_bins", limits.load_bins}};
+  data["limits"] = {{"curve_points", limits.curve_points}, {"measure_steps", limits.measure_steps},
+                    {"load_steps", limits.load_steps},     {"load_bins", limits.load_bins},
+                    {"sample_steps", limits.sample_steps}, {"sample_bytes", limits.sample_bytes}};
   data["anchor"] = nullptr;
   if (!anchor.empty()) data["anchor"] = report_anchor(anchor, limits.curve_points);
   data["runs"] = Json::array();

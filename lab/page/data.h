@@ -22,9 +22,12 @@ struct ReportLimits {
   int64_t measure_steps = 200;  // columns of a heat map of layer x step
   int64_t load_steps = 60;      // positions of the slider
   int64_t load_bins = 256;      // rows of experts
+  int64_t sample_steps = 12;    // with texts, the first and the last among them
+  int64_t sample_bytes = 4000;  // of a text; more are cut off
 
-  // Halves everything except the bins; returns false, unchanged, if too little would be left.
-  bool shrink();
+  // Multiplies everything except the bins by `share`, at most a half, each down to the least that
+  // can be drawn; returns false, unchanged, if all are there.
+  bool shrink(double share);
 };
 
 // What to do if no run has readable telemetry yet.

@@ -17,6 +17,23 @@ std::string content_policy(const std::string& scripts, bool live) {
          scripts + (live ? "; connect-src 'self'" : "");
 }
 
+// Of the bytes that the data takes in the page, the share that fits; below 0 if even a page without
+// data does not.
+double share_that_fits(const ReportPage& page, size_t largest_bytes) {
+  const auto data = double(script_json(page.data).size());
+  return (double(largest_bytes) - (double(page.html.size()) - data)) / data;
+}
+
+[[noreturn]] void throw_too_large(const ReportPage& page, size_t largest_bytes) {
+  const bool is_matrix = !page.data["matrix"].is_null();
+  throw UserError(
+      strprintf("a page of %zu runs takes %.1f MB, more than %.1f MB", page.data["runs"].size(),
+                double(page.html.size()) / 1e6, double(largest_bytes) / 1e6),
+      std::string(is_matrix ? "give some of the matrix's runs, by their folders"
+                            : "give fewer runs") +
+          (page.plotly_inlined ? ", or leave Plotly.js out: --plotly link" : ""));
+}
+
 std::string plotly_link() {
   return std::string("https://cdn.plot.ly/plotly-") + kPlotlyVersion + ".min.js";
 }
@@ -105,11 +122,7 @@ ReportPage report_page(const std::vector<std::string>& runs, const std::string& 
                     .plotly_inlined = !inlined.empty()};
     page.html = page_html(page.data, title.empty() ? page_title(page.data) : title, inlined);
     if (page.html.size() <= largest_bytes) return page;
-    if (!limits.shrink()) {
-      throw UserError(strprintf("a page of %zu runs takes %.1f MB, more than %.1f MB", runs.size(),
-                                double(page.html.size()) / 1e6, double(largest_bytes) / 1e6),
-                      "give fewer runs");
-    }
+    if (!limits.shrink(share_that_fits(page, largest_bytes))) throw_too_large(page, largest_bytes);
   }
 }
 

@@ -19,9 +19,9 @@ std::string text_of(const Json& object, const char* key) {
 }
 
 // At most so many bytes, not cut inside a character.
-std::string shortened(std::string text) {
-  if (text.size() <= kLongestSample) return text;
-  size_t size = kLongestSample;
+std::string shortened(std::string text, int64_t bytes) {
+  if (int64_t(text.size()) <= bytes) return text;
+  auto size = size_t(bytes);
   while (size > 0 && (uint8_t(text[size]) & 0xc0) == 0x80) --size;
   text.resize(size);
   return text + "...";
@@ -29,7 +29,7 @@ std::string shortened(std::string text) {
 
 }  // namespace
 
-Json report_samples(const std::string& run) {
+Json report_samples(const std::string& run, const ReportLimits& limits) {
   std::map<int64_t, Json> texts;
   const std::string path = run + "/" + kSamplesFile;
   std::error_code ignored;
@@ -38,14 +38,14 @@ Json report_samples(const std::string& run) {
     const Json sample = json_of<Json>(line);
     if (!sample.is_object() || !sample.contains("step") || !sample["step"].is_number()) continue;
     Json text;
-    text["prompt"] = shortened(text_of(sample, "prompt"));
-    text["text"] = shortened(text_of(sample, "text"));
+    text["prompt"] = shortened(text_of(sample, "prompt"), limits.sample_bytes);
+    text["text"] = shortened(text_of(sample, "text"), limits.sample_bytes);
     texts[sample["step"].get<int64_t>()].push_back(std::move(text));
   }
   std::vector<int64_t> steps;
   for (const auto& [step, of] : texts) steps.push_back(step);
   Json json = Json::array();
-  for (const int64_t step : evenly_chosen(steps, int64_t(kSampleSteps))) {
+  for (const int64_t step : evenly_chosen(steps, limits.sample_steps)) {
     Json at;
     at["step"] = step;
     at["texts"] = std::move(texts[step]);

@@ -4,13 +4,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace assay {
+#include "lab/page/data.h"
 
-inline constexpr size_t kSampleSteps = 12;      // shown, the first and the last among them
-inline constexpr size_t kLongestSample = 4000;  // bytes of a text; more are cut off
+namespace assay {
 
 // [{"step", "texts": [{"prompt", "text"}]}] by step; [] for a run without samples. Lines that are
 // not JSON are left out: the last one may be half written.
-nlohmann::ordered_json report_samples(const std::string& run);
+nlohmann::ordered_json report_samples(const std::string& run, const ReportLimits& limits);
 
 }  // namespace assay

@@ -7,6 +7,7 @@
 #include "lab/page/page.h"
 #include "lab/page/series.h"
 #include "tests/catch.h"
+#include "tests/data/expect_error.h"
 #include "tests/lab/fake_run.h"
 
 namespace assay::test_report_page {
@@ -227,14 +228,29 @@ TEST_CASE("only a live page may fetch, and only from its own server") {
   REQUIRE(live.find("<script>\npoll();\n</script>") > live.find("window.assayPage"));
 }
 
-TEST_CASE("limits can be shrunk only a few times") {
+TEST_CASE("limits shrink each by itself, down to the least that can be drawn") {
+  const auto is_least = [](const ReportLimits& limits) {
+    return limits.curve_points == 32 && limits.measure_steps == 8 && limits.load_steps == 2 &&
+           limits.sample_steps == 2 && limits.sample_bytes == 400 && limits.load_bins == 256;
+  };
   ReportLimits limits;
-  int rounds = 0;
-  while (limits.shrink()) ++rounds;
-  REQUIRE(rounds >= 2);
-  REQUIRE(rounds < 10);
-  REQUIRE(limits.load_steps >= 4);
-  REQUIRE(limits.load_bins == 256);
+  REQUIRE(limits.shrink(0.9));  // a half at most, so that there are few rounds
+  REQUIRE(limits.curve_points == 500);
+  REQUIRE(limits.shrink(0.25));
+  REQUIRE(limits.curve_points == 125);
+  REQUIRE(limits.measure_steps == 25);
+  REQUIRE(limits.load_steps == 7);
+  REQUIRE(limits.shrink(0.25));
+  REQUIRE(limits.load_steps == 2);
+  REQUIRE(limits.measure_steps == 8);
+  int rounds = 2;
+  while (limits.shrink(0.5)) ++rounds;
+  REQUIRE(rounds < 8);
+  REQUIRE(is_least(limits));
+  REQUIRE_FALSE(limits.shrink(0.5));
+  ReportLimits at_once;
+  REQUIRE(at_once.shrink(-3));  // a page that is too large without any data
+  REQUIRE(is_least(at_once));
 }
 
 TEST_CASE("a page that would be too large is made with fewer points, or refused") {
@@ -246,7 +262,39 @@ TEST_CASE("a page that would be too large is made with fewer points, or refused"
   const ReportPage smaller = report_page({run.path}, "x", Plotly::kLink, whole.html.size() - 1);
   REQUIRE(smaller.html.size() < whole.html.size());
   REQUIRE(slider(smaller) < slider(whole));
-  REQUIRE_THROWS_AS(report_page({run.path}, "x", Plotly::kLink, 1000), UserError);
+  expect_error([&] { report_page({run.path}, "x", Plotly::kLink, 1000); },
+               "a page of 1 runs takes");
+}
+
+TEST_CASE("many runs, whose samples are long, fit on a page with few points of each") {
+  std::vector<std::string> runs;
+  std::string samples;
+  for (int step = 1; step <= 12; ++step) {
+    for (int prompt = 0; prompt < 5; ++prompt) {
+      samples += strprintf("{\"step\": %d, \"prompt\": \"p\", \"text\": \"%s\"}\n", step,
+                           std::string(5000, 'x').c_str());
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    runs.push_back(fake("many-" + std::to_string(i)).path);
+    write_file_atomic(runs.back() + "/samples.jsonl", samples);
+  }
+  const ReportPage whole = report_page(runs, "x", Plotly::kLink);
+  REQUIRE(whole.data["runs"][3]["samples"].size() == 12);
+  // A tenth of the data is left. It is shrunk to that at once, not by halves.
+  const size_t data = script_json(whole.data).size();
+  const size_t largest = whole.html.size() - data + data / 10;
+  const ReportPage page = report_page(runs, "x", Plotly::kLink, largest);
+  REQUIRE(page.html.size() <= largest);
+  const Json& limits = page.data["limits"];
+  REQUIRE(limits["curve_points"] <= 100);
+  for (const Json& run : page.data["runs"]) {
+    REQUIRE(run["samples"].size() == 2);
+    REQUIRE(run["samples"][1]["step"] == 12);
+    REQUIRE(run["samples"][0]["texts"][0]["text"].get<std::string>().size() ==
+            size_t(limits["sample_bytes"]) + 3);
+    REQUIRE(run["router"]["loads"]["steps"].size() >= 2);
+  }
 }
 
 TEST_CASE("runs with the same name are distinguished, a run given twice is refused") {
