@@ -238,6 +238,18 @@ def check_switches(browser):
     expect(browser.wait(lambda: browser.js(paper) == dark, 20), "the dark theme cannot be chosen")
 
 
+def check_markup(browser, name):
+    """A name with markup is shown as it is written, in the title of an axis and in the legend of the chart too."""
+    browser.choose("#seeds-as", "runs")
+    options = "[...document.querySelectorAll('#loss-reference option')].map((o) => [o.textContent, o.value])"
+    browser.choose("#loss-reference", dict(browser.js("return " + options))[name])
+    titles = loss_plot(browser, "[...plot.querySelectorAll('.annotation-text')].map((t) => t.textContent)")
+    expect(f"loss minus that of {name} (nats per token)" in titles, f"the title of the axis: {titles}")
+    browser.choose("#loss-reference", "")
+    legend = loss_plot(browser, "[...plot.querySelectorAll('.legendtext')].map((t) => t.textContent)")
+    expect(any(name in text for text in legend), f"the legend of the losses: {legend}")
+
+
 def check_partial(browser, w, keep):
     """Pages of incomplete runs: each states what is missing, none has a blank chart."""
     train(w, "one", {"run.steps": 1, "schedule.warmup": 0, "schedule.warmdown": 0})
@@ -271,6 +283,8 @@ def check_partial(browser, w, keep):
         opened(browser, page)
         for sentence in sentences:
             expect(sentence in text_of(browser), f"{names}: {sentence!r} is not on the page")
+        if strange.name in names:
+            check_markup(browser, strange.name)
         if keep:
             shutil.copy(page, keep)
 

@@ -89,6 +89,27 @@ def check_study_of(browser, w, study, offered, lane, value):
     quiet(browser, f"matrix-{study}.html")
 
 
+def check_markup(browser, data):
+    """Names with markup are shown as they are written, as ticks and in titles too."""
+    name = "<b>moe</b> &lt;"
+    whole = json.dumps(data)
+    marked = whole
+    for key, before, after in (("model", "moe", name), ("model", "dense", "a&amp;b"), ("name", "active", "<i>active")):
+        marked = marked.replace(f'"{key}": "{before}"', f'"{key}": "{after}"')
+    browser.js("assayPage.update(JSON.parse(arguments[0]))", marked)
+    ticks = {}
+    for chart, axis in (("matrix-points", "y"), ("matrix-published", "y"), ("matrix-contracts", "x")):
+        browser.js("document.querySelector('#chart-' + arguments[0]).scrollIntoView()", chart)
+        read = f"return [...document.querySelectorAll('#chart-{chart} .{axis}tick text')].map((t) => t.textContent)"
+        browser.wait(lambda: any("<i>" in text for text in browser.js(read)), 20)
+        ticks[chart] = browser.js(read)
+    expect(f"{name}, <i>active" in ticks["matrix-points"] and f"{name}, <i>active" in ticks["matrix-published"], ticks)
+    expect("<i>active" in ticks["matrix-contracts"], ticks)
+    titles = browser.js("return [...document.querySelectorAll('.annotation-text')].map((t) => t.textContent)")
+    expect("loss minus a&amp;b's (nats per token)" in titles, titles)
+    browser.js("assayPage.update(JSON.parse(arguments[0]))", whole)
+
+
 def check_matrix(browser, w):
     (w.path / "dense.yaml").write_text("include: config.yaml\nmodel: {moe: null}\n")
     (w.path / "m.yaml").write_text(MATRIX)
@@ -109,6 +130,7 @@ def check_matrix(browser, w):
     row = summary["contracts"][0]["rows"][1]
     expect(near(points["active", "moe"]["mean"], row["val_loss_nats"]["mean"], 1e-12) and near(points["active", "moe"]["low95"], row["val_loss_nats"]["interval95"][0], 1e-12), points)
     check_studies(browser, summary)
+    check_markup(browser, json.loads(assay("report", folder, "--json").stdout))
     browser.click("#table-contract-active tbody tr:last-child .link")
     pressed = [b.text for b in browser.one("#legend").find_elements("css selector", "[aria-pressed=true]")]
     expect(len(pressed) == 1 and pressed[0].startswith("moe-active"), f"the curves of one row: {pressed}")
@@ -125,7 +147,9 @@ def check_dissect(browser, w, keep):
     changes = [{"layer": layer, "without": f"decile {n}", "removal": removal, "experts": 2, "load_share": 0.5 / n,
                 "damage": {"nats": 0.25 / n + layer, "standard_error": 0.01, "targets": 64}}
                for layer in (0, 1) for n in (1, 2, 3) for removal in ("zero", "next")]
-    changes += [{"layer": 0, "without": "shared expert", "damage": {"nats": -0.125, "standard_error": None, "targets": 64}}, {"layer": "no row"}]
+    part = "shared <b>&amp; expert"
+    changes += [{"layer": 0, "without": part, "damage": {"nats": -0.125, "standard_error": None, "targets": 64}},
+                {"layer": "no row"}]
     (folder / "damage.json").write_text(json.dumps({"step": 40, "tokens": 4096, "loss_nats": 3.5, "experts": 6, "top_k": 2, "changes": changes}))
     (folder / "used.json").write_text(json.dumps({"p_used": 1234, "p_total": 5678, "p_active": 910, "checkpoint_step": 20, "tokens": 2048}))
     page = w.path / "dissect.html"
@@ -139,7 +163,10 @@ def check_dissect(browser, w, keep):
     expect(all(near(float(r["damage_nats"]), w, 1e-6) for r, w in zip([r for r in found if r["layer"] == "1"], wanted)), found)
     browser.choose("#damage-groups-removal", "next")
     expect(all(r["removal"] == "next" for r in table(browser, "damage-groups")), "the other removal")
-    expect([(r["without"], float(r["damage_nats"])) for r in table(browser, "damage-parts")] == [("shared expert", -0.125)], "parts")
+    parts = [(r["without"], float(r["damage_nats"])) for r in table(browser, "damage-parts")]
+    expect(parts == [(part, -0.125)], parts)
+    ticks = "[...document.querySelectorAll('#chart-damage-parts .xtick text')].map((t) => t.textContent)"
+    expect(browser.js("return " + ticks) == [part], browser.js("return " + ticks))
     expect("step 20: 2,048 held-out tokens reach 1,234 of 5,678 parameters" in browser.js("return document.querySelector('#section-dissect').textContent"), "P_used")
     if keep:
         browser.picture(keep / "dissect.png", browser.js("return document.querySelector('#section-dissect').getBoundingClientRect().top + scrollY - 20"))

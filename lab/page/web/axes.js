@@ -12,7 +12,7 @@ function axisOf(chart, built, base, name, own) {
   const large = values.some((value) => Math.abs(value) >= 1e4);
   const axis = Object.assign({exponentformat: large && type !== 'log' ? 'SI' : 'power'}, base,
     // Without a format Plotly.js writes only the digit, in small type, between the powers of ten.
-    type === 'log' ? {tickformat: large ? '~s' : '~g'} : {}, own, {title: Object.assign({}, base.title, {text: own.title || ''}), uirevision: Math.random()});
+    type === 'log' ? {tickformat: large ? '~s' : '~g'} : {}, own, {title: Object.assign({}, base.title, {text: plain(own.title || '')}), uirevision: Math.random()});
   const range = wholeRange(built, values, name, type, own);
   if (range && !axis.range) axis.range = range;
   const zoom = chart.zoom[name];

@@ -2,6 +2,8 @@
 //
 //   {id, title, how, wide, controls: [control], present() (always unless given),
 //    build(values) -> {missing} or {traces, layout, note, height, table()}}
+//    Plotly interprets HTML in names, categories and hover texts: those of the data go through
+//    plain(). Titles of axes do so in axisOf().
 //   control: {id, label, options(values) -> [[value, label]]}    {id, label, toggle: initial}
 //            {id, label, positions(values) -> [[key, label]]}    a slider; its value is the index
 //            {id, label, press(chart)}                           a button

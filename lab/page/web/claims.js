@@ -16,7 +16,7 @@ function gapChart({contract: name}) {
       customdata: gap.points.map((p) => [p.n, p.interval95 ? p.interval95.map((b) => signed(b)).join(' to ') : 'one seed: no interval']),
       hovertemplate: `<b>${plain(title)}</b> minus ${plain(first)}<br>%{x:.3~g}% of the run<br>%{y:+.4f} nats over %{customdata[0]} seeds<br>95% interval %{customdata[1]}<extra></extra>`}];
   });
-  return {traces, layout: {xaxis: {title: 'share of the run (%)', ticksuffix: '%'}, yaxis: {title: `loss minus ${plain(first)}'s (nats per token)`},
+  return {traces, layout: {xaxis: {title: 'share of the run (%)', ticksuffix: '%'}, yaxis: {title: `loss minus ${first}'s (nats per token)`},
     shapes: [{type: 'line', xref: 'paper', x0: 0, x1: 1, y0: 0, y1: 0, line: {color: css('--soft'), width: 1, dash: 'dot'}}]},
     note: 'Line: mean over the seeds that both have; band: Student\'s 95% interval. ' + contract.gaps.filter((gap) => gap.trend_per_doubling).map((gap) =>
       `${gap.model}: ${signed(gap.trend_per_doubling.mean)} nats per doubling of the tokens` + (gap.trend_per_doubling.interval95 ? ` (${gap.trend_per_doubling.interval95.map((b) => signed(b)).join(' to ')})` : '')).join('; ') + '.',

@@ -12,7 +12,7 @@ function damageBars(rows, names) {
   const layers = [...new Set(rows.map((row) => row.layer))].sort((a, b) => a - b);
   return layers.map((layer, l) => {
     const at = names.map((name) => rows.find((row) => row.layer === layer && row.without === name));
-    return {type: 'bar', name: 'layer ' + layer, x: names, y: at.map((row) => (row ? row.nats : null)), marker: {color: layerColour(l, layers.length)},
+    return {type: 'bar', name: 'layer ' + layer, x: names.map(plain), y: at.map((row) => (row ? row.nats : null)), marker: {color: layerColour(l, layers.length)},
       error_y: {type: 'data', array: at.map((row) => (row ? row.standard_error : null)), thickness: 1, width: 2},
       customdata: at.map((row) => (row && row.load_share !== null ? `, ${digits(100 * row.load_share, 3)}% of the assignments` : '')),
       hovertemplate: `<b>layer ${layer}</b>, without %{x}%{customdata}<br>%{y:+.4f} nats<extra></extra>`};

@@ -92,14 +92,14 @@ const pointOf = (row, name) => (name === 'val_loss_nats' ? row.val_loss_nats : n
 function pointChart({name}) {
   const rows = report.matrix.contracts.flatMap((contract) => contract.rows.map((row) => ({contract, row, summary: pointOf(row, name), place: `${rowName(row)}, ${contract.name}`}))).filter(({summary}) => summary);
   if (rows.length === 0) return {missing: 'No finished run has this measure.'};
-  const order = rows.map(({place}) => place).reverse(), words = pointMeasures().find(([key]) => key === name)[1];
+  const order = rows.map(({place}) => plain(place)).reverse(), words = pointMeasures().find(([key]) => key === name)[1];
   const traces = rows.map(({row, summary, place}) => {
     const model = modelOfRow(row), {colour} = paintAt(model ? model.slot : 6), bounds = summary.interval95 || [summary.mean, summary.mean];
-    return {type: 'scatter', mode: 'markers', name: plain(place), x: [summary.mean], y: [place], marker: {color: colour, size: 10},
+    return {type: 'scatter', mode: 'markers', name: plain(place), x: [summary.mean], y: [plain(place)], marker: {color: colour, size: 10},
       error_x: {type: 'data', symmetric: false, array: [bounds[1] - summary.mean], arrayminus: [summary.mean - bounds[0]], color: colour, thickness: 2, width: 6},
       hovertemplate: `<b>${plain(place)}</b><br>mean %{x:.5~g} over ${summary.n} seed${summary.n > 1 ? 's' : ''}<br>` + (summary.interval95 ? `95% interval ${bounds.map((b) => digits(b, 5)).join(' to ')}` : 'one seed: no interval') + '<extra></extra>'};
   });
-  const seeds = name !== 'val_loss_nats' ? [] : rows.map(({row, place}) => ({type: 'scatter', mode: 'markers', x: row.runs.map((run) => run.val_loss_nats), y: row.runs.map(() => place),
+  const seeds = name !== 'val_loss_nats' ? [] : rows.map(({row, place}) => ({type: 'scatter', mode: 'markers', x: row.runs.map((run) => run.val_loss_nats), y: row.runs.map(() => plain(place)),
     marker: {color: 'rgba(0,0,0,0)', size: 6, line: {color: css('--soft'), width: 1}}, hoverinfo: 'skip', showlegend: false}));
   return {traces: [...traces, ...seeds], height: Math.max(220, 90 + 30 * order.length), layout: {xaxis: {title: words}, yaxis: {type: 'category', categoryorder: 'array', categoryarray: order},
     ...(name === 'difference' ? {shapes: [{type: 'line', yref: 'paper', y0: 0, y1: 1, x0: 0, x1: 0, line: {color: css('--soft'), width: 1, dash: 'dot'}}]} : {})},

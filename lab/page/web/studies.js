@@ -19,18 +19,18 @@ function rowsAcross() {
 
 // y: the difference to the first row, or the loss itself. Lines that cross are orders that the contract changed.
 function contractMap({y}) {
-  const names = report.matrix.contracts.map(({name}) => name), first = rowName(report.matrix.contracts[0].rows[0]);
+  const names = report.matrix.contracts.map(({name}) => plain(name)), first = rowName(report.matrix.contracts[0].rows[0]);
   const none = {mean: 0, interval95: [0, 0], n: null};
   const valueOf = ({contract, row}) => (y === 'loss' ? lossOf(row) : row === contract.rows[0] ? lossOf(row) && none : row.difference_to_first);
   const lines = rowsAcross().map((places) => places.map((place) => ({...place, value: valueOf(place)})).filter(({value}) => value)).filter((places) => places.length);
   if (lines.length === 0) return {missing: 'No run is finished yet.'};
   const traces = lines.map((places) => {
     const {row} = places[0], colour = colourOfRow(row), bars = places.map(({value}) => errorBar(value, colour));
-    return {type: 'scatter', mode: 'lines+markers+text', text: places.map((place, i) => (i === places.length - 1 ? plain(rowName(row)) : '')), textposition: 'middle right', cliponaxis: false, name: plain(rowName(row)), x: places.map(({contract}) => contract.name), y: places.map(({value}) => value.mean), line: {color: colour, width: 2}, marker: {color: colour, size: 9},
+    return {type: 'scatter', mode: 'lines+markers+text', text: places.map((place, i) => (i === places.length - 1 ? plain(rowName(row)) : '')), textposition: 'middle right', cliponaxis: false, name: plain(rowName(row)), x: places.map(({contract}) => plain(contract.name)), y: places.map(({value}) => value.mean), line: {color: colour, width: 2}, marker: {color: colour, size: 9},
       error_y: {...bars[0], array: bars.flatMap((bar) => bar.array), arrayminus: bars.flatMap((bar) => bar.arrayminus)}, customdata: places.map(({value}) => (value === none ? 'every difference is to this model' : intervalWords(value))),
       hovertemplate: `<b>${plain(rowName(row))}</b>, %{x}<br>%{y:.5~g} nats<br>%{customdata}<extra></extra>`};
   });
-  return {traces, layout: {xaxis: {type: 'category', categoryorder: 'array', categoryarray: names, range: [-0.2, names.length - 0.5]}, yaxis: {title: y === 'loss' ? 'validation loss (nats per token)' : `loss minus ${plain(first)}'s (nats per token)`}},
+  return {traces, layout: {xaxis: {type: 'category', categoryorder: 'array', categoryarray: names, range: [-0.2, names.length - 0.5]}, yaxis: {title: y === 'loss' ? 'validation loss (nats per token)' : `loss minus ${first}'s (nats per token)`}},
     note: 'Point: mean over the seeds; bar: Student\'s 95% interval. Lines that cross, with intervals apart, are an order that the contract changed.',
     table: () => ({columns: ['model', 'precision', 'contract', 'mean', 'low95', 'high95'], rows: lines.flatMap((places) => places.map(({contract, row, value}) => [row.model, row.precision, contract.name, value.mean, ...(value.interval95 || [null, null])]))})};
 }
@@ -78,8 +78,8 @@ function publishedLanes({measure}) {
     const groups = [...new Set(contract.rows.map((row) => row.precision))].map((precision) => contract.rows.filter((row) => row.precision === precision && ourFigure(chosen.measure, row, contract)));
     return groups.filter((rows) => rows.length > 1).flatMap(([first, ...rows]) => rows.map((row) => ({place: `${rowName(row)}, ${contract.name}`, value: ourLane(chosen.measure, contract, row, first), base: rowName(first), colour: colourOfRow(row), hollow: false})));
   });
-  const all = [...theirs, ...ours], order = all.map(({place}) => place).reverse();
-  const traces = all.map(({place, value, base, colour, hollow}) => ({type: 'scatter', mode: 'markers', name: plain(place), x: [value.mean], y: [place], marker: {size: 11, symbol: hollow ? 'circle-open' : 'circle', color: colour, line: {color: colour, width: 2}},
+  const all = [...theirs, ...ours], order = all.map(({place}) => plain(place)).reverse();
+  const traces = all.map(({place, value, base, colour, hollow}) => ({type: 'scatter', mode: 'markers', name: plain(place), x: [value.mean], y: [plain(place)], marker: {size: 11, symbol: hollow ? 'circle-open' : 'circle', color: colour, line: {color: colour, width: 2}},
     ...(value.interval95 ? {error_x: errorBar(value, colour)} : {}), hovertemplate: `<b>${plain(place)}</b><br>${ratio ? '%{x:.4~g} times' : '%{x:+.4~f} from'} ${plain(base)}` + (value.interval95 ? '<br>' + intervalWords(value) : '') + '<extra></extra>'}));
   return {traces, height: Math.max(220, 90 + 26 * order.length), layout: {xaxis: {title: ratio ? 'over the first model\'s' : `minus the first model's (${chosen.unit})`}, yaxis: {type: 'category', categoryorder: 'array', categoryarray: order},
     shapes: [{type: 'line', yref: 'paper', y0: 0, y1: 1, x0: ratio ? 1 : 0, x1: ratio ? 1 : 0, line: {color: css('--soft'), width: 1, dash: 'dot'}}]},
