@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "data/json_text.h"
+#include "data/sha256.h"
 #include "engine/config/yaml_source.h"
 #include "eval/csv.h"
 
@@ -16,6 +17,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kList = "core.yaml";
+constexpr const char* kBaselines = "eval_meta_data.csv";
 constexpr const char* kFetch = "fetch the bundle again: bash tools/get_core.sh";
 
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
@@ -194,7 +197,7 @@ std::vector<CoreRow> read_core_rows(const CoreTask& task) {
 }
 
 CoreBundle read_core_bundle(const std::string& folder) {
-  const std::string list = folder + "/core.yaml", meta = folder + "/eval_meta_data.csv";
+  const std::string list = folder + "/" + kList, meta = folder + "/" + kBaselines;
   for (const std::string& file : {list, meta}) {
     if (!std::filesystem::exists(file)) {
       throw UserError("no CORE bundle in " + folder + ": " + file + " does not exist",
@@ -243,6 +246,18 @@ CoreBundle with_tasks(CoreBundle bundle, const std::vector<std::string>& labels,
   }
   bundle.tasks = std::move(chosen);
   return bundle;
+}
+
+std::vector<std::pair<std::string, std::string>> core_bundle_hashes(const CoreBundle& bundle) {
+  std::vector<std::pair<std::string, std::string>> hashes;
+  for (const char* file : {kList, kBaselines}) {
+    hashes.emplace_back(file, sha256_file(bundle.folder + "/" + file));
+  }
+  std::map<std::string, std::string> rows;
+  for (const std::string& label : bundle.missing) rows["rows of " + label] = "none";
+  for (const CoreTask& task : bundle.tasks) rows["rows of " + task.label] = sha256_file(task.path);
+  hashes.insert(hashes.end(), rows.begin(), rows.end());
+  return hashes;
 }
 
 }  // namespace assay

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace assay {
@@ -45,6 +46,9 @@ CoreBundle read_core_bundle(const std::string& folder);
 CoreBundle with_tasks(CoreBundle bundle, const std::vector<std::string>& labels,
                       const std::string& asked_by);
 std::vector<CoreRow> read_core_rows(const CoreTask& task);
+// SHA-256 by name of core.yaml, eval_meta_data.csv, and the rows of each task by label, "none" for
+// the missing ones: equal names for equal core.yaml. UserError for a file that cannot be read.
+std::vector<std::pair<std::string, std::string>> core_bundle_hashes(const CoreBundle& bundle);
 
 // Parsers of file contents; `name` is for messages.
 std::vector<CoreTask> parse_core_yaml(const std::string& text, const std::string& name);

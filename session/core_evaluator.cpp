@@ -70,6 +70,12 @@ TrainingCore::TrainingCore(const Config& config, const RunData& data, std::strin
   }
 }
 
+std::vector<std::pair<std::string, std::string>> TrainingCore::bundle_hashes() const {
+  CoreBundle bundle{.folder = config_.bundle, .tasks = {}, .missing = missing_};
+  for (const CoreExamples& examples : examples_) bundle.tasks.push_back(examples.task());
+  return core_bundle_hashes(bundle);
+}
+
 bool TrainingCore::due(const EvalMoment& at) const {
   return at.last || (at.landing && config_.at_landings) ||
          (config_.every > 0 && at.steps_done % config_.every == 0);

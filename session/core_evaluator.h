@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/bpe.h"
@@ -27,6 +28,9 @@ class TrainingCore final : public Evaluator {
   // eval/ranks.h; they share the rows.
   TrainingCore(const Config& config, const RunData& data, std::string run, std::string device,
                const EvaluationRanks& ranks = {});
+
+  // core_bundle_hashes() of the tasks that are scored.
+  std::vector<std::pair<std::string, std::string>> bundle_hashes() const;
 
   std::string task() const override { return "core"; }
   bool due(const EvalMoment& at) const override;

@@ -1,5 +1,6 @@
 #include "session/same_on_all.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -25,7 +26,19 @@ std::string program_sha256() {
   }
 }
 
-json described(const Session& session, const RunData& data, TrainingRunOptions::Start start) {
+// What evaluations read besides the data.
+NamedTexts read_by(const RunEvaluators& evaluators) {
+  NamedTexts texts;
+  if (evaluators.core) texts = named_bundle(evaluators.core->bundle_hashes());
+  if (evaluators.samples) {
+    texts.emplace_back("eval.samples: prompts, SHA-256",
+                       evaluators.samples->prompts_sha256().substr(0, 16));
+  }
+  return texts;
+}
+
+json described(const Session& session, const RunData& data, const RunEvaluators& evaluators,
+               TrainingRunOptions::Start start) {
   json me;
   me["who"] = process_name();
   me["program"] = program_sha256().substr(0, 16);
@@ -41,11 +54,23 @@ json described(const Session& session, const RunData& data, TrainingRunOptions::
   std::string order;
   for (const ReadFile& file : read_files(data)) order += file.part + " " + file.sha256 + "\n";
   me["order of the data, SHA-256"] = sha256_hex(order).substr(0, 16);
+  me["evaluations"] = read_by(evaluators);
   return me;
 }
 
 std::string two(const std::string& what, const std::string& a, const std::string& b) {
   return what + ": " + a + " on rank 0, " + b + " there";
+}
+
+// "" if the texts are equal, else the first that differs.
+std::string difference_of(const NamedTexts& first, const NamedTexts& other) {
+  for (size_t i = 0; i < std::min(first.size(), other.size()); ++i) {
+    CHECK(first[i].first == other[i].first, "%s on rank 0, %s there", first[i].first.c_str(),
+          other[i].first.c_str());
+    if (first[i] != other[i]) return two(first[i].first, first[i].second, other[i].second);
+  }
+  CHECK(first.size() == other.size(), "%zu texts on rank 0, %zu there", first.size(), other.size());
+  return "";
 }
 
 // "" if the two would compute the same, else what differs: "NAME here, NAME there".
@@ -73,7 +98,7 @@ std::string difference(const json& first, const json& other) {
   }
   const std::string order = "order of the data, SHA-256";
   if (first[order] != other[order]) return two(order, first[order], other[order]);
-  return "";
+  return difference_of(first["evaluations"], other["evaluations"]);
 }
 
 }  // namespace
@@ -86,22 +111,25 @@ void require_same_on_all(Ranks& ranks, NamedTexts mine) {
   const NamedTexts first = json_or_throw(all.front())["mine"];
   for (size_t r = 1; r < all.size(); ++r) {
     const json other = json_or_throw(all[r]);
-    const NamedTexts there = other["mine"];
-    CHECK(there.size() == first.size(), "%zu texts on rank %zu, %zu on rank 0", there.size(), r,
-          first.size());
-    for (size_t i = 0; i < first.size(); ++i) {
-      if (there[i] == first[i]) continue;
-      throw UserError(
-          strprintf("rank %zu (%s) differs in its %s", r, other["who"].get<std::string>().c_str(),
-                    two(first[i].first, first[i].second, there[i].second).c_str()),
-          "start every rank with the same program and command, on the same files");
-    }
+    const std::string what = difference_of(first, other["mine"]);
+    if (what.empty()) continue;
+    throw UserError(strprintf("rank %zu (%s) differs in its %s", r,
+                              other["who"].get<std::string>().c_str(), what.c_str()),
+                    "start every rank with the same program and command, on the same files");
   }
 }
 
+NamedTexts named_bundle(const std::vector<std::pair<std::string, std::string>>& hashes) {
+  NamedTexts texts;
+  for (const auto& [name, sha256] : hashes) {
+    texts.emplace_back("CORE bundle: " + name + ", SHA-256", sha256.substr(0, 16));
+  }
+  return texts;
+}
+
 void require_same_run_on_all(Ranks& ranks, const Session& session, const RunData& data,
-                             TrainingRunOptions::Start start) {
-  const json me = described(session, data, start);
+                             const RunEvaluators& evaluators, TrainingRunOptions::Start start) {
+  const json me = described(session, data, evaluators, start);
   const std::vector<std::string> all =
       gather_texts(ranks.group(), me.dump(-1, ' ', false, json::error_handler_t::replace));
   const json first = json_or_throw(all.front());

@@ -7,6 +7,7 @@
 
 #include "session/ranks.h"
 #include "session/run_data.h"
+#include "session/run_evaluators.h"
 #include "session/session.h"
 #include "session/training_run.h"
 
@@ -15,11 +16,15 @@ namespace assay {
 // Collective. Every rank compares all with the first one; a difference is the same UserError on
 // all, which names the rank and both values. What changes no result may differ, as run.threads.
 void require_same_run_on_all(Ranks& ranks, const Session& session, const RunData& data,
-                             TrainingRunOptions::Start start);
+                             const RunEvaluators& evaluators, TrainingRunOptions::Start start);
 
 // What a rank has, by what it is called in a message.
 using NamedTexts = std::vector<std::pair<std::string, std::string>>;
-// The same for any command: `mine`, with equal names on all ranks, and the program.
+// The same for any command: `mine` and the program. The names are equal on all ranks up to the
+// first text that differs.
 void require_same_on_all(Ranks& ranks, NamedTexts mine);
+
+// The files of a bundle (core_bundle_hashes()) for require_same_on_all().
+NamedTexts named_bundle(const std::vector<std::pair<std::string, std::string>>& hashes);
 
 }  // namespace assay

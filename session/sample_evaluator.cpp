@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "comm/agree.h"
 #include "data/json_text.h"
+#include "data/sha256.h"
 #include "data/tokenizer_files.h"
 #include "engine/run/run_dir.h"
 #include "eval/prompt_file.h"
@@ -120,6 +121,12 @@ void TrainingSamples::plan(MemoryPlan& plan, Model& model) {
   generator_.plan(plan, model, vocab_);
 }
 
+std::string TrainingSamples::prompts_sha256() const {
+  std::string all;
+  for (const std::string& prompt : prompts_) all += strprintf("%zu:", prompt.size()) + prompt;
+  return sha256_hex(all);
+}
+
 bool TrainingSamples::due(const EvalMoment& at) const {
   return at.last || (at.landing && config_.every == 0) || at.steps_done % every_ == 0;
 }
@@ -161,6 +168,8 @@ std::optional<Evaluation> TrainingSamples::evaluate(Exec on, Model& model, const
   const std::optional<std::vector<GeneratedText>> generated = generate(on, model, watch);
   if (!generated) return std::nullopt;
   const std::vector<GeneratedText>& texts = *generated;
+  CHECK(texts.size() == prompts_.size(), "%zu texts of all ranks for %zu prompts", texts.size(),
+        prompts_.size());
   std::string lines;
   Evaluation result{.results = {}, .text = "samples"};
   int64_t drawn = 0;

@@ -28,6 +28,8 @@ class TrainingSamples final : public Evaluator {
                   const EvaluationRanks& ranks = {});
   // Plans the KV cache of the texts and their logits. Call after the model's own plan().
   void plan(MemoryPlan& plan, Model& model);
+  // SHA-256 of the prompts, in their order.
+  std::string prompts_sha256() const;
 
   std::string task() const override { return "samples"; }
   bool due(const EvalMoment& at) const override;

@@ -145,7 +145,7 @@ TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
       evaluators_(config(), data_, options_.folder, session_.device.name(),
                   {session_.host_group(), session_.expert_group, session_.replica_group}) {
   if (session_.ranks) {
-    require_same_run_on_all(*session_.ranks, session_, data_, options_.start);
+    require_same_run_on_all(*session_.ranks, session_, data_, evaluators_, options_.start);
   }
   if (options_.start == TrainingRunOptions::Start::kContinue) {
     require_tokenizer_of_run(options_.folder, config(), data_);

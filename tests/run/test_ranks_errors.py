@@ -13,6 +13,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from core_bundle import write_bundle
+from core_bundle import write_bundle
 from harness import ASSAY, MPI, Workplace, assay, at_once, check, checkpoints, first_difference, merge, mpirun, rank_processes, rows, write_corpus
 
 SETTINGS = [word for name, value in {"run.steps": 12, "run.micro_batch": 2, "schedule.warmup": 2, "schedule.warmdown": 4,
@@ -150,6 +152,65 @@ def check_other_data(place):
     check(done.returncode in (1, 4), done.stderr)
     done = mpirun([*common, *data("web"), "--stop-after", "2"], [*common, *data("copy"), "--stop-after", "2"])
     check(done.returncode == 0 and len(checkpoints(place.run("data"))) == 1, f"a copy elsewhere is the same data: {done.stderr}")
+    place.train("evaluated", *SETTINGS, *data("web"), "--set", "run.checkpoint_every=6")
+    check_eval(place, *(sorted((place.path / folder).glob("*_val_*.bin"))[0] for folder in ("web", "other")))
+
+
+def check_eval(place, text, other):
+    """`assay eval` of ranks with working folders of their own, where files of one name are others."""
+    here, there = place.path / "here", place.path / "there"
+    for folder, shard, rows_each in ((here, text, 40), (there, other, 30)):
+        write_bundle(folder / "bundle", rows_each=rows_each)
+        shutil.copy(shard, folder / "v.bin")
+
+    def launched(*more):
+        one = [str(ASSAY), "eval", str(place.run("evaluated")), *more]
+        return subprocess.run(["mpirun", "-n", "1", "-wdir", str(here), *one, ":", "-n", "1", "-wdir", str(there), *one],
+                              capture_output=True, text=True, timeout=120, env={**os.environ, **MPI})
+
+    val, core = ["--set", "data.val=[v.bin]"], ["--tasks", "core", "--bundle", "bundle"]
+    both = r"[0-9a-f]{16} on rank 0, [0-9a-f]{16} there"
+    for words, said in ((val, "data.val, SHA-256: "), (core, "CORE bundle: rows of choice, SHA-256: ")):
+        done = launched(*words)
+        check_refused(done, f"differs in its {said}", "on the same files")
+        check(done.stdout == "" and re.search(f"{re.escape(said)}{both}", done.stderr), done.stdout + done.stderr)
+    shutil.copy(here / "v.bin", there / "v.bin")
+    shutil.rmtree(there / "bundle")
+    shutil.copytree(here / "bundle", there / "bundle")
+    for words in (val, core):
+        done = launched(*words)
+        check(done.returncode == 0 and "step 12" in done.stdout, f"copies are the same: {done.stdout}{done.stderr}")
+
+
+def check_other_evaluations(place):
+    """Prompts and bundles of one name and another content on rank 1."""
+    common = place.command("evaluations", *SETTINGS)
+    a, b = place.path / "a", place.path / "b"
+    samples, core = "eval.samples={file: %s/p.txt, tokens: 4}", "eval.core={bundle: %s/bundle}"
+
+    def launched(*settings):
+        return mpirun(*[[*common, *(word for setting in settings for word in ("--set", setting % folder))] for folder in (a, b)])
+
+    def refused(setting, said):
+        done = launched(setting)
+        check_refused(done, f"differs in its {said}, SHA-256: ")
+        check(re.search(r"SHA-256: [0-9a-f]{16} on rank 0, ([0-9a-f]{16}|none) there", done.stderr), done.stderr)
+        check(not checkpoints(place.run("evaluations")), "nothing is saved")
+
+    for folder, prompts, rows_each in ((a, "Once\nThe\n", 40), (b, "A king\nThe\n", 600)):
+        write_bundle(folder / "bundle", rows_each=rows_each)
+        (folder / "p.txt").write_text(prompts)
+    refused(samples, "eval.samples: prompts")
+    (b / "p.txt").write_text("Once\nThe\nA\n")
+    refused(samples, "eval.samples: prompts")
+    refused(core, "CORE bundle: rows of choice")
+    shutil.rmtree(b / "bundle")
+    shutil.copytree(a / "bundle", b / "bundle")
+    (b / "bundle" / "eval_data" / "schema" / "schema.jsonl").unlink()
+    refused(core, "CORE bundle: rows of schema")
+    shutil.copytree(a, b, dirs_exist_ok=True)
+    done = launched(samples, core)
+    check(done.returncode == 0 and "finished step 12/12" in done.stderr, f"copies elsewhere are the same: {done.stderr}")
 
 
 def check_other_launcher(place):
@@ -256,6 +317,7 @@ def main():
         check_other_launcher(place)
     with Workplace() as place:
         check_other_data(place)
+        check_other_evaluations(place)
     print("ranks_errors: ok")
 
 

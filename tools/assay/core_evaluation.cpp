@@ -10,6 +10,7 @@
 #include "data/tokenizer_files.h"
 #include "engine/run/checkpoint_merge.h"
 #include "eval/core_tasks.h"
+#include "session/same_on_all.h"
 
 namespace assay {
 
@@ -34,6 +35,13 @@ nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& t
     j["delimiter of " + e.task().label] = e.task().delimiter;
   }
   return j;
+}
+
+// UserError where a rank would score other rows, or read them as other tokens. Collective.
+void require_same_core(Ranks& ranks, const CoreBundle& bundle, const Tokenizer& tokenizer) {
+  NamedTexts mine = named_bundle(core_bundle_hashes(bundle));
+  mine.emplace_back("tokenizer, SHA-256", tokenizer_hash(tokenizer).substr(0, 16));
+  require_same_on_all(ranks, std::move(mine));
 }
 
 // Scores the tasks with all ranks. The first one shows the progress.
@@ -65,6 +73,7 @@ int64_t batch_rows(const CoreEvaluation& a) {
 CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a, Ranks* ranks) {
   const CoreBundle bundle = with_tasks(read_core_bundle(a.bundle), a.tasks, "--core-tasks");
   const Tokenizer tokenizer = checkpoint_tokenizer(source, a.tokenizer);
+  if (ranks) require_same_core(*ranks, bundle, tokenizer);
   CoreReport report;
   report.checkpoint = source.folder;
   report.step = source.state.step;

@@ -10,7 +10,9 @@
 #include "base/file.h"
 #include "comm/agree.h"
 #include "comm/launch.h"
+#include "data/hash_files.h"
 #include "data/sha256.h"
+#include "data/tokenizer_files.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint_files.h"
@@ -81,6 +83,16 @@ CheckpointSource open_with_sets(const EvalArguments& a) {
 
 // Uses the same tokens as the run's own evaluations.
 std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource& source,
+// UserError where a rank would measure other text, or count other bytes of it. Collective.
+void require_same_text(Ranks& ranks, const RunData& data) {
+  std::string order;
+  for (const std::string& file : data.val) order += data.hashed.at(file).sha256 + "\n";
+  const std::string tokenizer =
+      data.tokenizer.empty() ? "none" : tokenizer_hash(read_tokenizer(data.tokenizer));
+  require_same_on_all(ranks, {{"data.val, SHA-256", sha256_hex(order).substr(0, 16)},
+                              {"tokenizer, SHA-256", tokenizer.substr(0, 16)}});
+}
+
                                  Ranks* ranks) {
   const Config& config = source.config;
   const RunData data = machine_by_machine(ranks, [&] {
@@ -92,8 +104,10 @@ std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource&
     }
     return found;
   });
+    if (ranks) found.hashed = hash_files(found.val, UseCache::kYes);
   if (a.explicit_tasks && wants(a, "bpb") && data.token_bytes.empty()) {
     throw UserError("bits per byte need the tokenizer, and the run has none",
+  if (ranks) require_same_text(*ranks, data);
                     "give it: --set data.tokenizer=FILE; or --tasks loss");
   }
   const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
