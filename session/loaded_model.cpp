@@ -23,9 +23,10 @@
 
 namespace assay {
 
-CheckpointSource open_checkpoint(const std::string& run_or_checkpoint) {
+CheckpointSource open_checkpoint(const std::string& run_or_checkpoint, Warnings warnings) {
   CheckpointSource source;
-  source.folder = require_checkpoint(run_or_checkpoint, [](const std::string& warning) {
+  source.folder = require_checkpoint(run_or_checkpoint, [&](const std::string& warning) {
+    if (warnings == Warnings::kNone) return;
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   });
   source.state = load_state(source.folder);

@@ -18,8 +18,11 @@ struct CheckpointSource {
   Config config;
   bool names_data = false;  // the user has set data.*: what is read need not be the run's
 };
-// Opens a checkpoint folder, or the newest valid checkpoint of a run. UserError when there is none.
-CheckpointSource open_checkpoint(const std::string& run_or_checkpoint);
+// Opens a checkpoint folder, or the newest valid checkpoint of a run; warns of newer ones that are
+// not valid. UserError when there is none.
+enum class Warnings { kPrinted, kNone };
+CheckpointSource open_checkpoint(const std::string& run_or_checkpoint,
+                                 Warnings warnings = Warnings::kPrinted);
 
 // The run of a checkpoint that is in its place, RUN/checkpoints/step-N: as given where it is a part
 // of that, else absolute.

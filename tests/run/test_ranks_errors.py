@@ -180,6 +180,11 @@ def check_eval(place, text, other):
     for words in (val, core):
         done = launched(*words)
         check(done.returncode == 0 and "step 12" in done.stdout, f"copies are the same: {done.stdout}{done.stderr}")
+    # What all ranks find, one says.
+    with open(checkpoints(place.run("evaluated"))[-1] / "model.safetensors", "ab") as file:
+        file.write(b"x")
+    done = launched()
+    check(done.returncode == 0 and "step 6\n" in done.stdout and done.stderr.count("warning: ") == 1, done.stdout + done.stderr)
 
 
 def check_other_evaluations(place):

@@ -61,8 +61,10 @@ bool names_other_data(const EvalArguments& a) {
 }
 
 // The checkpoint, with its configuration as --set changes it.
-CheckpointSource open_with_sets(const EvalArguments& a) {
-  CheckpointSource source = open_checkpoint(a.checkpoint);
+CheckpointSource open_with_sets(const EvalArguments& a, const Ranks* ranks = nullptr) {
+  const bool first = !ranks || ranks->first();
+  CheckpointSource source =
+      open_checkpoint(a.checkpoint, first ? Warnings::kPrinted : Warnings::kNone);
   if (a.sets.empty()) return source;
   const Config trained_config = source.config;
   const std::string trained = section_hashes(trained_config).at("model");
@@ -81,8 +83,6 @@ CheckpointSource open_with_sets(const EvalArguments& a) {
   return source;
 }
 
-// Uses the same tokens as the run's own evaluations.
-std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource& source,
 // UserError where a rank would measure other text, or count other bytes of it. Collective.
 void require_same_text(Ranks& ranks, const RunData& data) {
   std::string order;
@@ -93,6 +93,8 @@ void require_same_text(Ranks& ranks, const RunData& data) {
                               {"tokenizer, SHA-256", tokenizer.substr(0, 16)}});
 }
 
+// Uses the same tokens as the run's own evaluations.
+std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource& source,
                                  Ranks* ranks) {
   const Config& config = source.config;
   const RunData data = machine_by_machine(ranks, [&] {
@@ -102,12 +104,12 @@ void require_same_text(Ranks& ranks, const RunData& data) {
     } else {
       require_data_of_checkpoint(source, found);
     }
+    if (ranks) found.hashed = hash_files(found.val, UseCache::kYes);
     return found;
   });
-    if (ranks) found.hashed = hash_files(found.val, UseCache::kYes);
+  if (ranks) require_same_text(*ranks, data);
   if (a.explicit_tasks && wants(a, "bpb") && data.token_bytes.empty()) {
     throw UserError("bits per byte need the tokenizer, and the run has none",
-  if (ranks) require_same_text(*ranks, data);
                     "give it: --set data.tokenizer=FILE; or --tasks loss");
   }
   const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
@@ -278,7 +280,7 @@ void require_same_evaluation(const EvalArguments& a, const CheckpointSource& sou
 // Measures and prints, as this process's rank of `ranks` or alone.
 int evaluate_here(const EvalArguments& a, Ranks* ranks) {
   const bool core = wants(a, "core");
-  const CheckpointSource source = open_with_sets(a);
+  const CheckpointSource source = open_with_sets(a, ranks);
   if (ranks) require_same_evaluation(a, source, *ranks);
   ordered_json result;
   result["checkpoint"] = source.folder;
