@@ -25,7 +25,11 @@ void require_none_failed(Group& ranks, const std::string& why, const std::string
   std::string message = *first;
   if (!all_same) message = strprintf("rank %ld: ", long(first - all.begin())) + message;
   if (!all_same && count > 1) message += strprintf(" (%ld ranks failed)", long(count));
-  throw UserError(message, hints[size_t(first - all.begin())]);
+  const std::string& what_to_do = hints[size_t(first - all.begin())];
+  if (std::count(hints.begin(), hints.end(), kLooksLikeABug) > 0) {
+    throw UserError(message, what_to_do);
+  }
+  throw FailedOnAll(message, what_to_do, ranks.size());
 }
 
 std::string on_first_rank(Group& ranks, const std::function<std::string()>& work) {

@@ -44,13 +44,23 @@ T of_first_rank(Group* ranks, const T& mine) {
 // Returns when all are here. ranks may be null.
 void wait_for_all(Group* ranks);
 
-// Throws the same UserError on all ranks if `why` is not empty on any: "rank 2: ...", or without a
-// number if all say the same.
+// One UserError that all `ranks` of a group have thrown at the same point: they are still in step.
+class FailedOnAll : public UserError {
+ public:
+  FailedOnAll(const std::string& message, const std::string& hint, int ranks)
+      : UserError(message, hint), ranks(ranks) {}
+  int ranks;
+};
+
+// Throws the same FailedOnAll on all ranks if `why` is not empty on any: "rank 2: ...", or without
+// a number if all say the same; a plain UserError if one of the hints is kLooksLikeABug.
+inline constexpr const char* kLooksLikeABug =
+    "this looks like a bug in assay: please report it with the command";
 void require_none_failed(Group& ranks, const std::string& why, const std::string& hint);
 
 // The result of `work`, which each rank does alone, e.g. reads a file. A rank that throws alone
 // leaves the others waiting for it in their next collective call, so if it throws on any, all throw
-// one UserError.
+// one error, as require_none_failed().
 template <typename Work>
 auto together(Group& ranks, const Work& work) {
   std::optional<decltype(work())> result;
@@ -62,7 +72,7 @@ auto together(Group& ranks, const Work& work) {
     hint = error.hint();
   } catch (const std::exception& error) {
     why = error.what();
-    hint = "this looks like a bug in assay: please report it with the command";
+    hint = kLooksLikeABug;
   }
   require_none_failed(ranks, why, hint);
   return std::move(*result);

@@ -142,7 +142,7 @@ int Ranks::run(const std::function<int()>& work) {
   } catch (const std::bad_alloc&) {
     fail("out of memory", "use a smaller run.micro_batch");
   } catch (const std::exception& error) {
-    fail(error.what(), "this looks like a bug in assay: please report it with the command");
+    fail(error.what(), kLooksLikeABug);
   }
 }
 

@@ -227,6 +227,12 @@ class Run {
     return wanted > 0 && loss <= wanted;
   }
 
+  // Whether all ranks have this error of an evaluation, so that none waits in it for the others.
+  bool failed_in_step(const UserError& error) const {
+    const auto* const all = dynamic_cast<const FailedOnAll*>(&error);
+    return group_ == nullptr || (all != nullptr && all->ranks == group_->size());
+  }
+
   // Overflow during evaluation is reported, kept in overflow_ and does not affect training:
   // read_back() clears it.
   std::optional<Evaluation> evaluate(Evaluator& evaluator, const EvalMoment& at,
@@ -245,8 +251,8 @@ class Run {
       std::optional<Evaluation> evaluation = evaluator.evaluate(p_.on, p_.model, at, watch);
       told();
       return evaluation;
-    } catch (const UserError&) {
-      if (group_ == nullptr) told();
+    } catch (const UserError& error) {
+      if (failed_in_step(error)) told();
       throw;
     }
   }
@@ -314,7 +320,7 @@ class Run {
         if (!done) return Measured::kNotAll;
         p_.recorder.evaluation(done_, *done, seconds_since(start));
       } catch (const UserError& error) {  // a failed evaluation does not end training
-        if (group_ != nullptr) throw;     // but the other ranks may wait in it
+        if (!failed_in_step(error)) throw;
         p_.recorder.no_evaluation(done_, evaluator.task(), error.what());
       }
     }

@@ -3,6 +3,7 @@
 named, how soon, with which exit code, that no process is left, and that the run goes on to the bits of an untouched one.
 usage: test_ranks_faults.py [--all | --many KILLS STOPS [SEED]]. --all: also the kills and stops that only repeat a way at
 another moment. --many: so many of them at random, for the acceptance table."""
+import json
 import os
 import pathlib
 import random
@@ -277,6 +278,24 @@ def check_failing_writes(cases):
         cases.goes_on(name, "step", 2)
 
 
+def check_failing_evaluation(cases):
+    """An evaluation that fails on one rank does not end the run, as on one alone, and is made up for later."""
+    samples = ("--set", f"eval.samples={{prompts: [Once, The], tokens: 4, every: {STEPS // 2}}}")
+    blocked = cases.place.run("unsampled") / "samples.jsonl"
+    blocked.mkdir(parents=True)
+    launch = started(cases.place, "unsampled", *samples).end()
+    launch.require(launch.code == 0 and "error:" not in launch.text(), f"exit code {launch.code}")
+    failed = rows(launch.run, "SELECT step FROM event WHERE kind = 'no_evaluation' ORDER BY step")
+    launch.require(failed == [(STEPS // 2,), (STEPS,)] == [(int(step),) for step in re.findall(
+        r"warning: no evaluation samples at step (\d+): rank 0: .*samples.jsonl", launch.text())], f"events {failed}")
+    found = difference(cases.place.run("whole-step"), launch.run)
+    launch.require(found is None, f"a failed evaluation changes nothing: {found}")
+    blocked.rmdir()
+    launch = started(cases.place, "unsampled", *samples).end()
+    steps = [json.loads(line)["step"] for line in blocked.read_text().splitlines()]
+    launch.require(launch.code == 0 and steps == [STEPS, STEPS], f"exit code {launch.code}, texts of steps {steps}")
+
+
 def check_interrupts(cases):
     for name, strike in (("one", lambda launch, pids: os.kill(pids[2], signal.SIGINT)),
                          ("all", lambda launch, pids: launch.process.send_signal(signal.SIGINT))):
@@ -440,8 +459,8 @@ def main():
         if sys.argv[1:2] == ["--many"]:
             many(cases, int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 1)
             return
-        for case in (check_refused, check_kills, check_stops, check_failing_writes, check_interrupts, check_two_launches,
-                     check_folder_of_one, check_restarts, check_fresh_restarts):
+        for case in (check_refused, check_kills, check_stops, check_failing_writes, check_failing_evaluation, check_interrupts,
+                     check_two_launches, check_folder_of_one, check_restarts, check_fresh_restarts):
             begin = time.time()
             case(cases)
             print(f"{case.__name__}: {time.time() - begin:.1f} s", flush=True)
