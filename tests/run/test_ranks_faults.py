@@ -367,6 +367,19 @@ def check_restarts(cases):
     launch.require([line for line in launch.lines if line.startswith("restart ")] == wanted, "other restarts")
     found = difference(cases.place.run("whole-step"), launch.run)
     launch.require(found is None, f"restarted on 2 and 1: {found}")
+    # The parts of the batch stay those of the first launch, also where it was lost before it had a configuration.
+    settings = [word for pair in zip(SETTINGS[::2], SETTINGS[1::2]) if "parallel.parts" not in pair[1] for word in pair]
+    for name, ranks in (("parts", "2"), ("parts-one", "1")):
+        command = cases.place.command(name, *settings, "--ranks", str(RANKS), "--restarts", "2", "--min-ranks", ranks)
+        launch = Launch(command, cases.place.run(name))
+        before = kill_one(launch, 3)
+        if ranks == "1":
+            kill_one(launch, 1, before, ranks=2)
+        launch.end().require(launch.code == 0, f"exit code {launch.code}")
+        parts = re.findall(r"^ +parts: (\d+)$", (launch.run / "config.yaml").read_text(), re.M)
+        launch.require(parts == [str(RANKS)], f"parts {parts}")
+        found = difference(cases.place.run("whole-step"), launch.run)
+        launch.require(found is None, f"restarted with parts of its own: {found}")
     # A new checkpoint counts anew.
     launch = started(cases.place, "more", "--restarts", "1")
     before = kill_one(launch, 3, line="step 15/")

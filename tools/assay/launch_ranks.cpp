@@ -64,8 +64,7 @@ std::string fitting_ranks(const ParallelConfig& parallel) {
 }
 
 // The largest number of ranks below `ranks` that can share the run's parts and experts.
-int64_t fewer_ranks(const RankLaunch& launch, int64_t ranks) {
-  const ParallelConfig parallel = parallel_of(launch.run, launch.parallel);
+int64_t fewer_ranks(const RankLaunch& launch, const ParallelConfig& parallel, int64_t ranks) {
   for (int64_t n = ranks - 1; n >= std::max<int64_t>(1, launch.min_ranks); --n) {
     if (fits(parallel, n)) return n;
   }
@@ -200,6 +199,14 @@ int64_t valid_step(const RankLaunch& launch) {
   return newest ? step_of(std::filesystem::path(*newest).filename().string()) : 0;
 }
 
+// For a run that has no configuration yet: fewer ranks would begin it with fewer parts.
+void set_parts(std::vector<std::string>& command, int64_t parts) {
+  const std::vector<std::string> words = {"--set", strprintf("parallel.parts=%ld", long(parts))};
+  const size_t n = words.size();
+  if (command.size() >= n && std::equal(words.begin(), words.end(), command.end() - n)) return;
+  command.insert(command.end(), words.begin(), words.end());
+}
+
 void set_stop_after(std::vector<std::string>& command, int64_t steps) {
   const std::string name = "--stop-after";
   for (size_t i = 0; i < command.size(); ++i) {
@@ -260,7 +267,10 @@ int launch_ranks(const RankLaunch& launch) {
       used = 0;
       saved = now;
     } else if (launch.min_ranks > 0) {
-      ranks = fewer_ranks(launch, ranks);
+      const bool begins = fresh || !std::filesystem::exists(launch.run + "/config.yaml", ignored);
+      ranks = fewer_ranks(
+          launch, begins ? launch.parallel : parallel_of(launch.run, launch.parallel), ranks);
+      if (begins && ranks < launch.ranks) set_parts(command, launch.parallel.parts);
     }
     const int64_t left = began + launch.stop_after - (fresh ? 0 : valid_step(launch));
     if (launch.stop_after > 0 && left <= 0) {
