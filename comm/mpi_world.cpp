@@ -265,6 +265,7 @@ class MpiWorld final : public World {
   int rank() const override { return rank_; }
   int node_ranks() const override { return node_ranks_; }
   int node_rank() const override { return node_rank_; }
+  int node() const override { return node_; }
 
   std::unique_ptr<Group> group(int colour, std::function<void()> look) override {
     MPI_Comm comm;
@@ -289,7 +290,7 @@ class MpiWorld final : public World {
   }
 
  private:
-  int size_ = 1, rank_ = 0, node_ranks_ = 1, node_rank_ = 0;
+  int size_ = 1, rank_ = 0, node_ranks_ = 1, node_rank_ = 0, node_ = 0;
   Unwinding unwinding_;
 };
 
@@ -336,6 +337,8 @@ MpiWorld::MpiWorld() {
           "MPI_Comm_split_type");
   MPI_Comm_size(node, &node_ranks_);
   MPI_Comm_rank(node, &node_rank_);
+  node_ = rank_;
+  require(MPI_Bcast(&node_, 1, MPI_INT, 0, node), "MPI_Bcast");
   MPI_Comm_free(&node);
 }
 

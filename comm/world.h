@@ -38,6 +38,8 @@ class World {
   // Ranks on this machine, and this one's position among them.
   virtual int node_ranks() const = 0;
   virtual int node_rank() const = 0;
+  // The first rank on this machine.
+  virtual int node() const = 0;
 
   // The ranks that give the same colour, in the order of their ranks here. Collective over all
   // ranks. The group must end before the world. Waits give the core away to other threads, and call

@@ -67,6 +67,10 @@ const char* section_name(Section section) {
   return "?";
 }
 
+size_t machine_memory_bytes() {
+  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
 MemoryPlan::~MemoryPlan() {
   for (const Block& b : blocks_) {
     if (gpu_) {
@@ -121,8 +125,7 @@ void MemoryPlan::allocate(gpu::Context* gpu) {
   gpu_ = gpu;
   const size_t needed = bytes_on(gpu);
   const size_t available =
-      gpu ? static_cast<size_t>(gpu->memory->available())
-          : static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+      gpu ? static_cast<size_t>(gpu->memory->available()) : machine_memory_bytes();
   if (needed > available) {
     print(std::cerr);
     throw NotEnoughMemory(

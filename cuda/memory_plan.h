@@ -48,6 +48,9 @@ enum class Section {
 };
 const char* section_name(Section section);
 
+// Of this machine.
+size_t machine_memory_bytes();
+
 class MemoryPlan {
  public:
   MemoryPlan() = default;

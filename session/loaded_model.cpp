@@ -18,6 +18,7 @@
 #include "engine/run/safetensors.h"
 #include "engine/run/saved_run.h"
 #include "engine/trainer.h"
+#include "session/rank_memory.h"
 #include "session/run_data.h"
 #include "session/run_products.h"
 
@@ -172,6 +173,7 @@ LoadedModel::LoadedModel(const CheckpointSource& from, const std::string& device
 
 void LoadedModel::allocate() {
   try {
+    require_room(session.ranks, plan, on.gpu);
     plan.allocate(on.gpu);
   } catch (const NotEnoughMemory& error) {
     throw UserError(error.what(), "use a smaller --batch");

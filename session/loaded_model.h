@@ -55,7 +55,7 @@ struct LoadedModel {
   LoadedModel(const CheckpointSource& source, const std::string& device, EvaluationSize size,
               int32_t mask_id = -1, Ranks* ranks = nullptr);
   // Allocates the plan and loads the weights. UserError: not enough memory, a weight that is not
-  // finite.
+  // finite. Collective over the ranks.
   void allocate();
 
   const CheckpointSource& source;

@@ -7,6 +7,7 @@
 
 #include "engine/trainer.h"
 #include "models/decoder/training_memory.h"
+#include "session/rank_memory.h"
 
 namespace assay {
 namespace {
@@ -26,7 +27,8 @@ double measured_step_seconds(const Session& session, const RunData& data) {
   Loader loader(std::move(order));
   loader.plan(memory.plan);
   Exec on = session.exec();
-  memory.allocate(config, session.recipe, on.gpu);
+  memory.allocate(config, session.recipe, on.gpu,
+                  [&] { require_room(session.ranks, memory.plan, on.gpu); });
   memory.bind(on);
   memory.model->initialise(on, static_cast<uint64_t>(config.run.seed));
   memory.model->refresh_weights(on);

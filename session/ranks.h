@@ -37,6 +37,7 @@ class Ranks {
   int node_ranks() const { return world_->node_ranks(); }
   int node_rank() const { return world_->node_rank(); }
   Group& group() { return *group_; }  // for host memory
+  int node() const { return world_->node(); }
   // A group, for host memory, of the ranks that give the same number. Collective over all.
   Group& part(int colour);
   // A group of all ranks for the memory of this rank's GPU, whose waits then notice lost ranks.

@@ -19,6 +19,7 @@
 #include "session/build_info.h"
 #include "session/data_evidence.h"
 #include "session/measure_step.h"
+#include "session/rank_memory.h"
 #include "session/same_on_all.h"
 
 namespace assay {
@@ -269,7 +270,8 @@ void TrainingRun::open() {
     const std::vector<double> peaks = gather(*group, peak);
     peak = std::accumulate(peaks.begin(), peaks.end(), 0.0);
   }
-  memory_.allocate(config(), session_.recipe, on_.gpu);
+  memory_.allocate(config(), session_.recipe, on_.gpu,
+                   [&] { require_room(session_.ranks, memory_.plan, on_.gpu); });
   memory_.bind(on_);
   if (memory_.rank_sums) {
     ranks_.emplace(TrainingRanks{.layout = layout_of(config(), session_.place(data_.mask_id)),

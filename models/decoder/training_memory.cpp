@@ -66,8 +66,10 @@ std::vector<Segment> TrainingMemory::share(const Config& config, const RankGroup
   return owned;
 }
 
-void TrainingMemory::allocate(const Config& config, Recipe recipe, gpu::Context* gpu) {
+void TrainingMemory::allocate(const Config& config, Recipe recipe, gpu::Context* gpu,
+                              const std::function<void()>& require_room) {
   try {
+    if (require_room) require_room();
     plan.allocate(gpu);
   } catch (const NotEnoughMemory& error) {
     // What was planned beside this, buffers of evaluations above all, does not shrink with it.
@@ -75,15 +77,18 @@ void TrainingMemory::allocate(const Config& config, Recipe recipe, gpu::Context*
     const size_t others = plan.bytes_on(gpu) - std::min(own, plan.bytes_on(gpu));
     const size_t left = error.available_bytes - std::min(others, error.available_bytes);
     const int64_t fits = largest_micro_batch(config, recipe, place_, gpu, left);
+    const std::string end =
+        std::string(place_.ranks > 1 ? ", or start fewer ranks on a machine" : "") +
+        "; the table above lists the buffers";
     if (fits == 0) {
-      throw UserError(error.what(),
-                      "no run.micro_batch is small enough: make the model or run.sequence smaller; "
-                      "the table above lists the buffers");
+      throw UserError(
+          error.what(),
+          "no run.micro_batch is small enough: make the model or run.sequence smaller" + end);
     }
     throw UserError(error.what(),
-                    strprintf("run.micro_batch %ld is the largest that would fit (it is %ld); the "
-                              "table above lists the buffers",
-                              long(fits), long(config.run.micro_batch)));
+                    strprintf("run.micro_batch %ld is the largest that would fit (it is %ld)",
+                              long(fits), long(config.run.micro_batch)) +
+                        end);
   }
 }
 

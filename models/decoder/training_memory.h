@@ -2,6 +2,7 @@
 // validation add their buffers to the plan when they know the files.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -47,8 +48,10 @@ struct TrainingMemory {
   TrainingMemory(const Config& config, Recipe recipe, const ModelPlace& place = {},
                  const RankGroups& ranks = {});
   // Calls plan.allocate. If memory is too small, throws UserError with the largest run.micro_batch
-  // that fits.
-  void allocate(const Config& config, Recipe recipe, gpu::Context* gpu = nullptr);
+  // that fits. require_room: called before; throws NotEnoughMemory where the ranks beside this one
+  // leave too little.
+  void allocate(const Config& config, Recipe recipe, gpu::Context* gpu = nullptr,
+                const std::function<void()>& require_room = {});
   // After allocate(): binds model and optimizer, and sets on.workspace.
   void bind(Exec& on);
 

@@ -103,6 +103,7 @@ class ThreadWorld final : public World {
   int rank() const override { return rank_; }
   int node_ranks() const override { return post_.size(); }
   int node_rank() const override { return rank_; }
+  int node() const override { return 0; }
   std::unique_ptr<Group> group(int, std::function<void()>) override {
     throw std::logic_error("a ThreadWorld has no groups");
   }

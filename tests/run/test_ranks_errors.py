@@ -3,6 +3,7 @@
 fit, ranks that were started with different commands, configurations, data or programs, and launchers of another MPI.
 usage: test_ranks_errors.py [--many WRITES STARTS [SEED]]: so many failing writes on one rank, and so many launches of ranks
 that differ, at random, for the acceptance table."""
+import json
 import os
 import pathlib
 import random
@@ -218,6 +219,28 @@ def check_other_evaluations(place):
     check(done.returncode == 0 and "finished step 12/12" in done.stderr, f"copies elsewhere are the same: {done.stderr}")
 
 
+def check_memory(place):
+    """Two ranks, each of which would fit into the machine alone. Their address space is limited, so that a launch that is
+    not refused fails all the same."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def words(vocabulary):
+        return [*SETTINGS, "--set", "model.hidden=256", "--set", f"model.vocab_size={vocabulary}", "--set", "parallel.parts=2"]
+
+    def planned(vocabulary):
+        done = place.train("memory", *words(vocabulary), "--plan", "--ranks", "2", "--json")
+        return json.loads(done.stdout)["total_bytes"]
+
+    few, more = planned(1_000_000), planned(2_000_000)
+    vocabulary = int(1_000_000 + (0.6 * machine - few) * 1_000_000 / (more - few))
+    limit = int(0.45 * machine)
+    done = assay(*place.command("memory", *words(vocabulary), "--ranks", "2")[1:], timeout=120,
+                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+    check_refused(done, "the 2 ranks on the machine of rank 0 need ", "start fewer ranks on a machine")
+    check(f"GiB of memory together, it has {machine / 2**30:.1f} GiB" in done.stderr, done.stderr)
+    check(len(re.findall(r"^total ", done.stderr, re.M)) == 1, f"one table: {done.stderr}")
+
+
 def check_other_launcher(place):
     """The variables of a launcher whose MPI is not the program's: every process would believe that it is alone."""
     def alone(variables):
@@ -318,6 +341,7 @@ def main():
     with Workplace(moe=True) as place:
         check_numbers(place)
         check_given_limit(place)
+        check_memory(place)
         check_different(place)
         check_other_launcher(place)
     with Workplace() as place:
