@@ -39,9 +39,10 @@ class Control {
   // What a rank does may take long: saving, evaluating. Then others may wait for it beyond stuck_s;
   // silence is noticed as ever.
   enum class Pace { kSteady, kSlow };
-  // What this rank does now; neither allocates nor locks. what: a string literal. call: calls of
-  // groups that it has begun, the one it is about to begin included; equal on all ranks that have
-  // come equally far. The four are stored one by one, so a letter may mix two neighbouring words.
+  // What this rank does now; neither allocates nor locks. what: a string literal. call: how far it
+  // has come in its calls of groups (comm/call_order.h), the one it is about to begin included;
+  // equal on all ranks that have come equally far. The four are stored one by one, so a letter may
+  // mix two neighbouring words.
   void doing(const char* what, int64_t step, uint64_t call, Pace pace = Pace::kSteady) noexcept;
 
   // Throws RankLost once a rank is lost. Cheap; what the waits of groups call (World::group).

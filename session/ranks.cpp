@@ -27,7 +27,8 @@ std::unique_ptr<Ranks> Ranks::join() {
   return std::unique_ptr<Ranks>(new Ranks(std::move(world)));
 }
 
-Ranks::Ranks(std::unique_ptr<World> world) : world_(std::move(world)), group_(make_group(0)) {}
+Ranks::Ranks(std::unique_ptr<World> world)
+    : world_(std::move(world)), group_(make_group(0, CallOrder::Of::kAll)) {}
 
 // The groups first: their calls tell the control.
 Ranks::~Ranks() {
@@ -35,14 +36,17 @@ Ranks::~Ranks() {
   group_.reset();
 }
 
-std::unique_ptr<Group> Ranks::make_group(int colour) {
+std::unique_ptr<Group> Ranks::make_group(int colour, CallOrder::Of of) {
   std::unique_ptr<Group> group = world_->group(colour, [this] { end_if_lost(); });
-  group->tell_calls([this](uint64_t) { tell(); });
+  group->tell_calls([this, of](uint64_t) {
+    calls_.begin(of);
+    tell();
+  });
   return group;
 }
 
-Group& Ranks::part(int colour) {
-  parts_.push_back(make_group(colour));
+Group& Ranks::part(int colour, CallOrder::Of of) {
+  parts_.push_back(make_group(colour, of));
   return *parts_.back();
 }
 
@@ -93,10 +97,7 @@ void Ranks::doing(const char* what, int64_t step, Control::Pace pace) {
 }
 
 void Ranks::tell() {
-  if (!control_) return;
-  uint64_t calls = group_->calls();
-  for (const std::unique_ptr<Group>& part : parts_) calls += part->calls();
-  control_->doing(what_, step_, calls, pace_);
+  if (control_) control_->doing(what_, step_, calls_.value(), pace_);
 }
 
 namespace {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "comm/agree.h"
+#include "comm/call_order.h"
 #include "comm/control.h"
 #include "comm/group.h"
 #include "comm/nccl_group.h"
@@ -36,10 +37,11 @@ class Ranks {
   bool first() const { return rank() == 0; }
   int node_ranks() const { return world_->node_ranks(); }
   int node_rank() const { return world_->node_rank(); }
-  Group& group() { return *group_; }  // for host memory
   int node() const { return world_->node(); }
-  // A group, for host memory, of the ranks that give the same number. Collective over all.
-  Group& part(int colour);
+  Group& group() { return *group_; }  // for host memory
+  // A group, for host memory, of the ranks that give the same number. Collective over all. of: what
+  // its calls count as (comm/call_order.h).
+  Group& part(int colour, CallOrder::Of of);
   // A group of all ranks for the memory of this rank's GPU, whose waits then notice lost ranks.
   // It must end before the GPU is closed. Collective; UserError if one of the ranks has no NCCL.
   std::unique_ptr<NcclGroup> gpu_group(gpu::Context& context);
@@ -73,7 +75,7 @@ class Ranks {
 
  private:
   explicit Ranks(std::unique_ptr<World> world);
-  std::unique_ptr<Group> make_group(int colour);
+  std::unique_ptr<Group> make_group(int colour, CallOrder::Of of);
   void tell();
   void end_if_lost();
   [[noreturn]] void lose(const RankLost& lost);
@@ -81,6 +83,7 @@ class Ranks {
 
   std::unique_ptr<World> world_;
   std::unique_ptr<Control> control_;
+  CallOrder calls_;
   std::unique_ptr<Group> group_;
   std::function<std::string(int64_t step)> goes_on_;
   std::vector<std::unique_ptr<Group>> parts_;

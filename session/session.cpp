@@ -98,8 +98,8 @@ Session::Session(Config given, const SessionOptions& options)
 // The groups of this rank's experts. Collective.
 void Session::share_experts() {
   const Layout layout = layout_of(config, place());
-  expert_group = &ranks->part(layout.replica());
-  replica_group = &ranks->part(layout.expert_position());
+  expert_group = &ranks->part(layout.replica(), CallOrder::Of::kExperts);
+  replica_group = &ranks->part(layout.expert_position(), CallOrder::Of::kReplicas);
   if (!gpu_group) return;
   gpu_experts = gpu_group->split(layout.replica());
   if (layout.replicas() > 1) gpu_replicas = gpu_group->split(layout.expert_position());

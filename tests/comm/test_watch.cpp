@@ -1,8 +1,11 @@
 // What the ranks make of each other's letters, with a clock of the test's own: every verdict, its
 // time to the beat, and letters that are lost, late, cut, or foreign.
 #include <algorithm>
+#include <array>
 #include <deque>
+#include <initializer_list>
 
+#include "comm/call_order.h"
 #include "comm/watch.h"
 #include "tests/catch.h"
 #include "tests/comm/thread_world.h"
@@ -242,6 +245,79 @@ TEST_CASE("watch: rank 0's own step may be stuck") {
   ranks.say(1, "exchange of gradients", 7, 11);
   ranks.run(kTimes.stuck_s + 5);
   REQUIRE(ranks.message(0).find("rank 0 (node0) is stuck") == 0);
+}
+
+// Ranks 0 and 1 share experts, and so do 2 and 3; 0 and 2 are replicas, as are 1 and 3.
+struct ExpertRanks {
+  using Of = CallOrder::Of;
+  Ranks ranks{4};
+  std::array<CallOrder, 4> calls{};
+
+  void begin(std::initializer_list<int> of, Of group, int number = 1) {
+    for (const int rank : of) {
+      for (int i = 0; i < number; ++i) calls[size_t(rank)].begin(group);
+      ranks.say(rank, "training step", 8, calls[size_t(rank)].value());
+    }
+  }
+};
+
+TEST_CASE("watch: groups that make different numbers of calls") {
+  ExpertRanks r;
+  using Of = CallOrder::Of;
+  r.begin({0, 1, 2, 3}, Of::kAll, 5);
+  SECTION("ranks that have met again have come equally far") {
+    r.begin({0, 1}, Of::kExperts, 4);
+    r.begin({2, 3}, Of::kExperts, 40);
+    for (const Of of : {Of::kReplicas, Of::kAll}) {
+      r.begin({0, 1, 2, 3}, of);
+      for (const CallOrder& calls : r.calls) REQUIRE(calls.value() == r.calls[0].value());
+    }
+    r.ranks.run(3 * kTimes.stuck_s);
+    REQUIRE(r.ranks.nobody_lost());
+  }
+  SECTION("one is stuck among experts, in the group of more calls") {
+    r.begin({0, 1}, Of::kExperts, 4);
+    r.begin({2, 3}, Of::kExperts, 40);
+    SECTION("others wait for it with the replicas") {
+      r.begin({0, 1}, Of::kReplicas);
+    }
+    SECTION("others wait for it with all") {
+      r.begin({0, 1}, Of::kAll);
+    }
+    r.begin({2}, Of::kExperts);
+    r.ranks.run(kTimes.stuck_s + 5);
+    REQUIRE(r.ranks.message(3).find("rank 3 (node3) is stuck") == 0);
+  }
+  SECTION("one is stuck before it meets its replicas") {
+    r.begin({0, 1}, Of::kExperts, 40);
+    r.begin({2, 3}, Of::kExperts, 4);
+    r.begin({0, 2, 3}, Of::kReplicas);
+    r.ranks.run(kTimes.stuck_s + 5);
+    REQUIRE(r.ranks.message(1).find("rank 1 (node1) is stuck") == 0);
+  }
+}
+
+TEST_CASE("watch: calls count up to a bound, and never back") {
+  using Of = CallOrder::Of;
+  CallOrder calls;
+  uint64_t before = calls.value();
+  const auto goes_up = [&](Of of, int64_t most) {
+    for (int64_t i = 0; i < most; ++i) {
+      calls.begin(of);
+      if (calls.value() <= before) return false;
+      before = calls.value();
+    }
+    return true;
+  };
+  REQUIRE(goes_up(Of::kExperts, (1 << 18) - 1));
+  REQUIRE_FALSE(goes_up(Of::kExperts, 1));
+  REQUIRE(calls.value() == before);
+  REQUIRE(goes_up(Of::kReplicas, (1 << 16) - 1));
+  REQUIRE(goes_up(Of::kExperts, 10));
+  REQUIRE_FALSE(goes_up(Of::kReplicas, 1));
+  REQUIRE(calls.value() == before);
+  REQUIRE(goes_up(Of::kAll, 1));
+  REQUIRE(calls.value() == uint64_t{1} << 34);
 }
 
 TEST_CASE("watch: a rank that gives up") {

@@ -87,6 +87,15 @@ def check_rounds(place):
     check(all(math.isclose(a[3], b[3], rel_tol=1e-3) for a, b in zip(one, more)), f"{one} {more}")
 
 
+def check_words(place):
+    """Two expert groups that exchange in other numbers of rounds have come equally far at the end."""
+    place.train("words", *FOUR[:-2], "--set", "parallel.expert_rows=1.1", *recipe("fp32"), *shared(4, 2))
+    most, = rows(place.run("words"), "SELECT max(value) FROM scalar WHERE name = 'exchange_rounds_max'")[0]
+    check(most > 1, f"{most} rounds: the rows fit into one")
+    words = [line.split("\t") for line in (place.run("words") / "ranks" / "last.txt").read_text().splitlines()[1:]]
+    check(len(words) == 4 and len({word[3] for word in words}) == 1, f"calls: {words}")
+
+
 def check_scored(place):
     """CORE and texts, whose passes all ranks of an expert group compute: the values of one rank."""
     write_bundle(place.path / "bundle", absent=())
@@ -161,6 +170,7 @@ def main():
         check_used(place)
         check_resumed(place)
         check_rounds(place)
+        check_words(place)
         check_scored(place)
         check_borders(place)
     print("ranks_expert: ok")
