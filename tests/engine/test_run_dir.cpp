@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -97,6 +99,28 @@ TEST_CASE("a run starts over only on request, and only files that a run wrote ar
   REQUIRE(fs::exists(run.file("tokenizer.json")));  // data.tokenizer may name it
   REQUIRE(imported_tokenizer(run.path()).empty());
   REQUIRE(read_file(run.file("notes.txt")) == "mine");
+}
+
+TEST_CASE("a run is deleted while the ranks of the launch write their last words there") {
+  const TempFolder folder;
+  const std::string path = folder / "a";
+  std::atomic<bool> ends{false};
+  std::thread words([&] {
+    fs::create_directories(path + "/ranks");
+    while (!ends) std::ofstream(path + "/ranks/last.txt") << "word";
+  });
+  for (int i = 0; i < 200; ++i) {
+    const RunDir run(path, Start::kFresh);
+    run.write_config(config_of(3));
+    write_file_atomic(run.rank_log(1), "a warning");
+  }
+  {
+    const RunDir run(path, Start::kFresh);
+    REQUIRE(!fs::exists(run.file("config.yaml")));
+    REQUIRE(!fs::exists(run.file("ranks/rank-00001.log")));
+  }
+  ends = true;
+  words.join();
 }
 
 TEST_CASE("folders that are not runs are left alone") {
