@@ -399,6 +399,7 @@ void MoeSublayer<T>::read_back(Exec on) {
   if (has_bias()) copy(on, read_bias_, bias_);
   copy(on, View<double, 1>{read_measures_.row(part_), {kRouterMeasures}}, measures_);
   read_parts_ = part_ + 1;
+  read_ranks_ = 1;
   copy(on, read_margin_, margin_.rows(0, margins_));
   copy(on, read_lead_, lead_.rows(0, margins_));
   margins_of_last_rank_.reset();
@@ -420,7 +421,7 @@ template <typename T>
 void MoeSublayer<T>::gather_results(Group& ranks) {
   gather_rows(ranks, layout_, read_measures_);
   read_parts_ = layout_.parts;
-  micro_batches_ *= ranks.size();
+  read_ranks_ = ranks.size();
   if (layout_.expert_ranks > 1) {
     const std::vector<int64_t> rounds = gather(ranks, most_rounds_);
     most_rounds_ = *std::max_element(rounds.begin(), rounds.end());
@@ -452,7 +453,7 @@ RouterLayerState MoeSublayer<T>::state() const {
   const auto mean = [&](int measure) {
     double sum = 0;
     for (int64_t part = 0; part < read_parts_; ++part) sum += read_measures_.at(part, measure);
-    return sum / double(micro_batches_);
+    return sum / double(micro_batches_ * read_ranks_);
   };
   state.exchange_rounds = most_rounds_;
   state.aux = mean(kAuxValue);

@@ -122,7 +122,8 @@ class MoeSublayer final : public Sublayer<T> {
   MoeProbe* probe_ = nullptr;
   int64_t part_ = 0;           // of the step's batch
   int64_t read_parts_ = 0;     // parts whose measures are in read_measures_
-  int64_t micro_batches_ = 0;  // since begin_step; after gather_results() of all ranks
+  int64_t micro_batches_ = 0;  // of this rank since begin_step
+  int64_t read_ranks_ = 1;     // whose results are read: after gather_results() those of all
   int64_t last_tokens_ = 0;
   int64_t most_rounds_ = 0;  // of the step's exchanges; after gather_results() of all ranks
   int64_t margins_ = 0;      // rows of margin_ and lead_ in use

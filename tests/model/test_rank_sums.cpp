@@ -58,6 +58,7 @@ struct Held {
     GroupRatios ratios;
     std::vector<int64_t> counts;
     std::vector<float> bias;
+    std::vector<double> means, means_again;  // of the routers; after another read_back()
   };
   std::vector<Step> steps;
   std::map<std::string, Bytes> whole;  // masters, buffers, working copies
@@ -159,6 +160,14 @@ class Rank {
     }
   }
 
+  std::vector<double> router_means() {
+    std::vector<double> means;
+    for (const RouterLayerState& l : model_->router_layers()) {
+      means.insert(means.end(), {l.aux, l.z, l.gate_entropy_nats});
+    }
+    return means;
+  }
+
   Held::Step one_step(int64_t step, int64_t infinite) {
     forward_backward(step, infinite);
     std::optional<TrainingRanks> ranks;
@@ -178,11 +187,18 @@ class Rank {
                     .checksum = optimizer_->parameter_checksum(on_),
                     .ratios = optimizer_->ratios(),
                     .counts = {},
-                    .bias = {}};
+                    .bias = {},
+                    .means = {},
+                    .means_again = {}};
     for (const RouterLayerState& l : model_->router_layers()) {
       held.counts.insert(held.counts.end(), l.counts.data, l.counts.data + l.counts.size());
       held.bias.insert(held.bias.end(), l.bias.data, l.bias.data + l.bias.size());
     }
+    held.means = router_means();
+    model_->read_back(on_);  // as after an evaluation between two steps
+    wait(on_);
+    for (int times = 0; group_ && times < 2; ++times) model_->gather_results(*group_);
+    held.means_again = router_means();
     return held;
   }
 
@@ -218,6 +234,8 @@ void require_same_steps(const Held& one, const Held& other) {
     REQUIRE(std::memcmp(&a.ratios, &b.ratios, sizeof a.ratios) == 0);  // NaN where a role is absent
     REQUIRE(a.counts == b.counts);
     REQUIRE(a.bias == b.bias);
+    REQUIRE(a.means == b.means);
+    REQUIRE(b.means_again == b.means);
   }
 }
 
