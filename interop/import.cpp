@@ -15,6 +15,7 @@
 #include "data/tokenizer_files.h"
 #include "engine/config/check.h"
 #include "engine/config/fields.h"
+#include "engine/config/paths.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint.h"
@@ -234,8 +235,9 @@ std::string fixed_part(ModelConfig model) {
 Config run_config(const ImportPlan& plan, const ImportedModel& imported) {
   std::string text;
   if (!plan.config.empty()) {
-    load_config(plan.config);  // its errors name it, and not the text that includes it
-    text += "include: " + yaml_scalar(fs::absolute(plan.config).string()) + "\n";
+    const std::string path = preset_or_path(plan.config);
+    read_file(path);  // its error names the file, and not the text that includes it
+    text += "include: " + yaml_scalar(fs::absolute(path).string()) + "\n";
   } else {
     const int64_t known = imported.positions > 0 ? imported.positions : kLongestSequence;
     const int64_t sequence = std::min(known, kLongestSequence);

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "comm/agree.h"
 #include "engine/config/check.h"
+#include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/saved_run.h"
 #include "engine/telemetry/reader.h"
@@ -122,6 +123,7 @@ std::string shared_experts_text(const Config& config, const Layout& layout) {
 void resolve_by_run(Session& session, const TrainingRunOptions& options, int ranks) {
   Config& config = session.config;
   if (const std::optional<Config> begun = before(options)) {
+    keep_spelling(*begun, config);
     if (config.parallel.parts == 0) config.parallel.parts = begun->parallel.batch_parts();
     const ProductsMode products = begun->precision.products;
     if (session.automatic_products && products != ProductsMode::kAuto) {

@@ -68,7 +68,6 @@ void add_optimizer(const Config& config, Lines& lines) {
     const char* dense = "the model has no experts";
     add_unused(lines, "optimizer.router_lr", config.optimizer.router_lr, dense);
     add_unused(lines, "optimizer.expert_lr", config.optimizer.expert_lr, dense);
-    add_unused(lines, "optimizer.expert_beta2", config.optimizer.expert_beta2, dense);
   } else if (config.optimizer.kind == OptimizerKind::kMuon) {
     add_unused(lines, "optimizer.expert_beta2", config.optimizer.expert_beta2,
                "the experts' matrices are Muon's, which has no second moment");

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "comm/layout.h"
+#include "data/utf8.h"
 #include "engine/config/field_range.h"
 #include "engine/config/fields.h"
 #include "engine/config/schedule.h"
@@ -308,7 +309,19 @@ std::string how_to_get(const std::string& pattern) {
 
 }  // namespace
 
+// YAML is text in UTF-8: another path would read back from the run's config.yaml as another one.
+void require_utf8_paths(const Config& config) {
+  for (const FieldRow& row : config_fields(config)) {
+    if (!row.check.path || first_not_utf8(row.value) == row.value.size()) continue;
+    if (row.path == "data.cache" && !config.data.synth) continue;  // nothing uses it
+    throw UserError(row.path + " = " + row.value + " is not UTF-8: config.yaml could not name it",
+                    row.path == "data.cache" ? "rename the folder, or give another as data.cache"
+                                             : "rename the file or its folder");
+  }
+}
+
 void validate_data(const Config& config) {
+  require_utf8_paths(config);
   const DataConfig& d = config.data;
   if (d.synth && !d.train.empty()) {
     throw UserError("data.train and data.synth are both given", "remove one: `data.synth: null`");

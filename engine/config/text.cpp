@@ -133,6 +133,25 @@ std::string changed(const FieldRow& from, const FieldRow& to) {
 
 }  // namespace
 
+void keep_spelling(const Config& begun, Config& now) {
+  const Config given = now;
+  const auto keep = [&](const char* path, auto& field, const auto& of_begun) {
+    if (means_the_same(path, begun, given)) field = of_begun;
+  };
+  keep("model.kv_heads", now.model.kv_heads, begun.model.kv_heads);
+  keep("model.head_dim", now.model.head_dim, begun.model.head_dim);
+  keep("model.ffn", now.model.ffn, begun.model.ffn);
+  keep("optimizer.router_lr", now.optimizer.router_lr, begun.optimizer.router_lr);
+  keep("optimizer.expert_lr", now.optimizer.expert_lr, begun.optimizer.expert_lr);
+  keep("optimizer.expert_beta2", now.optimizer.expert_beta2, begun.optimizer.expert_beta2);
+  keep("optimizer.muon", now.optimizer.muon, begun.optimizer.muon);
+  if (!begun.model.moe || !now.model.moe) return;
+  RouterConfig& router = now.model.moe->router;
+  const RouterConfig& then = begun.model.moe->router;
+  keep("model.moe.router.bias_rule", router.bias_rule, then.bias_rule);
+  keep("model.moe.router.bias_steps", router.bias_steps, then.bias_steps);
+}
+
 std::string to_yaml(const Config& config) {
   return yaml_of(config_fields(config));
 }

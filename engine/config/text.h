@@ -30,6 +30,10 @@ std::vector<std::string> differences_from_default(const Config& config);
 std::vector<std::string> result_changing_differences(const Config& before, const Config& now,
                                                      int64_t steps_done);
 
+// Gives fields of `now` the values of `begun` where both mean the same (a default that is written
+// out), so that a run that goes on keeps its config.yaml and with it what it is compared by.
+void keep_spelling(const Config& begun, Config& now);
+
 // Fields in which ranks of one run differ and may not, in the same form: all but run.threads,
 // data.cache and the folders of files.
 std::vector<std::string> differences_of_ranks(const Config& first, const Config& other);

@@ -10,7 +10,6 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/suggest.h"
-#include "data/utf8.h"
 #include "engine/config/check.h"
 #include "engine/config/collapse_auto.h"
 #include "engine/config/field_range.h"
@@ -23,13 +22,6 @@ namespace assay {
 namespace {
 
 namespace fs = std::filesystem;
-
-// YAML is text in UTF-8: another path would read back from a run's config.yaml as another one.
-const char* const kNotUtf8 = " is not UTF-8: a configuration cannot name it";
-
-bool is_utf8(const std::string& text) {
-  return first_not_utf8(text) == text.size();
-}
 
 std::string help_hint() {
   return "`assay train --help-config` lists every field";
@@ -216,9 +208,7 @@ class SetField {
   }
   std::string absolute(const std::string& path) const {
     if (path.empty()) return path;
-    const std::string whole = path_in(source_.folder, path);
-    if (!is_utf8(whole)) fail("= " + whole + kNotUtf8, "rename the file or its folder");
-    return whole;
+    return path_in(source_.folder, path);
   }
 
   const YamlSource& source_;
@@ -368,10 +358,6 @@ Config finish(Config config, const std::string& folder) {
   // Relative only if it is the default.
   const fs::path cache = config.data.cache;
   if (!cache.empty()) config.data.cache = (fs::path(folder) / cache).lexically_normal().string();
-  if (config.data.synth && !is_utf8(config.data.cache)) {
-    throw UserError("data.cache = " + config.data.cache + kNotUtf8,
-                    "rename the folder, or give another one as data.cache");
-  }
   if (auto& moe = config.model.moe; moe && moe->router.bias_rate.automatic) {
     moe->router.bias_steps = moe->router.resolved_bias_steps();  // in the run's config.yaml
   }

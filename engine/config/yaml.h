@@ -16,8 +16,7 @@
 namespace assay {
 
 // Paths become absolute: those in a file are relative to its folder, those in --set to the working
-// folder, those from ~/ to the home folder; one that is not UTF-8 is refused. The result is
-// validated (engine/config/check.h).
+// folder, those from ~/ to the home folder. The result is validated (engine/config/check.h).
 Config load_config(const std::string& path, const std::vector<std::string>& sets = {});
 
 // Whether such an argument gives the field: "run.steps=7" and "run={steps: 7}" both give

@@ -352,11 +352,12 @@ Past past_of(const std::string& run) {
         "--fresh, which deletes it");
   }
   if (past.end == run_end_name(RunEnd::kNonFinite)) {
-    throw UserError(strprintf("%s has no checkpoint: step %ld was not finite and ended it before "
-                              "the first one",
-                              run.c_str(), long(past.steps)),
-                    "train it again from the start with another configuration, e.g. a smaller "
-                    "optimizer.lr: `assay train` with --fresh");
+    throw UserError(
+        strprintf("%s has no checkpoint: step %ld, or its loss, was not finite and ended it before "
+                  "the first one",
+                  run.c_str(), long(past.steps)),
+        "train it again from the start with another configuration, e.g. a smaller "
+        "optimizer.lr: `assay train` with --fresh");
   }
   throw UserError(run + " has no checkpoint yet",
                   "train it further: `assay train " + run + "/config.yaml --run " + run + "`");

@@ -327,11 +327,15 @@ class Run {
     return Measured::kAll;
   }
 
-  void save() { record_checkpoint(write_checkpoint()); }
+  void save() { record_checkpoint(write_checkpoint(keep())); }
+
+  Checkpoints::Keep keep() const {
+    return milestone() ? Checkpoints::Keep::kMilestone : Checkpoints::Keep::kRolling;
+  }
 
   // Telemetry or files that cannot be written, after which try_to_save() goes on, fail on all
   // ranks.
-  std::string write_checkpoint() {
+  std::string write_checkpoint(Checkpoints::Keep keep) {
     energy_.pause();
     const auto start = Clock::now();
     doing("saving a checkpoint", true);
@@ -346,9 +350,8 @@ class Run {
     HostCopies model(p_.on, model_slices_to_save(p_)), optimizer(p_.on, p_.optimizer.slices());
     model.download();
     optimizer.download();
-    const std::string folder = p_.checkpoints.save_slices(
-        state, model.pieces(), optimizer.pieces(),
-        milestone() ? Checkpoints::Keep::kMilestone : Checkpoints::Keep::kRolling);
+    const std::string folder =
+        p_.checkpoints.save_slices(state, model.pieces(), optimizer.pieces(), keep);
     best_.saved();
     saved_ = done_;
     saved_at_ = Clock::now();
@@ -377,7 +380,7 @@ class Run {
   void try_to_save() {
     std::string folder;
     try {
-      folder = write_checkpoint();
+      folder = write_checkpoint(keep());
     } catch (const UserError& error) {
       saved_at_ = Clock::now();
       p_.recorder.no_checkpoint(done_, error.what());
@@ -409,12 +412,14 @@ class Run {
   bool validation_is_finite() const { return std::isfinite(validation_loss_); }
 
   // No step follows that would find what the last update did. As above, without a checkpoint; but
-  // where a quantised operand overflowed only in the evaluation, the weights may be good in another
-  // recipe, and are kept.
+  // where a quantised operand is not finite in the evaluation, the weights may be good in another
+  // recipe, and are kept beside the checkpoint before.
   RunResult stop_without_loss() {
     result_.why = "the validation loss is NaN or infinite";
     if (!overflow_.empty()) result_.why += ": " + overflow_;
-    if (of_first_rank(group_, !overflow_.empty()) && saved_ != done_) save();
+    if (of_first_rank(group_, !overflow_.empty()) && saved_ != done_) {
+      record_checkpoint(write_checkpoint(Checkpoints::Keep::kMilestone));
+    }
     p_.recorder.event(done_, run_end_name(RunEnd::kNonFinite), result_.why);
     return close(RunEnd::kNonFinite);
   }

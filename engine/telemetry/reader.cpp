@@ -107,7 +107,8 @@ std::string TelemetryReader::end() const {
   const std::string end = s.text(1);
   if (end != "steps") return end;
   const std::optional<EvalValue> last = last_eval("val", "loss_nats");
-  return last && !std::isfinite(last->value) ? "non_finite" : end;
+  const bool of_last_step = last && last->step >= steps_done();
+  return of_last_step && !std::isfinite(last->value) ? "non_finite" : end;
 }
 
 std::vector<StepValue> TelemetryReader::scalar(const std::string& name) const {

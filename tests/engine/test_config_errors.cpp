@@ -250,16 +250,19 @@ TEST_CASE("missing files, folders and include cycles") {
 TEST_CASE("a path that is not UTF-8 is refused, since config.yaml could not name it") {
   const std::string folder = "/d\xe9";
   const auto refused = [&](const std::string& text, const std::string& error) {
-    REQUIRE_THROWS_WITH(parse_config_text(text, "test.yaml", folder), error);
+    const Config config = parse_config_text(text, "test.yaml", folder);  // to read it is no harm
+    REQUIRE_THROWS_WITH(validate_data(config), Catch::Matchers::StartsWith(error));
   };
-  const std::string why = " is not UTF-8: a configuration cannot name it";
-  refused("data:\n  tokenizer: a.json", "test.yaml:2: data.tokenizer = /d\xe9/a.json" + why);
-  refused("data: {train: [/a.bin, b.bin]}", "test.yaml:1: data.train = /d\xe9/b.bin" + why);
-  refused("data: {synth: {}}", "data.cache = /d\xe9/data-cache" + why);
+  refused("data: {train: [/a.bin], val: [/b.bin], tokenizer: a.json}",
+          "data.tokenizer = \"/d\xe9/a.json\" is not UTF-8: ");
+  refused("data: {train: [/a.bin, b.bin], val: [/b.bin]}",
+          "data.train = [/a.bin, \"/d\xe9/b.bin\"]");
+  refused("data: {synth: {}}", "data.cache = \"/d\xe9/data-cache\" is not UTF-8: ");
   const Config c = parse_config_text("data: {synth: {}, cache: /c\u00e9}", "test.yaml", folder);
+  validate_data(c);
   REQUIRE(c.data.cache == "/c\u00e9");
   REQUIRE(to_yaml(parse_config_text(to_yaml(c), "test.yaml", folder)) == to_yaml(c));
-  parse_config_text("data: {train: [/a.bin], val: [/b.bin]}", "test.yaml", folder);  // no cache
+  validate_data(parse_config_text("data: {train: [/a.bin], val: [/b.bin]}", "test.yaml", folder));
 }
 
 TEST_CASE("training needs data") {

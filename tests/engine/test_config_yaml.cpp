@@ -351,6 +351,20 @@ TEST_CASE("which fields a resumed run may change") {
   }
 }
 
+TEST_CASE("a run that goes on keeps the spelling of what means the same") {
+  Config begun;
+  begun.model.kv_heads = 4;
+  begun.optimizer.router_lr = begun.optimizer.lr;
+  Config now;
+  now.model.head_dim = 64;
+  now.optimizer.expert_lr = 2 * now.optimizer.lr;
+  keep_spelling(begun, now);
+  REQUIRE(now.model.kv_heads == 4);
+  REQUIRE(now.model.head_dim == 0);
+  REQUIRE(now.optimizer.router_lr == begun.optimizer.lr);
+  REQUIRE(now.optimizer.expert_lr == 2 * now.optimizer.lr);  // another value stays, to be refused
+}
+
 TEST_CASE("the width of dense blocks that a model has none of may differ on resume") {
   Config before;
   before.model.moe.emplace();

@@ -173,6 +173,9 @@ TEST_CASE("a run that was resumed after its end has not ended") {
   REQUIRE(TelemetryReader(path).end() == "steps");
   telemetry.eval(7, "val", "loss_nats", std::nan(""), 1);  // as earlier versions ended such a run
   REQUIRE(TelemetryReader(path).end() == "non_finite");
+  log_step(telemetry, 8);
+  telemetry.event(8, "end", "steps");  // without a validation of its last step
+  REQUIRE(TelemetryReader(path).end() == "steps");
 }
 
 TEST_CASE("another process reads whole steps during the run") {

@@ -151,6 +151,9 @@ def check_finished(place):
     before = {file: file.read_bytes() for file in checkpoints(place.run("whole"))[-1].iterdir()}
     done = place.train("whole", "--json")
     check(json.loads(done.stdout)["tokens_per_s"] is None, f"and no speed, since it trained no step: {done.stdout}")
+    config = (place.run("whole") / "config.yaml").read_bytes()
+    place.train("whole", "--set", "model.kv_heads=2", "--set", "model.head_dim=32")
+    check(config == (place.run("whole") / "config.yaml").read_bytes(), "a default that is written out changes no configuration")
     check("step 60, which is its last: there is nothing left" in done.stderr, f"and what is left: {done.stderr}")
     check("finished step 60/60" in done.stderr, f"a finished run reports that it is finished: {done.stderr}")
     check(before == {file: file.read_bytes() for file in before}, "a finished run stays as it is")

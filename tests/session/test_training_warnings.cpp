@@ -40,7 +40,6 @@ TEST_CASE("a setting that nothing uses is named") {
       {kMoe,
        {"model.moe.router.bias_rate=0", "model.moe.router.bias_rule=sign"},
        "bias_rule is not"},
-      {kDense, {"optimizer.expert_beta2=0.9"}, "optimizer.expert_beta2 = 0.9 is not used: the mo"},
       {kMoe,
        {"optimizer.kind=muon", "optimizer.expert_beta2=0.9"},
        "optimizer.expert_beta2 = 0.9 is not used: the experts' matrices are Muon's"},

@@ -59,6 +59,8 @@ def check_own_tokenizer():
         odd = w.path / 'a "b.yaml'
         odd.write_text(w.config.read_text())
         works("import", out, "-o", w.run("of_odd"), "--config", odd)
+        odd.write_text("schedule: {warmup: 2000}\nrun: {steps: 1000, sequence: 64}\ndata: {synth: {vocab_size: 512}}\n")
+        works("import", out, "-o", w.run("of_part"), "--config", odd, "--set", "run.steps=5000")
         works("import", out, "-o", back, "--config", w.config, "--set", "data.synth.vocab_size=300", "--set",
               f"data.cache={w.run('cache')}")  # other tests expect one vocabulary in the shared one
         for command in (("eval", back), ("eval", back, "--set", "data.synth.seed=2"),
