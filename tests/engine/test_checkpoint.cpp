@@ -291,7 +291,7 @@ TEST_CASE("why a run has no checkpoint that can be read") {
     Telemetry telemetry(run.folder / "telemetry.db", {.scalars = {}, .spans = {}, .layers = {}});
     telemetry.event(7, "end", "non_finite");
   }
-  refused("has no checkpoint: step 7 was not finite", "a smaller optimizer.lr");
+  refused("has no checkpoint: step 7, or its loss, was not finite", "a smaller optimizer.lr");
   run.save(10);
   write_file_atomic(run.path(10) + "/model.safetensors", "");
   refused("none of the 1 checkpoints of ", "put back a copy");
