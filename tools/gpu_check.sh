@@ -20,7 +20,7 @@ usage: bash tools/gpu_check.sh [--minutes N] [--out FOLDER | --continue FOLDER] 
   --prebuilt FOLDER  build nothing, use the programs in this folder; in a bundle it is bin
   --only REGEX       only the steps whose names match, e.g. 'limits|step_.*'
   --dry-run          print the agenda, with what each step is expected to take, and run nothing
-exit code: 0 all is ok, 1 a step failed, 3 nothing failed but steps are left for want of time, 130
+exit code: 0 all is ok, 1 a step failed or an error, 3 nothing failed but steps are left for want of time, 130
 and 143 after Ctrl-C and SIGTERM, which end the step that runs and leave the others.
 TEXT
 }
@@ -57,12 +57,18 @@ out=${out:-${continued:-${OUT:-gpu-check}}}
 [[ $minutes_given =~ ^[0-9]{1,4}(\.[0-9]{1,3})?$ && $minutes_given =~ [1-9] ]] ||
   fail "--minutes $minutes_given is not a number above 0" "the time that there is for all steps, such as --minutes 8.75"
 total_seconds=$(awk -v minutes="$minutes_given" 'BEGIN {printf "%d", 60 * minutes}')
+only_status=0
+[[ x =~ ^($only)$ ]] 2>/dev/null || only_status=$?
+((only_status != 2)) || fail "--only $only is not a regular expression" "names of steps, as in --only 'limits|step_.*'"
 if [[ $prebuilt == yes && ! -x $build/op_check_cuda ]]; then
   fail "$build has no op_check_cuda" "give the folder of programs built for CUDA; in a bundle --prebuilt bin"
 fi
 
 # A bundle's MANIFEST names its commit.
-commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+commit=unknown
+if [[ $(git rev-parse --show-toplevel 2>/dev/null) -ef . ]]; then  # not of another repository around this folder
+  commit=$(git rev-parse --verify --short HEAD 2>/dev/null || echo unknown)
+fi
 if [[ -f MANIFEST ]]; then commit=$(sed -n 's/^# commit //p' MANIFEST); fi
 continued_gpu=""
 if [[ -n $continued ]]; then
@@ -83,15 +89,19 @@ if [[ $dry == no ]]; then
   fi
   gpu=${gpu%%$'\n'*}  # the first of several
   memory=$(sed -n 's/.*, \([0-9]*\) MiB.*/\1/p' <<<"$gpu")
-  mkdir -p "$out/logs"
-  rm -rf "${out:?}"/logs/*
+fi
+# prepare_out: the folder of the logs, with those of an earlier call if this one goes on from it. Called before the first
+# step: a call without steps changes nothing.
+prepare_out() {
+  mkdir -p "$logs" 2>/dev/null && [[ -w $out && -w $logs ]] || fail "$out cannot be written" "give another --out"
+  rm -rf "${logs:?}"/*
   if [[ -n $continued ]]; then
     tar -xzf "$continued/logs.tgz" -C "$out" || fail "$continued/logs.tgz cannot be read" "leave out --continue"
     if [[ $continued_gpu != "${gpu%%,*}" ]]; then
       echo "gpu_check: $continued is of another GPU ($continued_gpu); results.json names the GPU of each step"
     fi
   fi
-fi
+}
 
 # Folder for small runs; removed when this script ends, also by Ctrl-C or a time limit.
 scratch=$(mktemp -d)
@@ -329,11 +339,15 @@ check memcheck 20 80 compute-sanitizer --tool memcheck --error-exitcode 1 "$buil
 SHARDS=$logs/racecheck.shards step racecheck 90 150 bash -c 'racecheck "$@"' _ "$build/op_check_cuda" --small
 last_lines+=" memcheck racecheck"
 
+[[ $chosen == yes ]] || fail "--only $only matches no step" "the steps are $(IFS=,; echo "${names[*]}" | sed 's/,/, /g')"
 if [[ $dry == yes ]]; then
   say_rest
   exit 0
 fi
-write_results
+if ! said=$(write_results 2>&1); then
+  said=${said%%$'\n'*}
+  fail "the results cannot be written to $out: ${said##*: }" "is the disk full (df -h $out)? The logs of the steps are in $logs"
+fi
 echo "gpu_check: $SECONDS s, $out/results.json, $out/logs.tgz"
 echo "gpu_check: ${#ok[@]} steps ok, ${#failed[@]} failed, ${#left[@]} left, ${#not_here[@]} not possible here"
 if [[ ${#failed[@]} -gt 0 ]]; then echo "gpu_check: failed: ${failed[*]}"; fi

@@ -181,6 +181,41 @@ for arguments, words in ((["--minutes", "soon"], "--minutes soon is not a number
     check(code == 1 and len(lines) == 2 and lines[0].startswith("error: ") and words in lines[0] and
           lines[1].startswith("hint: ") and calls == [], f"{arguments}", text)
 
+# --only without a step, a folder that cannot be written: said before anything is done to what an earlier call left.
+def held(out):
+    return {path.name: path.read_bytes() for path in (work / out).iterdir()}
+
+
+(work / "file").write_text("mine")
+before = held("whole")
+for arguments, error, hint in (
+        (["--only", "limit", "--out", str(work / "whole")], "--only limit matches no step", "device, wrappers, limits, "),
+        (["--only", "limit", "--dry-run"], "--only limit matches no step", "device, wrappers, limits, "),
+        (["--only", "lim(", "--out", str(work / "whole")], "--only lim( is not a regular expression", "limits|step_"),
+        (["--out", str(work / "file/b")], f"{work}/file/b cannot be written", "another --out")):
+    code, text, calls = run(*arguments)
+    lines = text.splitlines()
+    check(code == 1 and len(lines) == 2 and lines[0].startswith("error: ") and error in lines[0] and
+          lines[1].startswith("hint: ") and hint in lines[1] and set(calls) <= {"nvidia-smi"}, f"{arguments}", text)
+check(held("whole") == before, "the results of an earlier call stay", str(held("whole").keys()))
+
+# A full disk at the end: said, and what an earlier call left stays. The logs of this one stay too.
+shutil.copytree(work / "whole", work / "full")
+(work / "full/results.json.part").symlink_to("/dev/full")
+code, text, calls = run("--only", "limits", "--out", str(work / "full"))
+check(code == 1 and f"error: the results cannot be written to {work}/full: No space left on device\nhint: " in text and
+      "steps ok" not in text, "a full disk", text)
+check((work / "full/logs/limits.json").exists() and
+      {name: (work / "full" / name).read_bytes() for name in before} == before, "what a full disk leaves", text)
+
+# Sources without a repository, in a folder of another one: their commit is not known.
+(place / "MANIFEST").unlink()
+subprocess.run(["git", "-c", "init.defaultBranch=main", "init", "-q", work], check=True)
+subprocess.run(["git", "-C", work, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty",
+                "-m", "of another"], check=True)
+code, text, calls = run("--only", "limits", "--out", str(work / "bare"))
+check(code == 0 and results("bare")["commit"] == "unknown", "the commit of another repository", text)
+
 # The agenda, without a GPU.
 code, text, calls = run("--dry-run", "--minutes", "3")
 check(code == 0 and calls == [] and "-- what no GPU has executed" in text and "another call does them: --minutes" in text and

@@ -14,6 +14,8 @@ longest=0        # expected of the longest step that is left
 expected=0       # in a dry run: of the steps so far
 running=""       # process of the step that runs
 earlier=()       # "NAME SECONDS GPU" of what is ok in the folder of --continue
+names=()         # of all steps
+chosen=no        # whether --only names one of them
 without=""       # why this machine cannot do the steps that follow; empty: it can
 of=""            # names of steps whose output the next step reads, as a regular expression
 
@@ -78,7 +80,10 @@ step() {
   local name=$1 about=$2 limit=$3
   shift 3
   local short=${name%.json}
+  names+=("$short")
   if ! [[ $short =~ ^($only)$ ]]; then return; fi
+  if [[ $chosen == no && $dry == no ]]; then prepare_out; fi
+  chosen=yes
   say_section
   local done_before
   for done_before in ${earlier[@]+"${earlier[@]}"}; do

@@ -24,26 +24,33 @@ quoted() {
   for name; do printf '%s"%s"' "$separator" "$name"; separator=", "; done
 }
 
-write_results() {
+# results_text: the text of results.json.
+results_text() {
   local name
-  {
-    printf '{"gpu": "%s", "date": "%s", "commit": "%s", "toolkit": "%s",\n' "$gpu" "$(date -u +%FT%TZ)" \
-      "$commit" "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
-    printf '"seconds": %d, "minutes": %s, "left": [%s], "not_here": [%s],\n"steps": [%s],\n"limits": ' "$SECONDS" "$minutes_given" \
-      "$(quoted ${left[@]+"${left[@]}"})" "$(quoted ${not_here[@]+"${not_here[@]}"})" "$rows"
-    value "$logs/limits.json"
-    # shellcheck disable=SC2086  # lists of names
-    printf ',\n"benches": {%s},\n"steps_of_models": {%s},\n"losses_decoded_native": ' "$(values $benches)" "$(values $measured)"
-    value "$logs/losses.json"
-    printf ',\n"in_turn": ['
-    lines "$logs"/ab_*.json
-    printf ']'
-    for name in $last_lines; do printf ',\n"%s": "%s"' "$name" "$(last_line "$name")"; done
-    printf ',\n"torch": ['
-    lines "$logs/torch.json"
-    printf '],\n"torch_steps": ['
-    lines "$logs"/torch_step_*.json
-    printf ']}\n'
-  } >"$out/results.json"
-  tar -czf "$out/logs.tgz.part" -C "$out" logs && mv "$out/logs.tgz.part" "$out/logs.tgz" && rm -r "$logs"
+  printf '{"gpu": "%s", "date": "%s", "commit": "%s", "toolkit": "%s",\n' "$gpu" "$(date -u +%FT%TZ)" \
+    "$commit" "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
+  printf '"seconds": %d, "minutes": %s, "left": [%s], "not_here": [%s],\n"steps": [%s],\n"limits": ' "$SECONDS" "$minutes_given" \
+    "$(quoted ${left[@]+"${left[@]}"})" "$(quoted ${not_here[@]+"${not_here[@]}"})" "$rows"
+  value "$logs/limits.json"
+  # shellcheck disable=SC2086  # lists of names
+  printf ',\n"benches": {%s},\n"steps_of_models": {%s},\n"losses_decoded_native": ' "$(values $benches)" "$(values $measured)"
+  value "$logs/losses.json"
+  printf ',\n"in_turn": ['
+  lines "$logs"/ab_*.json
+  printf ']'
+  for name in $last_lines; do printf ',\n"%s": "%s"' "$name" "$(last_line "$name")"; done
+  printf ',\n"torch": ['
+  lines "$logs/torch.json"
+  printf '],\n"torch_steps": ['
+  lines "$logs"/torch_step_*.json
+  printf ']}\n'
+}
+# write_results: 0 if results.json and logs.tgz are whole; else those of an earlier call stay, and so do the logs.
+write_results() {
+  local text
+  text=$(results_text)
+  printf '%s\n' "$text" >"$out/results.json.part" && tar -czf "$out/logs.tgz.part" -C "$out" logs &&
+    mv -fT "$out/results.json.part" "$out/results.json" && mv -fT "$out/logs.tgz.part" "$out/logs.tgz" && rm -r "$logs" && return
+  rm -f "$out/results.json.part" "$out/logs.tgz.part"
+  return 1
 }
