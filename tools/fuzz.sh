@@ -3,6 +3,7 @@
 # sanitizers. What is found lies in build-fuzz/found/TARGET; a corpus that grows from call to call in build-fuzz/corpus.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export LC_ALL=C  # seconds have a decimal point
 
 usage() {
   cat <<'TEXT'
@@ -11,7 +12,8 @@ usage: bash tools/fuzz.sh [--minutes N] [--jobs N] [--list] [TARGET...]
   --jobs N     targets at a time (default: the number of cores)
   --list       only print the names of the targets
   TARGET       default: all
-Exit code 0: nothing found; 2: a crash, a hang of 10 s, more than 2 GiB of memory, or a report of a sanitizer.
+Exit code 0: nothing found; 2: a crash, a hang of 10 s, more than 2 GiB of memory, or a report of a sanitizer;
+1: a target did not run, or another error.
 To see one again: ASSAY_FUZZ_TARGET=TARGET build-fuzz/fuzz_parsers build-fuzz/found/TARGET/FILE
 TEXT
 }
@@ -64,7 +66,7 @@ for target in "${targets[@]}"; do
 done
 "$seeds" --write build-fuzz/seeds
 
-# fuzz TARGET: one line of what was done.
+# fuzz TARGET: one line of what was done. Returns 1 if the fuzzer made no run.
 fuzz() {
   local target=$1 corpus=build-fuzz/corpus/$1 found=build-fuzz/found/$1 log=build-fuzz/log/$1.txt
   mkdir -p "$corpus" "$found" build-fuzz/log
@@ -75,10 +77,14 @@ fuzz() {
   seconds=$({ time ASSAY_FUZZ_TARGET=$target ASAN_OPTIONS=allocator_may_return_null=0 UBSAN_OPTIONS=halt_on_error=1 \
     OMP_NUM_THREADS=1 "$program" -fork=1 -ignore_crashes=1 -ignore_timeouts=1 -ignore_ooms=1 -timeout=10 \
     -max_total_time=$((60 * minutes)) -rss_limit_mb=2048 -max_len=65536 -artifact_prefix="$found/" -print_final_stats=1 \
-    "${inputs[@]}" >"$log" 2>&1 || true; } 2>&1 | awk 'END { printf "%.0f", $1 + $2 }')
+    "${inputs[@]}" >"$log" 2>&1 || echo "exit code $?" >>"$log"; } 2>&1 | awk 'END { printf "%.0f", $1 + $2 }')
   local after runs cover
   after=$(find "$found" -type f | wc -l)
   runs=$(sed -n 's/^#\([0-9]*\): cov: .*/\1/p' "$log" | tail -1)
+  if ((${runs:-0} == 0 && after == before)); then
+    printf '%-14s did not run: %s\n' "$target" "$log"
+    return 1
+  fi
   cover=$(sed -n 's/^#[0-9]*: cov: \([0-9]*\) .*/\1/p' "$log" | tail -1)
   printf '%-14s %6s CPU s %10s runs  %6s edges  %5s inputs  %s found\n' "$target" "$seconds" "${runs:-0}" "${cover:-?}" \
     "$(find "$corpus" -type f | wc -l)" "$((after - before))"
@@ -86,10 +92,17 @@ fuzz() {
 export -f fuzz
 export minutes program
 echo "fuzz: ${#targets[@]} targets, $minutes min each, $jobs at a time"
-printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I{} bash -c 'fuzz {}' | tee build-fuzz/last.txt
-total=$(awk '{ sum += $(NF-1) } END { print sum + 0 }' build-fuzz/last.txt)
+status=0
+printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I{} bash -c 'fuzz {}' | tee build-fuzz/last.txt || status=$?
+total=$(awk '/ found$/ { sum += $(NF-1) } END { print sum + 0 }' build-fuzz/last.txt)
+if ((status != 0)); then
+  logs=$(sed -n 's/.* did not run: //p' build-fuzz/last.txt)
+  echo "error: ${logs:+$(wc -l <<<"$logs") of }${#targets[@]} targets did not run" >&2
+  echo "hint: see ${logs//$'\n'/, }" >&2
+fi
 if ((total > 0)); then
   echo "error: $total inputs made a parser fail; they are in build-fuzz/found"
   exit 2
 fi
+if ((status != 0)); then exit 1; fi
 echo "fuzz: nothing found"
