@@ -21,10 +21,21 @@ class Command:
     folder: pathlib.Path = TREE
 
 
+def known_files():
+    """The files that git knows."""
+    def git(*words):
+        done = subprocess.run(["git", "-C", ROOT, *words], capture_output=True)
+        return done.stdout.decode() if done.returncode == 0 else ""
+
+    top = git("rev-parse", "--show-toplevel").rstrip("\n")
+    if not top or not ROOT.samefile(top):  # not that of another repository around it
+        raise ListError(f"{ROOT} is not a git repository", "tools/mutate.sh copies what git knows: run it in a clone")
+    return [name for name in git("ls-files", "-z").split("\0") if name]
+
+
 def copy_tree(mutants):
     """Writes what differs from the copy that is there, so that only that is compiled again."""
-    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, check=True).stdout.decode()
-    files = [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+    files = [name for name in known_files() if (ROOT / name).is_file()]
     changed = {m.file for m in mutants}
     for name in files:
         to = TREE / name
@@ -43,8 +54,15 @@ def copy_tree(mutants):
 def run(words, log):
     """Runs a step of the build; its output goes to a log, whose end is shown if it fails."""
     with open(log, "w") as file:
-        if subprocess.run(words, stdout=file, stderr=subprocess.STDOUT).returncode == 0:
-            return
+        process = subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT)
+        try:
+            code = process.wait()
+        except BaseException:  # a signal, which ninja passes on to the compilers
+            process.terminate()
+            process.wait()
+            raise
+    if code == 0:
+        return
     lines = log.read_text(errors="replace").splitlines()
     print("\n".join([line for line in lines if "error" in line.lower()][:20] or lines[-20:]))
     raise ListError(f"{words[0]} failed, see above", f"all of its output is in {log}")

@@ -3,9 +3,11 @@
 import argparse
 import concurrent.futures
 import datetime
+import fcntl
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -19,15 +21,33 @@ from mutants import ROOT, ListError, flags_of_cpu, read_lists
 SHORTEST_LIMIT_S, TIMES_AS_LONG, LONGEST_S = 60, 8, 3600
 
 
+def count(option):
+    """The type of an option that is a whole number above 0."""
+    def read(text):
+        if not re.fullmatch("0*[1-9][0-9]{0,8}", text):
+            raise ListError(f"{option} {text} is not a whole number above 0", f"for example {option} 2")
+        return int(text)
+    return read
+
+
+def numbers(text):
+    """The type of --only."""
+    wrong = [word for word in text.split(",") if not re.fullmatch("[0-9]{1,9}", word)]
+    if wrong:
+        raise ListError(f"--only {text}: \"{wrong[0]}\" is not the number of a mutant",
+                        "for example --only 214,404; --list shows all")
+    return {int(word) for word in text.split(",")}
+
+
 def arguments():
     parser = argparse.ArgumentParser(prog="tools/mutate.sh", description=__doc__, allow_abbrev=False)
     parser.add_argument("--list", action="store_true", help="print the planted bugs and end")
     parser.add_argument("--check", action="store_true", help="only see that each still has its place in the sources")
-    parser.add_argument("--only", metavar="N,N", help="run these numbers")
-    parser.add_argument("--random", type=int, metavar="N", help="run N of them, drawn by chance")
+    parser.add_argument("--only", type=numbers, metavar="N,N", help="run these numbers")
+    parser.add_argument("--random", type=count("--random"), metavar="N", help="run N of them, drawn by chance")
     parser.add_argument("--seed", type=int, metavar="S", help="draw the same ones again")
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N",
+    parser.add_argument("--jobs", type=count("--jobs"), default=os.cpu_count(), metavar="N",
                         help="compile and test with N processes")
     return parser.parse_args()
 
@@ -41,15 +61,14 @@ def of_this_cpu(mutants):
 
 
 def chosen(mutants, options):
-    if options.only:
-        wanted = {int(n) for n in options.only.split(",")}
-        missing = wanted - {m.number for m in mutants}
+    if options.only is not None:
+        missing = options.only - {m.number for m in mutants}
         if missing:
             raise ListError(f"there is no mutant {min(missing)}", "tools/mutate.sh --list shows all")
-        mutants = [m for m in mutants if m.number in wanted]
+        mutants = [m for m in mutants if m.number in options.only]
     if not options.list:
         mutants = of_this_cpu(mutants)
-    if options.random:
+    if options.random is not None:
         seed = int(time.time()) if options.seed is None else options.seed
         print(f"drawn with --seed {seed}")
         drawn = random.Random(seed).sample(mutants, min(options.random, len(mutants)))
@@ -57,17 +76,59 @@ def chosen(mutants, options):
     return mutants
 
 
-class Runner:
-    """Runs commands with a mutant, and in an environment of their own."""
+def end_group(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
-    def __init__(self):
+
+class Runner:
+    """Runs commands with a mutant, some at a time, and in an environment of their own."""
+
+    def __init__(self, jobs):
+        self.several = concurrent.futures.ThreadPoolExecutor(jobs)
         self.locks, self.lock_of_locks = {}, threading.Lock()
+        self.running, self.lock_of_running, self.stopped = set(), threading.Lock(), False
+
+    def submit(self, *arguments):
+        return self.several.submit(self.run, *arguments)
+
+    def stop(self):
+        """Ends what runs and begins nothing more."""
+        self.several.shutdown(wait=False, cancel_futures=True)
+        with self.lock_of_running:
+            self.stopped = True
+            for process in self.running:
+                end_group(process)
+
+    def start(self, command, environment, log):
+        with self.lock_of_running:
+            if self.stopped:
+                raise concurrent.futures.CancelledError
+            process = subprocess.Popen(command.words, cwd=command.folder, env=environment, stdin=subprocess.DEVNULL,
+                                       stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+            self.running.add(process)
+            return process
+
+    def end(self, process):
+        """With what it left behind."""
+        with self.lock_of_running:
+            end_group(process)
+            self.running.discard(process)
+        process.wait()
 
     def run(self, command, number, name, limit):
         """(verdict, seconds): how it ended, "passed" if the test noticed nothing."""
         own = built.FOLDER / "tmp" / name
         shutil.rmtree(own, ignore_errors=True)
         own.mkdir(parents=True)
+        try:
+            return self.run_in(own, command, number, name, limit)
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
+
+    def run_in(self, own, command, number, name, limit):
         environment = {**os.environ, **command.environment, "ASSAY_MUTANT": str(number), "TMPDIR": str(own),
                        "OMP_WAIT_POLICY": "passive"}
         # The reference files of tests lie beside the repository, if they are there; not beside the copy.
@@ -79,45 +140,37 @@ class Runner:
             environment["ASSAY_TEST_CACHE"], lock = str(own / "cache"), threading.Lock()
         with lock, open(built.FOLDER / "log" / f"{name}.txt", "w") as log:
             start = time.monotonic()
-            process = subprocess.Popen(command.words, cwd=command.folder, env=environment, stdin=subprocess.DEVNULL,
-                                       stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+            process = self.start(command, environment, log)
             try:
                 code = process.wait(limit)
                 verdict = "passed" if code == 0 else f"exit {code}" if code > 0 else signal.Signals(-code).name
             except subprocess.TimeoutExpired:
                 verdict = "hangs"
-            try:
-                os.killpg(process.pid, signal.SIGKILL)  # with what it left behind
-            except ProcessLookupError:
-                pass
-            process.wait()
-            seconds = time.monotonic() - start
-        shutil.rmtree(own, ignore_errors=True)
-        return verdict, seconds
+            self.end(process)
+            return verdict, time.monotonic() - start
 
     def lock(self, name):
         with self.lock_of_locks:
             return self.locks.setdefault(name, threading.Lock()) if name else threading.Lock()
 
 
-def without_mutant(runner, commands, jobs):
+def without_mutant(runner, commands):
     """Seconds of each test that passes, as it must."""
     seconds = {}
-    with concurrent.futures.ThreadPoolExecutor(jobs) as several:
-        running = {several.submit(runner.run, c, 0, f"without-{i}", LONGEST_S): (test, i)
-                   for i, (test, c) in enumerate(commands.items())}
-        for done in concurrent.futures.as_completed(running):
-            test, i = running[done]
-            verdict, took = done.result()
-            if verdict == "passed":
-                seconds[test] = took
-                continue
-            print(f"error: without a mutant, {test} does not pass: {verdict}\n"
-                  f"hint: see {built.FOLDER}/log/without-{i}.txt; is its --filter still the name of a case?", flush=True)
+    running = {runner.submit(c, 0, f"without-{i}", LONGEST_S): (test, i)
+               for i, (test, c) in enumerate(commands.items())}
+    for done in concurrent.futures.as_completed(running):
+        test, i = running[done]
+        verdict, took = done.result()
+        if verdict == "passed":
+            seconds[test] = took
+            continue
+        print(f"error: without a mutant, {test} does not pass: {verdict}\n"
+              f"hint: see {built.FOLDER}/log/without-{i}.txt; is its --filter still the name of a case?", flush=True)
     return seconds
 
 
-def verdicts(mutants, jobs):
+def verdicts(mutants, runner, jobs):
     """Builds and runs; yields (mutant, verdict, seconds) as they come."""
     for folder in ("log", "tmp"):
         shutil.rmtree(built.FOLDER / folder, ignore_errors=True)
@@ -130,15 +183,13 @@ def verdicts(mutants, jobs):
     print(f"building {built.BUILD.relative_to(ROOT)} for {len(commands)} tests", flush=True)
     built.build(commands.values(), jobs)
     print(f"built in {time.monotonic() - start:.0f} s; first the tests without a mutant", flush=True)
-    runner = Runner()
-    usual = without_mutant(runner, commands, jobs)
+    usual = without_mutant(runner, commands)
     print(f"{len(usual)} of {len(commands)} pass, in {sum(usual.values()):.0f} s", flush=True)
-    with concurrent.futures.ThreadPoolExecutor(jobs) as several:
-        running = {several.submit(runner.run, commands[m.test], m.number, str(m.number),
-                                  max(SHORTEST_LIMIT_S, TIMES_AS_LONG * usual[m.test])): m
-                   for m in mutants if m.test in usual}
-        for done in concurrent.futures.as_completed(running):
-            yield (running[done], *done.result())
+    running = {runner.submit(commands[m.test], m.number, str(m.number),
+                             max(SHORTEST_LIMIT_S, TIMES_AS_LONG * usual[m.test])): m
+               for m in mutants if m.test in usual}
+    for done in concurrent.futures.as_completed(running):
+        yield (running[done], *done.result())
 
 
 def row(m, verdict, seconds):
@@ -172,6 +223,18 @@ def report(results, options):
     return 2 if wrong else 0
 
 
+def only_call():
+    """The lock of the build folder, whose tree, logs and temporary files belong to one call at a time."""
+    built.FOLDER.mkdir(parents=True, exist_ok=True)
+    lock = open(built.FOLDER / "lock", "w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ListError(f"another call of tools/mutate.sh is running in {ROOT}",
+                        "give one call all numbers, or --jobs; wait for it to end, or stop it") from None
+    return lock
+
+
 def main():
     options = arguments()
     mutants = read_lists()
@@ -186,15 +249,24 @@ def main():
         return 0
     if not mutants:
         return 0
-    results = []
-    for result in verdicts(mutants, max(1, options.jobs)):
-        results.append(result)
-        print(row(*result), flush=True)
+    held = only_call()
+    runner, results = Runner(options.jobs), []
+    try:
+        for result in verdicts(mutants, runner, options.jobs):
+            results.append(result)
+            print(row(*result), flush=True)
+    finally:
+        runner.stop()
+        held.close()
     status = report(results, options)
     return status if len(results) == len(mutants) else 1
 
 
-try:
-    sys.exit(main())
-except ListError as error:
-    sys.exit(f"error: {error}\nhint: {error.hint}")
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        sys.exit(main())
+    except ListError as error:
+        sys.exit(f"error: {error}\nhint: {error.hint}")
+    except KeyboardInterrupt:
+        sys.exit(130)
