@@ -5,6 +5,7 @@ import re
 import subprocess
 import time
 
+import children
 import scenes
 from left import left_in
 
@@ -61,8 +62,8 @@ def undisturbed(scene, place, library):
         scene.fresh(here, shared)
         began = time.monotonic()
         with scene.output_in(here) as output:
-            done = subprocess.run(scene.command(here, shared), stdout=output, stderr=subprocess.PIPE, text=True,
-                                  env=scenes.environment(shared) | extra)
+            done = children.run(scene.command(here, shared), stdout=output, stderr=subprocess.PIPE, text=True,
+                                env=scenes.environment(shared) | extra)
         seconds = time.monotonic() - began
         if done.returncode != 0:
             raise ValueError(f"{scene.name}, undisturbed: exit {done.returncode}: {last_error(done.stderr)}")

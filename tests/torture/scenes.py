@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+import children
 from harness import ASSAY
 
 CONFIG = """
@@ -123,16 +124,20 @@ def make_shared(shared):
     (shared / "text.txt").write_text("<|endoftext|>\n".join(
         f"Story {i}: the cat number {i * 37 % 101} sat on mat {i * i % 89} and the dog saw it.\n" for i in range(1500)))
 
+    def ran(*words):
+        return children.run([str(ASSAY), *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=environment(shared))
+
     def works(*words):
-        done = subprocess.run([str(ASSAY), *map(str, words)], capture_output=True, text=True, env=environment(shared))
+        done = ran(*words)
         if done.returncode != 0:
             sys.exit(f"error: {' '.join(map(str, words))}: exit {done.returncode}\n{done.stdout}{done.stderr}")
 
     works("tokenizer", "train", shared / "text.txt", "--vocab-size", "300", "-o", shared / "tokenizer.json")
     works("train", shared / "dense.yaml", "--run", shared / "first", "--steps", "2")
     works("train", shared / "moe.yaml", "--run", shared / "trunk", "--set", "run.keep_checkpoints=9")
-    subprocess.run([str(ASSAY), "train", str(shared / "moe.yaml"), "--run", str(shared / "several"), "--ranks", "2", "--steps", "6"],
-                   capture_output=True, env=environment(shared))  # without MPI it is not there
+    # Without MPI it is not there.
+    ran("train", shared / "moe.yaml", "--run", shared / "several", "--ranks", "2", "--steps", "6")
     works("export", shared / "trunk", "-o", shared / "exported", "--dtype", "fp32")
     works("matrix", shared / "m.yaml", "--run-dir", shared / "part", "--only", "dense")
     shutil.copytree(shared / "part", shared / "tried")

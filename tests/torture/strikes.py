@@ -15,6 +15,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+import children
 import scenes
 from bad_input import without_privileges
 from calls import CHANGES, NO_ERROR, READS, full_pattern, last_error
@@ -39,19 +40,6 @@ class Result:
     starts: int = 0
     lost: str = ""
     what: list = dataclasses.field(default_factory=list)
-
-
-def processes_below(pid):
-    found, todo = [], [pid]
-    while todo:
-        try:
-            for task in pathlib.Path(f"/proc/{todo.pop()}/task").glob("*/children"):
-                below = [int(child) for child in task.read_text().split()]
-                found += below
-                todo += below
-        except OSError:
-            pass
-    return found
 
 
 class Case:
@@ -96,9 +84,8 @@ class Case:
         if self.scene.output:
             self.lines[-1] += f" > {shlex.quote(str(self.here / self.scene.output))}"
         with self.scene.output_in(self.here) as output:
-            return subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE if self.scene.output else subprocess.STDOUT,
-                                    text=True, errors="replace", env=scenes.environment(self.place / "shared") | extra,
-                                    start_new_session=True, **options)
+            return children.start(command, stdout=output, stderr=subprocess.PIPE if self.scene.output else subprocess.STDOUT,
+                                  text=True, errors="replace", env=scenes.environment(self.place / "shared") | extra, **options)
 
     def end_of(self, process, kill_after=None):
         """The exit code and the output, which must show no defect. kill_after: (seconds, whom) for a SIGKILL."""
@@ -117,6 +104,7 @@ class Case:
         finally:
             if timer:
                 timer.cancel()
+            children.ended(process)
         self.output += f"$ {self.lines[-1]}\n{said}exit {process.returncode}\n"
         if (line := defect_in(said) or defect_left(self.here)) is not None:
             raise Lost(f"a message looks like a defect: {line[:200]}")
@@ -125,7 +113,7 @@ class Case:
     @staticmethod
     def kill(process, whom):
         """whom: from 0, the process itself, to 1, any of those below it."""
-        below = processes_below(process.pid) if whom > 0.5 else []
+        below = children.processes_below(process.pid) if whom > 0.5 else []
         target = below[int((whom - 0.5) * 2 * len(below)) % len(below)] if below else process.pid
         try:
             os.kill(target, signal.SIGKILL)
@@ -306,8 +294,8 @@ class Case:
         if not self.scene.trains:
             return
         command = [str(scenes.ASSAY), "receipt", "verify", str(self.here / self.scene.trains)]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace",
-                              env=scenes.environment(self.place / "shared"))
+        done = children.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                            env=scenes.environment(self.place / "shared"))
         self.output += f"$ {shlex.join(command)}\n{done.stdout}{done.stderr}exit {done.returncode}\n"
         if done.returncode != 0:
             raise Lost(f"receipt verify: exit {done.returncode}: {last_error(done.stdout + done.stderr)}")

@@ -3,11 +3,11 @@
 one leaves, to the byte. Called by tools/torture.sh."""
 import argparse
 import collections
-import concurrent.futures
 import json
 import os
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -15,6 +15,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import calls
+import children
 import scenes
 import strikes
 
@@ -70,7 +71,7 @@ class Torture:
     def prepare(self):
         scenes.make_shared(self.place / "shared")
         chosen = [scene for scene in scenes.SCENES if scene.name in self.a.only]
-        with concurrent.futures.ThreadPoolExecutor(self.a.jobs) as pool:
+        with children.threads(self.a.jobs) as pool:
             ran = [pool.submit(calls.undisturbed, scene, self.place, self.a.library) for scene in chosen]
         for scene, whole in zip(chosen, ran):
             try:
@@ -131,7 +132,7 @@ class Torture:
               f"eta {max(left, 0):.0f} s", file=sys.stderr)
 
     def run(self):
-        with concurrent.futures.ThreadPoolExecutor(self.a.jobs) as pool:
+        with children.threads(self.a.jobs) as pool:
             for worker in [pool.submit(self.work) for _ in range(self.a.jobs)]:
                 worker.result()
 
@@ -157,10 +158,18 @@ def print_table(rows):
 
 def main():
     a = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     place = pathlib.Path(tempfile.mkdtemp(prefix="assay-torture-"))
     torture = Torture(a, place)
-    torture.prepare()
-    torture.run()
+    try:
+        torture.prepare()
+        torture.run()
+    except (KeyboardInterrupt, SystemExit):
+        children.stop()
+        end = time.monotonic() + 5  # for ranks, which end after the processes that are waited for
+        while place.exists() and time.monotonic() < end:
+            shutil.rmtree(place, ignore_errors=True)
+        raise
     rows, lost = torture.table(), [r for r in torture.results if r.lost]
     print_table(rows)
     seconds = time.monotonic() - torture.began
@@ -177,4 +186,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,80 @@
+"""The processes that a torture has started, each the first of a group of its own: a signal can end all of them."""
+import concurrent.futures
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+
+lock, running = threading.Lock(), set()
+stopped = False
+
+
+class Stopped(Exception):
+    """A signal has ended the torture: nothing more is started, and what the processes did does not count."""
+
+
+def processes_below(pid):
+    found, todo = [], [pid]
+    while todo:
+        try:
+            for task in pathlib.Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+                below = [int(child) for child in task.read_text().split()]
+                found += below
+                todo += below
+        except OSError:
+            pass
+    return found
+
+
+def start(command, **options):
+    """As subprocess.Popen(); ended() must follow."""
+    with lock:
+        if stopped:
+            raise Stopped
+        process = subprocess.Popen(command, start_new_session=True, **options)
+        running.add(process)
+        return process
+
+
+def ended(process):
+    """After a process has ended. Raises Stopped if stop() may be why."""
+    with lock:
+        running.discard(process)
+        if stopped:
+            raise Stopped
+
+
+def run(command, **options):
+    """As subprocess.run()."""
+    process = start(command, **options)
+    out, error = process.communicate()
+    ended(process)
+    return subprocess.CompletedProcess(command, process.returncode, out, error)
+
+
+def stop():
+    """Ends all of them, with those below them: ranks have groups of their own."""
+    global stopped
+    with lock:
+        stopped = True
+        for process in running:
+            below = processes_below(process.pid)
+            for end, pid in [(os.killpg, process.pid), *((os.kill, pid) for pid in below)]:
+                with contextlib.suppress(ProcessLookupError):
+                    end(pid, signal.SIGKILL)
+            process.wait()
+
+
+@contextlib.contextmanager
+def threads(jobs):
+    """A pool of threads. An exception in the with statement, a signal's too, ends what they have started."""
+    pool = concurrent.futures.ThreadPoolExecutor(jobs)
+    try:
+        yield pool
+        pool.shutdown()
+    except BaseException:
+        stop()
+        pool.shutdown(cancel_futures=True)
+        raise

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""tests/torture/torture.py, stopped while it makes what its cases read, and while these run: no process and no folder
+is left, and no case is called lost."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+failures = []
+holder = tempfile.TemporaryDirectory(prefix="assay-stop-")
+work = pathlib.Path(holder.name)
+
+
+def processes():
+    """Those whose command names the folder of this test."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if str(work).encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            pass
+    return found
+
+
+def stopped_by(number, code, begun):
+    """begun: a pattern of what is there by then."""
+    process = subprocess.Popen([sys.executable, "-B", str(HERE / "torture.py"), "--minutes", "10", *OPTIONS],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "TMPDIR": str(work)})
+    end = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < end and not (processes() and list(work.glob(begun))):
+        time.sleep(0.01)
+    there = bool(list(work.glob(begun)))
+    process.send_signal(number)
+    try:
+        out, error = process.communicate(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, error = process.communicate()
+        failures.append(f"{number!r}: no end within 20 s")
+    left, folders = processes(), list(work.glob("assay-torture-*"))
+    if process.returncode != code or not there or left or folders or "LOST" in error or "Traceback" in error:
+        failures.append(f"{number!r} at {begun}: exit {process.returncode}, left: processes {left}, {folders}\n"
+                        f"{out}{error}")
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+
+
+OPTIONS = ["--only", "dense,prepare"]
+stopped_by(signal.SIGTERM, 143, "assay-torture-*/shared/first")
+stopped_by(signal.SIGINT, 130, "assay-torture-*/0001-*")
+print("\n".join(failures) if failures else "torture_stop: ok")
+sys.exit(1 if failures else 0)
