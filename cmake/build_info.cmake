@@ -5,9 +5,13 @@ set(commit unknown)
 set(dirty false)
 find_program(GIT git)
 if(GIT)
-  execute_process(COMMAND ${GIT} rev-parse HEAD WORKING_DIRECTORY ${SOURCE}
+  execute_process(COMMAND ${GIT} rev-parse --show-toplevel WORKING_DIRECTORY ${SOURCE}
+                  OUTPUT_VARIABLE top OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  execute_process(COMMAND ${GIT} rev-parse --verify HEAD WORKING_DIRECTORY ${SOURCE}
                   OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
-  if(NOT failed)
+  file(REAL_PATH "${SOURCE}" here)
+  file(REAL_PATH "${top}" top)
+  if(NOT failed AND top STREQUAL here)  # not of another repository around the sources
     set(commit ${found})
     execute_process(COMMAND ${GIT} status --porcelain --untracked-files=no WORKING_DIRECTORY ${SOURCE}
                     OUTPUT_VARIABLE changed ERROR_QUIET)

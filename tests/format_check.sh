@@ -4,6 +4,10 @@
 #   format_check.sh [FILE...]: FILE (an absolute path) instead of all of them
 set -euo pipefail
 cd "$(dirname "$0")/.."
+if [[ $# == 0 && ! $(git rev-parse --show-toplevel 2>/dev/null) -ef . ]]; then
+  echo "not run: no git repository here"
+  exit 0
+fi
 format=$(command -v clang-format-14 || command -v clang-format) || { echo "format: clang-format is absent (bash tools/setup.sh)"; exit 1; }
 version=$("$format" --version | sed -n 's/.*clang-format version \([0-9]*\).*/\1/p')
 files=("$@")

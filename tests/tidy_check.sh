@@ -11,6 +11,10 @@ tidy=$(command -v clang-tidy-14 || command -v clang-tidy) || { echo "not run: cl
 version=$("$tidy" --version | sed -n 's/.*LLVM version \([0-9]*\).*/\1/p')
 [[ $version == 14 ]] || { echo "not run: clang-tidy is version $version, not 14"; exit 0; }
 
+if [[ ! $(git rev-parse --show-toplevel 2>/dev/null) -ef . ]]; then
+  echo "not run: no git repository here"
+  exit 0
+fi
 if [[ $# == 0 ]]; then set -- base session; fi
 files=()
 for path in "$@"; do

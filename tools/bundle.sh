@@ -154,8 +154,11 @@ for other in ${also[@]+"${also[@]}"}; do
   done
 done
 oldest_glibc=$(find "$made" -type f \( -path '*/bin/*' -o -path '*/lib/*' \) -print0 | xargs -0 cat | grep -aoE 'GLIBC_2\.[0-9]+' | sort -uV | tail -1)
-commit=$(git rev-parse HEAD 2>/dev/null || echo unknown)
-if [[ -n $(git status --porcelain --untracked-files=no 2>/dev/null) ]]; then commit+=" and changes"; fi
+commit=unknown
+if [[ $(git rev-parse --show-toplevel 2>/dev/null) -ef . ]]; then  # not of another repository around this folder
+  commit=$(git rev-parse --verify HEAD 2>/dev/null || echo unknown)
+  if [[ -n $(git status --porcelain --untracked-files=no 2>/dev/null) ]]; then commit+=" and changes"; fi
+fi
 {
   echo "# assay bundle (sha256sum -c MANIFEST)"
   echo "# commit $commit"

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Scripts of the build and of checks, for sources without a git repository (also inside another one), and ccache.cmake
+without HOME. Usage: test_build_scripts.py CMAKE"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CMAKE = sys.argv[1]
+if shutil.which("git") is None:
+    print("not run: git is not installed")
+    sys.exit(0)
+failures = []
+holder = tempfile.TemporaryDirectory(prefix="assay-scripts-")
+work = pathlib.Path(holder.name)
+sources = work / "around" / "sources"
+for name in ("cmake", "tests/mutation"):
+    shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "*.txt"))
+for name in ("tests/format_check.sh", "tests/tidy_check.sh", "tools/mutate.sh"):
+    (sources / name).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / name, sources / name)
+(sources / "ops").mkdir()
+(sources / "ops/a.cpp").write_text("int  a ;\n")
+BUG = "1 ops/a.cpp\nwhat: a bug\ntest: op_check\n- int  a ;\n+ int a = MUTANT;\n"
+(sources / "tests/mutation/a.txt").write_text(BUG)
+
+
+def run(*words, **options):
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, **options)
+
+
+def git(folder, *words):
+    done = run("git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b", *words)
+    if done.returncode != 0:
+        sys.exit(f"git {words}: {done.stderr}")
+    return done.stdout.strip()
+
+
+def check(what, ok, done):
+    if not ok:
+        failures.append(f"{what}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def commit_of(folder):
+    """(commit, dirty) as the program would say."""
+    output = work / "build_info.cpp"
+    output.unlink(missing_ok=True)
+    done = run(CMAKE, f"-DSOURCE={folder}", f"-DOUTPUT={output}", "-DVERSION=1", "-DCOMPILER=c", "-DFLAGS=",
+               "-P", folder / "cmake/build_info.cmake", cwd=work)
+    check("build_info.cmake", done.returncode == 0 and not done.stderr, done)
+    text = output.read_text()
+    return text.split('.commit = "')[1].split('"')[0], text.split(".dirty = ")[1].split(",")[0]
+
+
+def without_repository(where):
+    found = commit_of(sources)
+    if found != ("unknown", "false"):
+        failures.append(f"{where}: the commit is {found}")
+    done = run("bash", sources / "tests/format_check.sh")
+    check(f"{where}: format", done.returncode == 0 and done.stdout == "not run: no git repository here\n", done)
+    done = run("bash", sources / "tests/tidy_check.sh", sources)
+    check(f"{where}: tidy", done.returncode == 0 and done.stdout.startswith("not run: "), done)
+    done = run("bash", sources / "tools/mutate.sh")
+    lines = done.stderr.splitlines()
+    check(f"{where}: mutate", done.returncode == 1 and len(lines) == 2 and lines[1].startswith("hint: ") and
+          lines[0] == f"error: {sources} is not a git repository", done)
+
+
+without_repository("alone")
+git(work / "around", "init", "-q")
+git(work / "around", "commit", "-q", "--allow-empty", "-m", "of another")
+without_repository("inside another repository")
+
+# A repository of their own, also through a link.
+git(sources, "init", "-q")
+git(sources, "add", ".")
+if commit_of(sources) != ("unknown", "false"):
+    failures.append(f"without a commit: {commit_of(sources)}")
+git(sources, "commit", "-q", "-m", "first")
+commit = git(sources, "rev-parse", "HEAD")
+(work / "link").symlink_to(sources)
+for folder in (sources, work / "link"):
+    if commit_of(folder) != (commit, "false"):
+        failures.append(f"{folder}: {commit_of(folder)}, not {commit}")
+(sources / "ops/a.cpp").write_text("int  a ;  // changed\n")
+if commit_of(sources) != (commit, "true"):
+    failures.append(f"changed: {commit_of(sources)}")
+
+# Where the objects of this CPU go.
+(work / "say.cmake").write_text(f"include({ROOT}/cmake/ccache.cmake)\nmessage(STATUS \"${{ccache_settings}}\")\n")
+for given, wanted in (({"CCACHE_DIR": "/c"}, "CCACHE_DIR=/c/native-"),
+                      ({"HOME": "/h"}, "CCACHE_DIR=/h/.cache/ccache/native-"), ({"HOME": ""}, None), ({}, None)):
+    plain = {key: value for key, value in os.environ.items() if key not in ("HOME", "CCACHE_DIR")}
+    done = run(CMAKE, "-DASSAY_NATIVE=ON", "-DCMAKE_CXX_COMPILER_ID=GNU", "-DCMAKE_CXX_COMPILER=true",
+               f"-DASSAY_CCACHE_PROGRAM={CMAKE}", "-P", work / "say.cmake", env={**plain, **given})
+    check(f"ccache with {given}", done.returncode == 0 and "CCACHE_SLOPPINESS" in done.stdout and
+          (wanted in done.stdout if wanted else "CCACHE_DIR" not in done.stdout), done)
+
+print("\n".join(failures) if failures else "build_scripts: ok")
+sys.exit(1 if failures else 0)
