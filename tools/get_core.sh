@@ -28,6 +28,7 @@ while (($#)); do
   shift
 done
 need curl python3
+make_folder "$(dirname "$folder")"  # what is not whole yet lies beside $folder
 if [[ -f $folder/core.yaml && -f $folder/eval_meta_data.csv && -d $folder/eval_data ]]; then
   echo "$folder: already there"
   exit 0
@@ -35,7 +36,6 @@ fi
 [[ ! -e $folder ]] || fail "$folder exists and is not a complete bundle" "remove it, or choose another folder with -o DIR"
 
 part=$folder.zip.part unpacked=$folder.unpacked
-mkdir -p "$(dirname "$folder")" || fail "cannot create the folder of $folder" "choose another folder with -o DIR"
 echo "eval_bundle.zip: downloading"
 fetch "$url" "$part" || fail "the download of $url failed: there is no such file" "check the address"
 

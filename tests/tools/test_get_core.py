@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """tools/get_core.sh with a local archive. Usage: test_get_core.py"""
+import fcntl
+import os
 import pathlib
 import shutil
 import subprocess
@@ -57,6 +59,19 @@ shutil.rmtree(out)
 pathlib.Path(f"{out}.zip.part").write_bytes(archive.read_bytes()[:100])
 done = run()
 check("resumed", done.returncode == 0 and (out / "core.yaml").exists(), done)
+
+# A second one would write to the files of the first.
+shutil.rmtree(out)
+part = pathlib.Path(f"{out}.zip.part")
+part.write_bytes(b"of the first")
+first = os.open(out.parent, os.O_RDONLY)
+fcntl.flock(first, fcntl.LOCK_EX)
+refused(f"another download into {out.parent} is still running")
+check("the first one's file", part.exists() and part.read_bytes() == b"of the first" and not out.exists(), done)
+os.close(first)
+part.unlink(missing_ok=True)
+done = run()
+check("after it", done.returncode == 0 and (out / "core.yaml").exists(), done)
 
 (out / "core.yaml").unlink()
 refused("not a complete bundle")
