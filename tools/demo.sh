@@ -4,7 +4,6 @@
 # text of each model, a page. Installs packages and builds first. When run again, finished runs are
 # kept and interrupted ones resume.
 set -euo pipefail
-cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
@@ -33,23 +32,26 @@ with AMX or AVX512-BF16; with AVX2 alone it takes many times as long.
 TEXT
 }
 
+fail() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 1; }
+
 text='' size=standard seeds=1 setup=yes build=yes
 train_options=()
 while [[ $# -gt 0 ]]; do
   case "$1" in
-    --text) text=${2:?--text needs a PATH}; shift 2 ;;
+    --text | --seeds)
+      [[ -n ${2:-} ]] || fail "$1 needs a value" "bash tools/demo.sh --help"
+      declare "${1#--}=$2"
+      shift 2 ;;
     --quick | --long) size=${1#--}; shift ;;
-    --seeds) seeds=${2:?--seeds needs a number}; shift 2 ;;
     --fresh) train_options+=(--fresh); shift ;;
     --skip-setup) setup=no; shift ;;
     --skip-build) setup=no build=no; shift ;;
     -h | --help) usage; exit 0 ;;
-    *)
-      printf 'error: unknown argument %s\nhint: bash tools/demo.sh --help lists them\n' "$1" >&2
-      exit 1 ;;
+    *) fail "unknown argument $1" "bash tools/demo.sh --help lists them" ;;
   esac
 done
-fail() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 1; }
+if [[ -n $text ]]; then text=$(realpath -ms -- "$text"); fi  # of the caller's folder
+cd "$(dirname "$0")/.."
 if [[ ! $seeds =~ ^[1-9][0-9]?$ ]]; then fail "--seeds $seeds is not a number from 1 to 99" "for example --seeds 3"; fi
 if [[ -n $text && ! -e $text ]]; then fail "$text: no such file or folder" "give the path of a text or .jsonl file, or of a folder of them"; fi
 if [[ -f $text && ! -s $text ]]; then fail "$text is empty" "give a file with at least a few hundred kilobytes of text"; fi
@@ -113,7 +115,8 @@ if [[ -n $text ]]; then
   corpus=data-cache/$name
   bash tools/text_corpus.sh "$text" "$corpus" "$assay"
   here=$(pwd)
-  sets+=(--set data.synth=null --set data.shuffle=true --set "data.tokenizer=$here/$corpus/tokenizer.json"
+  here=${here//\'/\'\'}  # as YAML quotes it
+  sets+=(--set data.synth=null --set data.shuffle=true --set "data.tokenizer='$here/$corpus/tokenizer.json'"
     --set "data.train=['$here/$corpus/corpus_train_*.bin']" --set "data.val=['$here/$corpus/corpus_val_*.bin']")
 else
   prompt=(--prompt "Once upon a time")

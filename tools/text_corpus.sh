@@ -14,7 +14,7 @@ usage: bash tools/text_corpus.sh TEXT FOLDER [ASSAY]
   --name   only print a name for the corpus: that of TEXT and a hash of what it contains
 
 Every twentieth document is for validation. Of fewer than 20 documents it is the last twentieth of
-each file.
+each file, from the beginning of a character.
 TEXT
 }
 
@@ -36,15 +36,21 @@ hash_of() {
 }
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then usage; exit 0; fi
+# require_text PATH: an error if there is no text.
+require_text() {
+  [[ -d $1 || -s $1 ]] || fail "$1: no such file or folder, or an empty file" "give the path of a text or .jsonl file, or of a folder of them"
+}
+
 if [[ ${1:-} == --name && $# -eq 2 ]]; then
   named=$2
+  require_text "$named"
   if [[ -d $named ]]; then named=$(cd "$named" && pwd); fi  # of "." too
   echo "$(basename "$named" | sed 's/\.[^.]*$//' | tr -c 'A-Za-z0-9\n' '-' | cut -c1-24)-$(hash_of "$2")"
   exit 0
 fi
 if [[ $# -lt 2 || $# -gt 3 ]]; then usage >&2; exit 1; fi
 text=$1 corpus=$2 assay=${3:-$(dirname "$0")/../build/assay}
-[[ -d $text || -s $text ]] || fail "$text: no such file or folder, or an empty file" "give the path of a text or .jsonl file, or of a folder of them"
+require_text "$text"
 [[ -x $assay ]] || fail "$assay: no such program" "build it (README.md), or give its path as the third argument"
 if [[ -f $corpus/manifest.json ]]; then exit 0; fi
 
@@ -59,6 +65,9 @@ whole_documents() {
   done < <(files_of "$text")
   return 1
 }
+
+# begins_character FILE BYTE: false if that byte (from 0) goes on with a character of UTF-8.
+begins_character() { [[ $(od -An -tx1 -j "$2" -N 1 "$1") != \ [89ab]? ]]; }
 
 mkdir -p "$corpus"
 rm -f "$corpus/tokenizer.json"  # of a corpus that was not finished
@@ -75,8 +84,10 @@ else
     if [[ -d $text ]]; then file=$text/$file; fi
     number=$((number + 1))
     bytes=$(stat -L -c %s "$file")
-    head -c $((bytes - bytes / 20)) "$file" >"$corpus/train/$(printf %02d $number).txt"
-    tail -c $((bytes / 20)) "$file" >"$corpus/val/$(printf %02d $number).txt"
+    cut=$((bytes - bytes / 20))
+    for _ in 1 2 3; do begins_character "$file" $cut || cut=$((cut - 1)); done
+    head -c $cut "$file" >"$corpus/train/$(printf %02d $number).txt"
+    tail -c +$((cut + 1)) "$file" >"$corpus/val/$(printf %02d $number).txt"
   done < <(files_of "$text")
   "${prepare[@]}" "$corpus/train" --val "$corpus/val"
 fi

@@ -52,9 +52,9 @@ def write_texts(folder):
     (folder / "picture.png").write_bytes(bytes(1000))
 
 
-def demo(folder, *arguments):
+def demo(folder, *arguments, cwd=None):
     return subprocess.run(["bash", str(folder / "tools" / "demo.sh"), *arguments], capture_output=True, text=True,
-                          check=False, stdin=subprocess.DEVNULL)
+                          check=False, stdin=subprocess.DEVNULL, cwd=cwd)
 
 
 def check_result(folder, text):
@@ -87,7 +87,7 @@ def check_result(folder, text):
 
     # What is trained is kept; only the result is made again.
     checkpoints = sorted((f, f.stat().st_mtime_ns) for f in folder.glob("runs/*/checkpoints/*/model.safetensors"))
-    again = demo(folder, "--skip-build", "--quick", "--text", str(text))
+    again = demo(folder, "--skip-build", "--quick", "--text", "..", cwd=text / "more")
     expect(again.returncode == 0 and len(checkpoints) == 3 and checkpoints ==
            sorted((f, f.stat().st_mtime_ns) for f in folder.glob("runs/*/checkpoints/*/model.safetensors")), again.stderr)
 
@@ -116,6 +116,8 @@ def check_refused(folder):
             (["--text", "nowhere"], "nowhere: no such file or folder", "a folder of them"),
             (["--text", str(folder / "empty.txt")], "is empty", "hundred kilobytes"),
             (["--seeds", "0"], "--seeds 0 is not a number from 1 to 99", "--seeds 3"),
+            (["--text"], "--text needs a value", "--help"),
+            (["--quick", "--seeds"], "--seeds needs a value", "--help"),
             (["--tex", "x"], "unknown argument --tex", "--help")]:
         done = demo(folder, *arguments)
         lines = done.stderr.splitlines()
@@ -126,14 +128,39 @@ def check_refused(folder):
            max(map(len, told.stdout.splitlines())) <= 80, told.stdout)
 
 
+def check_corpus(folder):
+    """text_corpus.sh by itself: it cuts between characters, and names only what is there."""
+    script = folder / "tools" / "text_corpus.sh"
+    (folder / "nothing").symlink_to("/bin/true")
+    texts = (("\u732b", 0), ("\u732b", 1), ("\u00e9", 1), ("\U0001f408", 2), ("a", 3))
+    for number, (letter, ending) in enumerate(texts):
+        text, corpus = folder / f"letters{number}.txt", folder / f"letters{number}"
+        text.write_text(letter * 1000 + ending * "a")
+        data = text.read_bytes()
+        done = subprocess.run(["bash", script, text, corpus, folder / "nothing"], capture_output=True, text=True,
+                              check=False)
+        parts = [(corpus / kind / "01.txt").read_bytes() for kind in ("train", "val")]
+        expect(done.returncode == 0 and b"".join(parts) == data and 0 <= len(parts[1]) - len(data) // 20 < 4, done)
+        for part in parts:
+            try:
+                part.decode()
+            except UnicodeDecodeError as error:
+                expect(False, f"{letter}: {error}")
+    done = subprocess.run(["bash", script, "--name", "nofile"], capture_output=True, text=True, check=False)
+    lines = done.stderr.splitlines()
+    expect(done.returncode == 1 and not done.stdout and len(lines) == 2 and
+           lines[0].startswith("error: nofile: no such file") and lines[1].startswith("hint: "), done)
+
+
 def main():
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="assay-demo-"))
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="assay-demo's-"))
     try:
         checkout(folder)
         shrink(folder)
         text = folder / "my texts"
         write_texts(text)
         check_refused(folder)
+        check_corpus(folder)
         check_result(folder, text)
         check_seeds(folder)
     finally:
