@@ -4,6 +4,7 @@ process and two ranks, settings. Other work on the machine, and its heat, then f
 import argparse
 import datetime
 import json
+import os
 import pathlib
 import platform
 import shlex
@@ -25,18 +26,43 @@ EXAMPLES = """examples:
                "env ASSAY_GPU_PREDECESSORS=gradient_zeros bench_step --device cuda --json" """
 
 
+GRACE_S = 3  # between SIGTERM and SIGKILL; mpirun ends its ranks in about one
+
+
 class Unmeasured(Exception):
     """A command that failed, or printed no such number."""
 
 
+def end_group(process):
+    """Ends a command with all that it started, which would go on beside the next one. SIGTERM first: mpirun passes it
+    on to its ranks."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(GRACE_S)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
+
+
+def output_of(command, limit):
+    """(what it printed, exit code). Raises TimeoutExpired after so many seconds; 0: none."""
+    process = subprocess.Popen(shlex.split(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                               start_new_session=True)
+    try:
+        return process.communicate(timeout=limit or None)[0], process.returncode
+    except BaseException:  # Ctrl-C and SIGTERM too
+        end_group(process)
+        raise
+
+
 def measured(command, key, limit):
     try:
-        run = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, text=True, timeout=limit or None)
+        output, code = output_of(command, limit)
     except subprocess.TimeoutExpired as error:
         raise Unmeasured(f"error: not done in {limit:g} s: {command}\nhint: run it by hand, or give a longer --limit") from error
-    lines = run.stdout.strip().splitlines()
-    if run.returncode != 0 or not lines:
-        raise Unmeasured(f"error: exit {run.returncode}, {len(lines)} lines of output: {command}\nhint: run it by hand")
+    lines = output.strip().splitlines()
+    if code != 0 or not lines:
+        raise Unmeasured(f"error: exit {code}, {len(lines)} lines of output: {command}\nhint: run it by hand")
     try:
         row = json.loads(lines[-1])
         return float(row[key]), row

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""bench/in_turn.py with commands that only print or sleep: what a limit, Ctrl-C and SIGTERM end."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "in_turn.py"
+failures = []
+holder = tempfile.TemporaryDirectory(prefix="assay-in-turn-")
+work = pathlib.Path(holder.name)
+QUICK = """sh -c 'echo "{\\"tokens_per_s\\": 2}"'"""
+# As mpirun: the work is done by a process below.
+SLOW = f"bash -c 'sleep 1000 & echo $! >>{work}/below; wait'"
+STUBBORN = f"""bash -c 'trap "" TERM; sleep 1000 & echo $! >>{work}/below; wait'"""
+
+
+def words(*arguments):
+    return [sys.executable, "-B", str(SCRIPT), *arguments]
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def check(what, ok, said):
+    left = [int(pid) for pid in (work / "below").read_text().split()] if (work / "below").exists() else []
+    left = [pid for pid in left if alive(pid)]
+    if not ok or left:
+        failures.append(f"{what}: {len(left)} processes are left: {said}")
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    (work / "below").unlink(missing_ok=True)
+
+
+done = subprocess.run(words("--pairs", "2", "--out", str(work / "out"), QUICK, QUICK), capture_output=True, text=True)
+check("quick", done.returncode == 0 and json.loads((work / "out").read_text())["ratio_median"] == 1, done)
+for name, command in (("slow", SLOW), ("stubborn", STUBBORN)):
+    done = subprocess.run(words("--pairs", "2", "--limit", "0.5", QUICK, command, QUICK), capture_output=True,
+                          text=True, timeout=60)
+    check(f"{name}, with a limit", done.returncode == 1 and "error: not done in 0.5 s: " in done.stderr and
+          done.stderr.count("error:") == 1 and "of 2 pairs" in done.stdout, done)
+for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)):
+    process = subprocess.Popen(words("--pairs", "2", QUICK, SLOW), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True)
+    end = time.monotonic() + 30
+    while not (work / "below").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    process.send_signal(number)
+    out, error = process.communicate(timeout=30)
+    check(f"{number!r}", process.returncode == code, (process.returncode, out, error))
+
+print("\n".join(failures) if failures else "in_turn: ok")
+sys.exit(1 if failures else 0)
