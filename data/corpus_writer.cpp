@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <set>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -63,6 +64,24 @@ Manifest existing_manifest(const std::string& folder) {
   return {};
 }
 
+// Whether a commit of a corpus with this tokenizer was killed between its renames, and these are
+// its shards: its manifest lists them, and has not its name yet.
+bool is_interrupted_commit(const std::string& folder, const std::vector<std::string>& shards,
+                           const Tokenizer& tokenizer) {
+  const std::string part = folder + "/" + kManifestName + ".part";
+  if (!exists(part)) return false;
+  try {
+    const Manifest manifest = read_manifest_file(part);
+    std::set<std::string> listed;
+    for (const ShardEntry& shard : manifest.shards) listed.insert(shard.file);
+    return manifest.tokenizer_sha256 == tokenizer_hash(tokenizer) &&
+           std::all_of(shards.begin(), shards.end(),
+                       [&](const std::string& file) { return listed.contains(file); });
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
 // False also for a file that is no tokenizer.
 bool is_same(const std::string& file, const Tokenizer& tokenizer) {
   try {
@@ -112,7 +131,7 @@ void CorpusWriter::refuse_existing() const {
   if (exists(config_.folder + "/" + kManifestName))
     throw UserError(config_.folder + " already holds a corpus", replace);
   const std::vector<std::string> shards = shards_in(config_.folder, config_.name);
-  if (!shards.empty())
+  if (!shards.empty() && !is_interrupted_commit(config_.folder, shards, tokenizer_))
     throw UserError(config_.folder + " already holds shards, " + shards.front(),
                     replace + ", or give another --name");
   const std::string tokenizer = config_.folder + "/" + kTokenizerName;
@@ -197,10 +216,16 @@ Manifest CorpusWriter::commit(const std::string& validation) {
   std::error_code ignored;
   fs::remove(manifest_file.path(), ignored);
   remove_shards(old, config_.folder, config_.name);
-  for (const Part& part : parts_)
-    for (const auto& shard : part.shards) shard->commit();
-  tokenizer_file.commit();
-  manifest_file.commit();
+  try {
+    for (const Part& part : parts_)
+      for (const auto& shard : part.shards) shard->commit();
+    tokenizer_file.commit();
+    manifest_file.commit();
+  } catch (...) {  // shards without a manifest would be in the way of the same command
+    for (const Part& part : parts_)
+      for (const auto& shard : part.shards) fs::remove(shard->path(), ignored);
+    throw;
+  }
   return manifest;
 }
 

@@ -36,7 +36,10 @@ int64_t Manifest::documents(const std::string& split) const {
 }
 
 Manifest read_manifest(const std::string& folder) {
-  const std::string path = folder + "/" + kManifestName;
+  return read_manifest_file(folder + "/" + kManifestName);
+}
+
+Manifest read_manifest_file(const std::string& path) {
   const std::string text = read_file(path);
   try {
     const ordered_json file = json_or_throw<ordered_json>(text);

@@ -49,6 +49,8 @@ constexpr const char* kManifestName = "manifest.json";
 
 // UserError when folder/manifest.json is missing or damaged.
 Manifest read_manifest(const std::string& folder);
+// The same of a file with another name.
+Manifest read_manifest_file(const std::string& path);
 std::string manifest_text(const Manifest& manifest);
 
 // UserError with both hashes for a shard that its folder's manifest lists with another hash.

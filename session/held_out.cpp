@@ -51,7 +51,8 @@ HeldOut::HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& opt
   }
   if (has_data) data_ = evaluation_data(reading(config, options.files));
   if (options.files.empty()) {
-    require_data_of_checkpoint(source_, data_);
+    const std::string other = "--shards FILE";
+    require_data_of_checkpoint(source_, data_, {.shards = other, .tokenizer = other});
   } else {
     std::string own = own_tokenizer(source_);
     if (own.empty() && config.data.check_tokenizer) own = data_.tokenizer;

@@ -81,13 +81,17 @@ bool is_of_run(const CheckpointSource& source, const std::string& tokenizer) {
 
 }  // namespace
 
-void require_data_of_checkpoint(const CheckpointSource& source, const RunData& data) {
+void require_data_of_checkpoint(const CheckpointSource& source, const RunData& data,
+                                const OtherFiles& way_out) {
   require_tokenizer_of_run(run_of(source), source.config, data);
-  const HashedFiles files = hash_files(data.val, UseCache::kYes);
-  require_manifest_hashes(files);
-  require_known(source, sha256_of(files), ", or name other data: --set data.val=FILE");
+  if (!source.names_data) {
+    const HashedFiles files = hash_files(data.val, UseCache::kYes);
+    require_manifest_hashes(files);
+    require_known(source, sha256_of(files), ", or name other data: " + way_out.shards);
+  }
+  if (source.names_tokenizer) return;
   require_known(source, tokenizer_hashes(source, data.tokenizer),
-                ", or name the tokenizer: --set data.tokenizer=FILE");
+                ", or name the tokenizer: " + way_out.tokenizer);
 }
 
 std::string own_tokenizer(const CheckpointSource& source) {
@@ -128,7 +132,7 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
                               long(tokenizer.vocab_size()), long(source.config.model.vocab_size)),
                     "give the tokenizer that its shards were made with: --tokenizer FILE");
   }
-  if (path.empty() && !source.names_data) {
+  if (path.empty() && !source.names_tokenizer) {
     require_known(source, tokenizer_hashes(source, file),
                   ", or name the tokenizer: --tokenizer FILE");
   }

@@ -16,7 +16,8 @@ struct CheckpointSource {
   std::string folder;
   TrainingState state;
   Config config;
-  bool names_data = false;  // the user has set data.*: what is read need not be the run's
+  bool names_data = false;       // the user has set data.*: what is read need not be the run's
+  bool names_tokenizer = false;  // that sets data.tokenizer, or the corpus that has it
 };
 // Opens a checkpoint folder, or the newest valid checkpoint of a run; warns of newer ones that are
 // not valid. UserError when there is none.
@@ -29,8 +30,14 @@ CheckpointSource open_checkpoint(const std::string& run_or_checkpoint,
 std::string run_of(const CheckpointSource& source);
 
 // UserError if the tokenizer or a validation shard of `data` is not the one that the checkpoint's
-// run has; what it has not recorded is not compared. Hashes the shards and the tokenizer.
-void require_data_of_checkpoint(const CheckpointSource& source, const RunData& data);
+// run has; what it has not recorded is not compared. Hashes the shards and the tokenizer. With
+// source.names_data the shards may be others, with names_tokenizer the tokenizer. `way_out` names
+// the options that take other files, for the hint: "--set data.val=FILE".
+struct OtherFiles {
+  std::string shards = "--set data.val=FILE", tokenizer = "--set data.tokenizer=FILE";
+};
+void require_data_of_checkpoint(const CheckpointSource& source, const RunData& data,
+                                const OtherFiles& way_out = {});
 
 // The file or folder of the run's tokenizer, as far as it is there without its data: RUN's own, of
 // an imported model, else data.tokenizer; "" for data.synth, and with data.check_tokenizer off.
@@ -40,7 +47,7 @@ std::string own_tokenizer(const CheckpointSource& source);
 // an imported model, else that of its data. UserError when there is none, when it has no
 // <|endoftext|>, when it has more tokens than the model, when `path` has another one than
 // own_tokenizer() and the run, or, without `path`, when its file has changed since (unless
-// data.check_tokenizer is off, or source.names_data).
+// data.check_tokenizer is off, or source.names_tokenizer).
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path);
 
 struct EvaluationSize {

@@ -26,11 +26,13 @@ Need need_of(const Ranks& ranks, const MemoryPlan& plan, const gpu::Context* gpu
           .gpu_free = gpu ? size_t(gpu->memory->available()) : 0};
 }
 
+constexpr const char* kHint =
+    "reduce run.micro_batch or the model, or start fewer ranks on a machine";
+
 [[noreturn]] void refuse(const Ranks& ranks, const MemoryPlan& plan, const std::string& why,
                          size_t available) {
   if (ranks.first()) plan.print(std::cerr);
-  throw NotEnoughMemory(
-      why, "reduce run.micro_batch or the model, or start fewer ranks on a machine", available);
+  throw NotEnoughMemory(why, kHint, available);
 }
 
 }  // namespace
@@ -54,11 +56,12 @@ void require_room(Ranks* ranks, const MemoryPlan& plan, const gpu::Context* gpu)
       count += 1;
     }
     if (needed <= there) continue;
-    refuse(*ranks, plan,
-           strprintf("the %zu ranks on the machine of rank %zu need %.1f GiB of memory together, "
-                     "it has %.1f GiB",
-                     count, first, double(needed) / kGiB, double(there) / kGiB),
-           there / count);
+    const std::string why = strprintf(
+        "the %zu ranks on the machine of rank %zu need %.1f GiB of memory together, it has %.1f "
+        "GiB",
+        count, first, double(needed) / kGiB, double(there) / kGiB);
+    if (gpu != nullptr) throw UserError(why, kHint);  // a GPU's micro-batch is not what is short
+    refuse(*ranks, plan, why, there / count);
   }
 }
 

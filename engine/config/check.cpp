@@ -309,7 +309,6 @@ std::string how_to_get(const std::string& pattern) {
 
 }  // namespace
 
-// YAML is text in UTF-8: another path would read back from the run's config.yaml as another one.
 void require_utf8_paths(const Config& config) {
   for (const FieldRow& row : config_fields(config)) {
     if (!row.check.path || first_not_utf8(row.value) == row.value.size()) continue;

@@ -16,6 +16,9 @@ void validate(const Config& config);
 // Checks warmup + warmdown <= run.steps. Call again after a contract has set run.steps.
 void validate_schedule(const Config& config);
 
+// UserError for a path that is not UTF-8: it would read back from a run's config.yaml as another.
+void require_utf8_paths(const Config& config);
+
 // Checks what training needs: files or synth, not both; with a mixture one weight per entry.
 void validate_data(const Config& config);
 // Checks what an evaluation needs: validation files or synth.

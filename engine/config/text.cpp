@@ -136,7 +136,11 @@ std::string changed(const FieldRow& from, const FieldRow& to) {
 void keep_spelling(const Config& begun, Config& now) {
   const Config given = now;
   const auto keep = [&](const char* path, auto& field, const auto& of_begun) {
-    if (means_the_same(path, begun, given)) field = of_begun;
+    if (!means_the_same(path, begun, given)) return;
+    const auto written = field;
+    field = of_begun;
+    // Beside other fields that differ (which are refused later) it could mean something else.
+    if (!means_the_same(path, given, now)) field = written;
   };
   keep("model.kv_heads", now.model.kv_heads, begun.model.kv_heads);
   keep("model.head_dim", now.model.head_dim, begun.model.head_dim);

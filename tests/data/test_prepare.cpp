@@ -208,6 +208,20 @@ TEST_CASE("shards and tokenizers that are there are not replaced unasked") {
   REQUIRE(sha256_file(out + "/cats_train_000001.bin") == before);
 }
 
+TEST_CASE("a command that was killed while it named its shards can be given again") {
+  Corpus corpus;
+  prepare(small_tokenizer(), corpus.config);
+  const std::string manifest = corpus.config.corpus.folder + "/manifest.json",
+                    text = read_file(manifest);
+  std::filesystem::rename(manifest, manifest + ".part");
+  prepare(small_tokenizer(), corpus.config);
+  REQUIRE(read_file(manifest) == text);
+  // A shard that the killed command did not write is not replaced.
+  std::filesystem::rename(manifest, manifest + ".part");
+  write_file_atomic(corpus.config.corpus.folder + "/cats_train_000009.bin", "mine");
+  expect_error([&] { prepare(small_tokenizer(), corpus.config); }, "already holds shards, cats_");
+}
+
 TEST_CASE("shards whose manifest was lost do not stay beside those that replace them") {
   Corpus corpus;
   const std::string out = corpus.config.corpus.folder;

@@ -363,6 +363,14 @@ TEST_CASE("a run that goes on keeps the spelling of what means the same") {
   REQUIRE(now.model.head_dim == 0);
   REQUIRE(now.optimizer.router_lr == begun.optimizer.lr);
   REQUIRE(now.optimizer.expert_lr == 2 * now.optimizer.lr);  // another value stays, to be refused
+
+  begun = {};
+  begun.model.heads = 8;
+  now = begun;
+  now.model.heads = 16;
+  now.model.kv_heads = 8;
+  keep_spelling(begun, now);
+  REQUIRE(now.model.kv_heads == 8);  // 0 would be 16
 }
 
 TEST_CASE("the width of dense blocks that a model has none of may differ on resume") {

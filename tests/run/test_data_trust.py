@@ -125,6 +125,7 @@ def check_changed_tokenizer():
     tokenizer.write_text(json.dumps(changed))
     MANIFEST.rename(WORK / "kept.json")  # it names the tokenizer too
     for command, hint in ((["eval", "whole"], "--set data.tokenizer=FILE"),
+                          (["eval", "whole", "--set", "data.shuffle=false"], "--set data.tokenizer=FILE"),
                           (["sample", "whole", "--prompt", "a"], "--tokenizer FILE")):
         refused(command, ["the data of the run has changed: ", "c/tokenizer.json is SHA-256 ",
                           "which the run has not read"], hint)

@@ -15,7 +15,6 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from core_bundle import write_bundle
-from core_bundle import write_bundle
 from harness import ASSAY, MPI, Workplace, assay, at_once, check, checkpoints, first_difference, merge, mpirun, rank_processes, rows, write_corpus
 
 SETTINGS = [word for name, value in {"run.steps": 12, "run.micro_batch": 2, "schedule.warmup": 2, "schedule.warmdown": 4,

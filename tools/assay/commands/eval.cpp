@@ -56,8 +56,17 @@ bool wants(const EvalArguments& a, const char* task) {
 
 // --set data.*: the user names other data than the run's.
 bool names_other_data(const EvalArguments& a) {
-  return std::any_of(a.sets.begin(), a.sets.end(),
-                     [](const std::string& set) { return set.rfind("data.", 0) == 0; });
+  return std::any_of(a.sets.begin(), a.sets.end(), [](const std::string& set) {
+    return set.starts_with("data.") || set.starts_with("data=");
+  });
+}
+
+// The tokenizer too: by itself, or as that of generated text.
+bool names_other_tokenizer(const EvalArguments& a) {
+  return std::any_of(a.sets.begin(), a.sets.end(), [](const std::string& set) {
+    return gives_field(set, "data.tokenizer") || gives_field(set, "data.synth") ||
+           set.starts_with("data.synth.");
+  });
 }
 
 // The checkpoint, with its configuration as --set changes it.
@@ -71,6 +80,7 @@ CheckpointSource open_with_sets(const EvalArguments& a, const Ranks* ranks = nul
   source.config = parse_config_text(source.state.config_yaml, source.folder + "/state.json",
                                     source.folder, a.sets);
   source.names_data = names_other_data(a);
+  source.names_tokenizer = names_other_tokenizer(a);
   if (section_hashes(source.config).at("model") != trained) {
     throw UserError("--set changes the model, which " + source.folder + " fixes",
                     "eval takes --set data.*, eval.*, run.* and precision.*");
@@ -99,11 +109,7 @@ std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource&
   const Config& config = source.config;
   const RunData data = machine_by_machine(ranks, [&] {
     RunData found = evaluation_data(config);
-    if (source.names_data) {
-      require_tokenizer_of_run(run_of(source), config, found);
-    } else {
-      require_data_of_checkpoint(source, found);
-    }
+    require_data_of_checkpoint(source, found);
     if (ranks) found.hashed = hash_files(found.val, UseCache::kYes);
     return found;
   });
