@@ -247,6 +247,7 @@ Config run_config(const ImportPlan& plan, const ImportedModel& imported) {
   text += model_section(imported.model);
   const Config config =
       parse_config_text(text, "the imported configuration", fs::current_path().string(), plan.sets);
+  require_utf8_paths(config);
   if (fixed_part(config.model) != fixed_part(imported.model)) {
     throw UserError(plan.folder + "/config.json fixes the model, but --set changes it",
                     "of model.* only init and the router's training fields (aux, aux_alpha, "

@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/suggest.h"
-#include "engine/config/check.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 
@@ -255,7 +254,6 @@ void RunDir::require_mark(const std::string& mark) const {
 }
 
 void RunDir::write_config(const Config& config) const {
-  require_utf8_paths(config);
   write_file_atomic(file(kConfig), to_yaml(config));
 }
 
