@@ -141,7 +141,9 @@ ssize_t checked_write(int file, size_t bytes, Put put) {
     errno = ENOSPC;
     return -1;
   }
-  const bool part = plan().how != nullptr && bytes > 1 && (is_how("short") || is_how("full"));
+  const bool is_short = plan().how != nullptr && is_how("short");
+  if (is_short && bytes <= 1) return put(bytes);  // half of one byte is none, which is an error
+  const bool part = bytes > 1 && (is_short || (plan().how != nullptr && is_how("full")));
   if (!part) {
     return checked("write", path, [&] { return put(bytes); });
   }
