@@ -18,6 +18,9 @@ import time
 import built
 from mutants import ROOT, ListError, flags_of_cpu, read_lists
 
+sys.path.insert(0, str(ROOT / "tests" / "run"))
+import waiting
+
 SHORTEST_LIMIT_S, TIMES_AS_LONG, LONGEST_S = 60, 8, 3600
 
 
@@ -159,7 +162,7 @@ def without_mutant(runner, commands):
     seconds = {}
     running = {runner.submit(c, 0, f"without-{i}", LONGEST_S): (test, i)
                for i, (test, c) in enumerate(commands.items())}
-    for done in concurrent.futures.as_completed(running):
+    for done in waiting.as_completed(running):
         test, i = running[done]
         verdict, took = done.result()
         if verdict == "passed":
@@ -188,7 +191,7 @@ def verdicts(mutants, runner, jobs):
     running = {runner.submit(commands[m.test], m.number, str(m.number),
                              max(SHORTEST_LIMIT_S, TIMES_AS_LONG * usual[m.test])): m
                for m in mutants if m.test in usual}
-    for done in concurrent.futures.as_completed(running):
+    for done in waiting.as_completed(running):
         yield (running[done], *done.result())
 
 

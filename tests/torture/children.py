@@ -5,7 +5,11 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import threading
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+import waiting
 
 lock, running = threading.Lock(), set()
 stopped = False
@@ -67,14 +71,17 @@ def stop():
             process.wait()
 
 
-@contextlib.contextmanager
-def threads(jobs):
-    """A pool of threads. An exception in the with statement, a signal's too, ends what they have started."""
+def at_once(jobs, work, items):
+    """work() of each item, `jobs` at a time: the futures, all of them done. An exception in this thread, a signal's too,
+    ends what they have started."""
     pool = concurrent.futures.ThreadPoolExecutor(jobs)
     try:
-        yield pool
-        pool.shutdown()
+        futures = [pool.submit(work, item) for item in items]
+        for _ in waiting.as_completed(futures):
+            pass
+        return futures
     except BaseException:
         stop()
-        pool.shutdown(cancel_futures=True)
         raise
+    finally:
+        pool.shutdown(cancel_futures=True)

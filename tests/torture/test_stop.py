@@ -51,6 +51,32 @@ def stopped_by(number, code, begun):
         os.kill(pid, signal.SIGKILL)
 
 
+def taken_by_a_thread():
+    """A signal that another thread takes does not wake the main thread, which must see it all the same."""
+    program = """
+import signal, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+import children
+def take(_):
+    time.sleep(0.5)  # until the main thread waits
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+    children.run(["sleep", "60"])
+try:
+    children.at_once(1, take, range(1))
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+    with subprocess.Popen([sys.executable, "-B", "-c", program, str(HERE)], start_new_session=True) as process:
+        try:
+            code = process.wait(20)
+        except subprocess.TimeoutExpired:
+            code = "none within 20 s"
+            os.killpg(process.pid, signal.SIGKILL)
+    if code != 130:
+        failures.append(f"a signal taken by a thread: exit {code}")
+
+
+taken_by_a_thread()
 OPTIONS = ["--only", "dense,prepare"]
 stopped_by(signal.SIGTERM, 143, "assay-torture-*/shared/first")
 stopped_by(signal.SIGINT, 130, "assay-torture-*/0001-*")

@@ -71,8 +71,7 @@ class Torture:
     def prepare(self):
         scenes.make_shared(self.place / "shared")
         chosen = [scene for scene in scenes.SCENES if scene.name in self.a.only]
-        with children.threads(self.a.jobs) as pool:
-            ran = [pool.submit(calls.undisturbed, scene, self.place, self.a.library) for scene in chosen]
+        ran = children.at_once(self.a.jobs, lambda scene: calls.undisturbed(scene, self.place, self.a.library), chosen)
         for scene, whole in zip(chosen, ran):
             try:
                 self.undisturbed[scene.name] = whole.result()
@@ -132,9 +131,8 @@ class Torture:
               f"eta {max(left, 0):.0f} s", file=sys.stderr)
 
     def run(self):
-        with children.threads(self.a.jobs) as pool:
-            for worker in [pool.submit(self.work) for _ in range(self.a.jobs)]:
-                worker.result()
+        for worker in children.at_once(self.a.jobs, lambda _: self.work(), range(self.a.jobs)):
+            worker.result()
 
     def table(self):
         rows = []

@@ -1,0 +1,13 @@
+"""Waits for threads without missing a signal. Python runs a signal's handler in the main thread, and a signal that comes
+just before that begins to wait does not wake it: it looks up from time to time instead."""
+import concurrent.futures
+
+LOOKS_UP_S = 0.2
+
+
+def as_completed(futures):
+    """As concurrent.futures.as_completed()."""
+    waited = set(futures)
+    while waited:
+        done, waited = concurrent.futures.wait(waited, LOOKS_UP_S, concurrent.futures.FIRST_COMPLETED)
+        yield from done
