@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/read_failed.h"
 #include "data/progress.h"
 #include "data/sha256.h"
@@ -64,7 +65,7 @@ class Work {
   void run(HashedFiles& results) {
     Progress progress("hash", bytes_, {}, kQuiet);
     std::vector<std::thread> threads;
-    const size_t most = std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kMostThreads);
+    const size_t most = std::min<size_t>(size_t(usable_cores()), kMostThreads);
     for (size_t i = 1; i < std::min(most, paths_.size()); ++i)
       threads.emplace_back([&] { work(results, progress); });
     work(results, progress);

@@ -1,10 +1,10 @@
 #include "data/prepare.h"
 
 #include <algorithm>
-#include <thread>
 #include <unordered_set>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "cuda/exec.h"
 #include "data/bpe_train.h"
 #include "data/document_shuffle.h"
@@ -22,8 +22,7 @@ namespace {
 constexpr size_t kGroupBytes = size_t{16} << 20;
 
 int resolved_threads(int threads) {
-  return threads > 0 ? threads
-                     : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return threads > 0 ? threads : usable_cores();
 }
 
 // Calls work(worker, document) -> Result for every document on `threads` workers, and

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
-#include <thread>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "engine/telemetry/collapse_guard.h"
 #include "models/audit/contract.h"
 #include "models/parameters/table.h"
@@ -57,6 +57,12 @@ void add_routers(const MoeConfig& moe, Lines& lines) {
   if (router.bias_rule && !router.bias_rate.on()) {
     lines.push_back("model.moe.router.bias_rule is not used: bias_rate is 0");
   }
+  if (router.bias_follows_lr && !router.bias_rate.on()) {
+    lines.push_back("model.moe.router.bias_follows_lr is not used: bias_rate is 0");
+  }
+  if (router.aux == RouterAux::kNone && router.aux_scope != usual.aux_scope) {
+    lines.push_back("model.moe.router.aux_scope is not used: aux is none");
+  }
   if (router.aux == RouterAux::kNone && router.aux_alpha != 0 &&
       router.aux_alpha != usual.aux_alpha) {
     add_unused(lines, "model.moe.router.aux_alpha", router.aux_alpha, "aux is none");
@@ -68,6 +74,7 @@ void add_optimizer(const Config& config, Lines& lines) {
     const char* dense = "the model has no experts";
     add_unused(lines, "optimizer.router_lr", config.optimizer.router_lr, dense);
     add_unused(lines, "optimizer.expert_lr", config.optimizer.expert_lr, dense);
+    add_unused(lines, "optimizer.expert_beta2", config.optimizer.expert_beta2, dense);
   } else if (config.optimizer.kind == OptimizerKind::kMuon) {
     add_unused(lines, "optimizer.expert_beta2", config.optimizer.expert_beta2,
                "the experts' matrices are Muon's, which has no second moment");
@@ -82,8 +89,7 @@ void add_optimizer(const Config& config, Lines& lines) {
                "what decays are Muon's matrices, and optimizer.muon.weight_decay is given");
   }
   const ScheduleConfig& schedule = config.schedule;
-  const bool decays = schedule.warmdown > 0 || schedule.warmdown_fraction.value_or(0) > 0;
-  if (schedule.decay == DecayShape::kLinear && decays && schedule.floor > 0) {
+  if (schedule.decay == DecayShape::kLinear && schedule.floor > 0) {
     add_unused(lines, "schedule.floor", schedule.floor,
                "it is where a cosine ends; linear decay ends at optimizer.lr / warmdown "
                "(schedule: {decay: cosine})");
@@ -117,8 +123,8 @@ void add_collapse_stop(const Config& config, Lines& lines) {
 }
 
 void add_threads(const Config& config, Lines& lines) {
-  const int cores = int(std::thread::hardware_concurrency());
-  if (cores > 0 && config.run.threads > cores) {
+  const int cores = usable_cores();
+  if (config.run.threads > cores) {
     lines.push_back(strprintf("run.threads = %ld on %d cores: this is slower than %d threads",
                               long(config.run.threads), cores, cores));
   }

@@ -37,7 +37,8 @@ void visit(V& v, RunConfig& c) {
   v("seed", c.seed, "seed of the initial weights and of every random draw", not_negative());
   v("target_loss", c.target_loss, "stop at the first evaluation at or below it; 0 = never",
     free_on_resume(not_negative()));
-  v("threads", c.threads, "CPU threads; 0 = all cores", free_on_resume(between(0, 1024)));
+  v("threads", c.threads, "CPU threads; 0 = all cores that the process may use",
+    free_on_resume(between(0, 1024)));
   v("checkpoint_every", c.checkpoint_every, "steps between checkpoints; 0 = by time and at the end",
     free_on_resume(not_negative()));
   v("checkpoint_minutes", c.checkpoint_minutes,
@@ -172,7 +173,8 @@ void visit(V& v, TelemetryConfig& c) {
   v("window", c.window, "logged steps (W) of the dead-expert rule and windowed measures",
     between(1, 1000));
   v("probe_every", c.probe_every, "logged steps between probes of routing overlap", at_least(1));
-  v("probe_tokens", c.probe_tokens, "number of tokens in the fixed probe batch", at_least(1));
+  v("probe_tokens", c.probe_tokens,
+    "tokens of the fixed probe batch: whole sequences, at most a micro-batch", at_least(1));
   v.section("collapse_stop", c.collapse_stop,
             "rule by which collapsed routers stop the run with exit code 3; auto = the one that "
             "recorded runs gave (docs/early-warning.md)");

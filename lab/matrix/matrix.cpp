@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <map>
 #include <set>
-#include <thread>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/step_count.h"
 #include "base/suggest.h"
 #include "data/sha256.h"
@@ -92,8 +92,7 @@ void resolve_contract_reference(const MatrixFile& file, MatrixContract& contract
 
 // Threads per run when `jobs` runs share them.
 int64_t threads_of_a_run(const MatrixFile& file) {
-  const int64_t all =
-      file.threads > 0 ? file.threads : std::max<int64_t>(1, std::thread::hardware_concurrency());
+  const int64_t all = file.threads > 0 ? file.threads : usable_cores();
   return std::max<int64_t>(1, all / file.jobs);
 }
 

@@ -1,6 +1,5 @@
 #include "tools/assay/doctor.h"
 
-#include <sched.h>
 #include <sqlite3.h>
 #include <zstd.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "cuda/device.h"
 #include "cuda/gpu_kind.h"
 #include "machine/cpu_energy.h"
@@ -42,12 +42,6 @@ std::string table_value(const char* path, const std::string& name) {
     return first == std::string::npos ? "" : line.substr(first);
   }
   return "";
-}
-
-int usable_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
 // An instruction set that the ops have code for.

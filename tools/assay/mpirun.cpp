@@ -19,9 +19,9 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
-#include <thread>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "engine/run/interrupt.h"
 #include "tools/assay/child_process.h"
 
@@ -43,7 +43,7 @@ void set_environment(int ranks) {
   // Ranks have several threads each, and there may be more ranks than cores.
   set("OMPI_MCA_hwloc_base_binding_policy", "none");
   set("OMPI_MCA_rmaps_base_oversubscribe", "1");
-  if (ranks > int(std::thread::hardware_concurrency())) set("OMPI_MCA_mpi_yield_when_idle", "1");
+  if (ranks > usable_cores()) set("OMPI_MCA_mpi_yield_when_idle", "1");
   if (!may_read_processes()) set("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
   set("OMPI_MCA_btl_base_warn_component_unused", "0");
   set("OMPI_MCA_pml", "ob1");  // looking for faster networks takes longer than starting the rest
