@@ -13,7 +13,7 @@ std::string nccl_version() {
   return "";
 }
 
-std::unique_ptr<NcclGroup> join_nccl(Group&, std::function<void()>) {
+std::unique_ptr<NcclGroup> join_nccl(Group&, NcclCallbacks) {
   throw UserError(nccl_problem() + ", which several ranks with GPUs need",
                   "build it where CMake finds CUDA and nccl.h, or use --device cpu");
 }

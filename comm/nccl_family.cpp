@@ -22,8 +22,8 @@ constexpr const char* kHint =
 
 }  // namespace
 
-NcclFamily::NcclFamily(int rank, int size, std::function<void()> look)
-    : rank_(rank), size_(size), look_(std::move(look)) {}
+NcclFamily::NcclFamily(int rank, int size, NcclCallbacks callbacks)
+    : rank_(rank), size_(size), callbacks_(std::move(callbacks)) {}
 
 NcclCommunicator* NcclFamily::add() {
   return communicators_.emplace_back(new NcclCommunicator);
@@ -51,17 +51,21 @@ void NcclFamily::fail(const NcclCommunicator& on, const char* how, ncclResult_t 
       "NCCL on rank %d of %d: %s %s (call %llu of its group): %s%s", rank_, size_, on.call, how,
       static_cast<unsigned long long>(on.calls), nccl().error_string(result), detail.c_str());
   if (!abort()) message += "; NCCL could not be ended";
-  throw UserError(message, kHint);
+  raise(std::make_exception_ptr(UserError(message, kHint)));
 }
 
 void NcclFamily::look() {
-  if (!look_) return;
+  if (!callbacks_.look) return;
   try {
-    look_();
+    callbacks_.look();
   } catch (...) {
-    abort();
-    throw;
+    raise(std::current_exception());
   }
+}
+
+void NcclFamily::raise(std::exception_ptr failure) {
+  if (!abort() && callbacks_.unended) callbacks_.unended(failure);
+  std::rethrow_exception(failure);
 }
 
 void NcclFamily::finish(NcclCommunicator& on, const char* call, ncclResult_t result) {

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <exception>
 #include <string>
 #include <vector>
 
+#include "comm/nccl_group.h"
 #include "comm/nccl_library.h"
 
 namespace assay {
@@ -22,7 +23,7 @@ struct NcclCommunicator {
 class NcclFamily {
  public:
   // rank and size: of the group that all others were split off, for messages.
-  NcclFamily(int rank, int size, std::function<void()> look);
+  NcclFamily(int rank, int size, NcclCallbacks callbacks);
 
   NcclCommunicator* add();
   void remove(NcclCommunicator* communicator);
@@ -42,9 +43,11 @@ class NcclFamily {
  private:
   void look();
   [[noreturn]] void fail(const NcclCommunicator& on, const char* how, ncclResult_t result);
+  // Throws it, after it has ended the family.
+  [[noreturn]] void raise(std::exception_ptr failure);
 
   const int rank_, size_;
-  const std::function<void()> look_;
+  const NcclCallbacks callbacks_;
   std::vector<NcclCommunicator*> communicators_;
   bool ended_ = false, left_ = false;
 };

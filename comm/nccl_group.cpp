@@ -193,9 +193,9 @@ ncclUniqueId agree(Group& host) {
 
 }  // namespace
 
-std::unique_ptr<NcclGroup> join_nccl(Group& host, std::function<void()> look) {
+std::unique_ptr<NcclGroup> join_nccl(Group& host, NcclCallbacks callbacks) {
   const ncclUniqueId id = agree(host);
-  auto family = std::make_shared<NcclFamily>(host.rank(), host.size(), std::move(look));
+  auto family = std::make_shared<NcclFamily>(host.rank(), host.size(), std::move(callbacks));
   NcclCommunicator* const made = family->add();
   ncclConfig_t c = config();
   family->finish(*made, made->call, nccl().init(&made->handle, host.size(), id, host.rank(), &c));

@@ -7,6 +7,7 @@
 // UserError (comm/nccl_absent.cpp).
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -41,10 +42,18 @@ class NcclGroup : public Group {
   using Group::Group;
 };
 
-// A group of the members of `host`, which brings them together. `look` is called every millisecond
-// while NCCL is waited for, and by check(); it may throw. Collective; UserError on every member if
-// one of them cannot use NCCL or has another version.
-std::unique_ptr<NcclGroup> join_nccl(Group& host, std::function<void()> look = {});
+// `look` is called every millisecond while NCCL is waited for, and by check(); it may throw.
+// `unended` is called with a failure, in place of throwing it, if NCCL could not be ended then: to
+// free the GPU's memory on the exception's way might take for ever. If it returns, the failure is
+// thrown.
+struct NcclCallbacks {
+  std::function<void()> look;
+  std::function<void(std::exception_ptr failure)> unended;
+};
+
+// A group of the members of `host`, which brings them together. Collective; UserError on every
+// member if one of them cannot use NCCL or has another version.
+std::unique_ptr<NcclGroup> join_nccl(Group& host, NcclCallbacks callbacks = {});
 
 // Why NCCL cannot be used here; "" if it can. Opens the library.
 const std::string& nccl_problem();

@@ -1,6 +1,5 @@
 #include "session/ranks.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "comm/last_words.h"
 #include "comm/launch.h"
 #include "comm/rank_lost.h"
@@ -58,9 +58,11 @@ void let_nccl_share_gpus() {
 }
 
 std::unique_ptr<NcclGroup> Ranks::gpu_group(gpu::Context& context) {
-  std::unique_ptr<NcclGroup> group = join_nccl(*group_, [this] {
+  const auto look = [this] {
     if (control_) control_->require_all_there();
-  });
+  };
+  const auto unended = [this](const std::exception_ptr& failure) { end_by(failure); };
+  std::unique_ptr<NcclGroup> group = join_nccl(*group_, {look, unended});
   context.watch = [nccl = group.get()] { nccl->check(); };
   return group;
 }
@@ -136,6 +138,14 @@ int Ranks::run(const std::function<int()>& work) {
     if (control_) control_->finish();
     end_within_limit(rank());
     return code;
+  } catch (...) {
+    end_by(std::current_exception());
+  }
+}
+
+void Ranks::end_by(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
   } catch (const RankLost& lost) {
     lose(lost);
   } catch (const UserError& error) {
@@ -190,14 +200,11 @@ std::string process_name() {
 }
 
 int64_t cores_of_rank(const Ranks* ranks) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
   const int64_t machine = std::max<int64_t>(1, std::thread::hardware_concurrency());
-  const int64_t mine =
-      sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : machine;
-  if (ranks == nullptr) return machine;
+  const int64_t mine = usable_cores();
+  if (ranks == nullptr) return mine;
   // A launcher that binds ranks gives each its own cores; one that does not gives all to each.
-  if (mine < machine) return std::max<int64_t>(1, mine);
+  if (mine < machine) return mine;
   return std::max<int64_t>(1, machine / ranks->node_ranks());
 }
 

@@ -8,6 +8,7 @@
 //   });
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -78,6 +79,8 @@ class Ranks {
   std::unique_ptr<Group> make_group(int colour, CallOrder::Of of);
   void tell();
   void end_if_lost();
+  // Ends this process, with what the exception says.
+  [[noreturn]] void end_by(const std::exception_ptr& failure);
   [[noreturn]] void lose(const RankLost& lost);
   [[noreturn]] void fail(const std::string& why, const std::string& hint);
 

@@ -135,7 +135,7 @@ void check(Shared* shared, int size, int rank) {
     if (seconds_since(lost_since) > kPatience) throw UserError("rank 0 did not come", "none");
   };
   steps.done("open the GPU");
-  const auto group = join_nccl(host, look);
+  const auto group = join_nccl(host, {.look = look, .unended = {}});
   steps.done("join");
   const auto half = group->split(rank % 2);
   steps.done("split");

@@ -57,7 +57,7 @@ int run() {
   const auto host = world.group(0);
   int looks = 0;
   {
-    const auto group = join_nccl(*host, [&] { ++looks; });
+    const auto group = join_nccl(*host, {.look = [&] { ++looks; }, .unended = {}});
     expect(group->size() == world.size() && group->rank() == world.rank(), "the group", 0);
     gpu::Context context = simt::make_context();
     context.watch = [&] { group->check(); };
@@ -133,8 +133,8 @@ struct Groups {
   std::unique_ptr<NcclGroup> all, part;
 };
 void calls_of_a_run(Group& host, Groups& groups, gpu::Context& context,
-                    const std::function<void()>& look) {
-  groups.all = join_nccl(host, look);
+                    const NcclCallbacks& callbacks) {
+  groups.all = join_nccl(host, callbacks);
   NcclGroup* const group = groups.all.get();
   context.watch = [group] { group->check(); };
   groups.part = group->split(0);
@@ -161,8 +161,9 @@ int run_fault(const Planned& fault) {
     if (seconds_since(begin) > kPatience) throw UserError(kLost, "none");
   };
   std::string message;
+  int unended = 0;
   try {
-    calls_of_a_run(*host, groups, context, look);
+    calls_of_a_run(*host, groups, context, {look, [&](const std::exception_ptr&) { ++unended; }});
   } catch (const UserError& error) {
     message = error.what();
   }
@@ -177,6 +178,8 @@ int run_fault(const Planned& fault) {
                                                       : kLost;
   expect(want.empty() ? message.empty() : message.find(want) != std::string::npos,
          "the message of a fault", 0);
+  const bool blocks = is_faulty && std::string(fault.name) == "abort_blocks";
+  expect(unended == (blocks ? 1 : 0), "calls of unended()", 0);
   expect(seconds < (is_faulty ? fault.most_seconds : std::max(3.0, fault.most_seconds)),
          "seconds until a fault is over", 0);
   // All of them got here: MPI itself is well.

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+import time
 
 from harness import ASSAY, Workplace, assay, check, first_difference, merge, mpirun, rows
 
@@ -103,8 +104,14 @@ def check_failed_exchange():
     with Workplace(moe=True) as place:
         os.environ["ASSAY_FAKE_NCCL_FAULT"] = "1 ncclGroupEnd 6 remote"
         done = place.train("failed", *SMALL, *SHARED, "--set", "run.micro_batch=2", "--ranks", "2", expect=1)
-        del os.environ["ASSAY_FAKE_NCCL_FAULT"]
         check(done.stderr.count("error: ") == 1 and "NCCL on rank 1 of 2: ncclGroupEnd was the latest call" in done.stderr, done.stderr)
+        os.environ["ASSAY_FAKE_NCCL_FAULT"] = "1 ncclGroupEnd 6 abort-blocks"  # the memory of that GPU cannot be freed
+        began = time.monotonic()
+        done = place.train("blocked", *SMALL, *SHARED, "--set", "run.micro_batch=2", "--ranks", "2", expect=1)
+        seconds = time.monotonic() - began
+        del os.environ["ASSAY_FAKE_NCCL_FAULT"]
+        check(done.stderr.count("error: ") == 1 and "NCCL on rank 1 of 2: ncclGroupEnd was the latest call" in done.stderr
+              and "; NCCL could not be ended\n" in done.stderr and seconds < 60, f"{seconds:.0f} s\n{done.stderr}")
 
 
 def check_refused():
