@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "comm/agree.h"
 #include "engine/config/check.h"
-#include "engine/config/text.h"
+#include "engine/config/spelling.h"
 #include "engine/config/yaml.h"
 #include "engine/run/saved_run.h"
 #include "engine/telemetry/reader.h"

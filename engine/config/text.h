@@ -23,16 +23,11 @@ std::vector<std::string> differences_from_default(const Config& config);
 // Differences that forbid resuming a run with configuration `before` after `steps_done` steps with
 // the configuration `now`: one "run.seed: 1 -> 2" each; empty if it may resume. Fields may differ
 // as their OnResume says; run.steps, at least steps_done, and the schedule may differ if the
-// learning rates of the steps done stay the same; of paths only the file names must match, and a
-// default may be written out (model.kv_heads: 0 or as many as heads; optimizer.router_lr: absent or
-// lr).
+// learning rates of the steps done stay the same; of paths only the file names must match; and a
+// value may be written in another way (engine/config/spelling.h).
 // run.steps of both must already be set from the contract.
 std::vector<std::string> result_changing_differences(const Config& before, const Config& now,
                                                      int64_t steps_done);
-
-// Gives fields of `now` the values of `begun` where both mean the same (a default that is written
-// out), so that a run that goes on keeps its config.yaml and with it what it is compared by.
-void keep_spelling(const Config& begun, Config& now);
 
 // Fields in which ranks of one run differ and may not, in the same form: all but run.threads,
 // data.cache and the folders of files.

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "engine/config/check.h"
 #include "engine/config/collapse_auto.h"
+#include "engine/config/spelling.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "tests/catch.h"
