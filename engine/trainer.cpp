@@ -16,6 +16,20 @@
 
 namespace assay {
 
+namespace {
+
+uint64_t bias_hash(const std::vector<RouterLayerState>& layers) {
+  uint64_t hash = 0;
+  int64_t at = 0;
+  for (const RouterLayerState& layer : layers) {
+    hash += hash_floats(layer.bias.data, layer.bias.size(), at);
+    at += layer.bias.size();
+  }
+  return hash;
+}
+
+}  // namespace
+
 void step_parameters(Exec on, Model& model, Optimizer& optimizer, const TrainingRanks* ranks,
                      int64_t step_index, double lr_share, Optimizer::Sample sample) {
   if (ranks) {
@@ -135,6 +149,7 @@ StepStats Trainer::read_stats(Exec on, int64_t step_index, double share, int64_t
       std::bit_cast<uint64_t>(stats.loss), std::bit_cast<uint64_t>(stats.gradient_norm),
       optimizer_.parameter_checksum(on, ranks_ ? ranks_->experts : nullptr)};
   stats.hash = static_cast<uint32_t>(hash_words(bits.data(), bits.size()));
+  if (ranks_) stats.bias_hash = bias_hash(model_.router_layers());
   return stats;
 }
 

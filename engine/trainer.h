@@ -33,6 +33,7 @@ struct StepStats {
   NotFiniteOperand not_finite_operand = {};
   int64_t counted = 0;      // targets in the loss
   uint32_t hash = 0;        // of loss, norm and parameters: equal runs have equal hashes
+  uint64_t bias_hash = 0;   // with ranks: of the routers' selection bias, in measured steps
   bool sampled = false;     // ratios and quantisation measures were taken
   GroupRatios ratios = {};  // NaN if the step was not sampled
   std::span<const SourceUse> sources = {};  // of a mixture, up to this step; valid until the next

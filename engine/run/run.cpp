@@ -112,15 +112,25 @@ class Run {
     return of_first_rank(group_, p_.recorder.has_evaluation(step, evaluator.task()));
   }
 
-  // Ranks have the same parameters: a difference is a fault of hardware or of this program.
+  // Ranks have the same parameters and the same router biases, which each computes for itself: a
+  // difference is a fault of hardware or of this program.
   void require_same_bits(const StepStats& stats) {
     if (group_ == nullptr || !logged(done_)) return;
-    const std::vector<uint32_t> hashes = gather(*group_, stats.hash);
-    for (size_t r = 1; r < hashes.size(); ++r) {
-      if (hashes[r] == hashes.front()) continue;
-      throw UserError(strprintf("after step %ld rank %zu has other parameters than rank 0: hash "
-                                "%08x, not %08x",
-                                long(done_), r, unsigned(hashes[r]), unsigned(hashes.front())),
+    struct Hashes {
+      uint64_t parameters, bias;
+    };
+    const std::vector<Hashes> all = gather(*group_, Hashes{stats.hash, stats.bias_hash});
+    for (size_t r = 1; r < all.size(); ++r) {
+      const Hashes &first = all.front(), &other = all[r];
+      const bool same_parameters = other.parameters == first.parameters;
+      if (same_parameters && other.bias == first.bias) continue;
+      const auto hash = [&](const Hashes& of) {
+        return static_cast<unsigned long long>(same_parameters ? of.bias : of.parameters);
+      };
+      throw UserError(strprintf("after step %ld rank %zu has other %s than rank 0: hash %08llx, "
+                                "not %08llx",
+                                long(done_), r, same_parameters ? "router biases" : "parameters",
+                                hash(other), hash(first)),
                       strprintf("a machine computes or stores wrong bits, or the machines differ: "
                                 "move checkpoints from after step %ld away, at which all had the "
                                 "same, and start again without that machine",
