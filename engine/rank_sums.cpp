@@ -71,6 +71,8 @@ void RankSums::plan(MemoryPlan& plan, const std::vector<ParameterRef>& parameter
 }
 
 void RankSums::bind(const std::vector<ParameterRef>& parameters) {
+  runs_.clear();
+  if (shards_.buckets().empty()) return;
   // In both blocks tensors lie in the order of the buckets, the reverse order of `parameters`.
   const Shards::Bucket& first = shards_.buckets().front();
   const auto segments = std::find_if(first.begin(), first.end(),
@@ -78,7 +80,6 @@ void RankSums::bind(const std::vector<ParameterRef>& parameters) {
   const ParameterRef& begin = parameters[segments->front().parameter];
   gradients_ = gradient_of(begin);
   masters_ = master_of(begin);
-  runs_.clear();
   for (const Shards::Bucket& bucket : shards_.buckets()) {
     Runs& runs = runs_.emplace_back();
     for (const std::vector<Segment>& owned : bucket) {

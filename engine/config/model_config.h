@@ -133,6 +133,7 @@ struct ModelConfig {
   int64_t resolved_head_dim() const { return head_dim > 0 ? head_dim : hidden / heads; }
 
   // True if a block has a dense FFN, of width ffn.
+  bool has_moe_block() const { return moe && moe->first_dense_layers < layers; }
   bool has_dense_block() const { return !moe || moe->first_dense_layers > 0; }
 };
 

@@ -138,6 +138,8 @@ def check_refused(place):
     check("does not divide 1 rank" in done.stderr and "hint:" in done.stderr, done.stderr)
     done = place.train("no", *FOUR, *shared(4, 4), "--set", "model.moe.experts=6", expect=1)
     check("does not divide 6 experts" in done.stderr and "choose one of 1, 2\n" in done.stderr, done.stderr)
+    done = place.train("no", *FOUR, *shared(4, 2), "--set", "model.moe.first_dense_layers=2", expect=1)
+    check("error: parallel.expert_ranks = 2, but the model has no experts" in done.stderr, done.stderr)
     done = place.train("no", *FOUR, *shared(4, 4), *recipe("fp8_block"), expect=1)
     check("quantises the experts' products" in done.stderr, done.stderr)
     done = place.train("no", *FOUR, *shared(4, 4), "--set", "optimizer.kind=muon", expect=1)
