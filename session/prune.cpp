@@ -126,10 +126,12 @@ Pruned write_pruned(HeldOut& text, std::span<const LayerLoads> loads, const std:
   const CutTensors optimizer(source.folder + "/" + whole_file(TensorKind::kOptimizer), before,
                              kept);
   TrainingState state = source.state;
-  forget_best(state);
+  forget_measured(state);
   Config config =
       parse_run_config_text(state.config_yaml, source.folder + "/state.json", source.folder);
   config.model.moe->experts = pruned.experts;
+  // With all experts in every choice there is nothing to stop for, and none is refused.
+  if (pruned.experts == config.model.moe->top_k) config.telemetry.collapse_stop.reset();
   pruned.parameters = audit(config).total;
   state.config_yaml = to_yaml(config);
   state.config_hashes = section_hashes(config);

@@ -127,9 +127,8 @@ TrainingState state_to_save(const RunParts& parts, const RunProgress& progress) 
   return state;
 }
 
-void forget_best(TrainingState& state) {
-  state.extra.erase(kBestStep);
-  state.extra.erase(kBestLoss);
+void forget_measured(TrainingState& state) {
+  for (const char* const name : {kBestStep, kBestLoss, kLastProbe}) state.extra.erase(name);
 }
 
 std::vector<Slice> model_slices_to_save(RunParts& parts) {

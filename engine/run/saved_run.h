@@ -24,8 +24,8 @@ struct RunProgress {
 };
 TrainingState state_to_save(const RunParts& parts, const RunProgress& progress);
 
-// Of other weights than those that were validated: the run's best loss is not theirs.
-void forget_best(TrainingState& state);
+// Of other experts than the run's: its best loss is not theirs, nor are the choices of its probe.
+void forget_measured(TrainingState& state);
 
 // What this rank saves of the model: the masters that it owns; buffers are the first rank's.
 std::vector<Slice> model_slices_to_save(RunParts& parts);

@@ -160,11 +160,27 @@ def check_exported(place):
     check(before["val_loss_nats"] == after["val_loss_nats"], f"{before} {after}")
     experts = max(layer["used"] for layer in json.loads((run / "dissect" / "used.json").read_text())["layers"])
     check(f"{experts} experts in every layer" in done.stdout and f"experts: {experts}" in (folder / "config.yaml").read_text(), done.stdout)
+    state = json.loads((checkpoints(folder)[-1] / "state.json").read_text())
+    check("router_probe" not in state["extra"], "choices by the numbers of before")
     used = run / "dissect" / "used.json"
     used.unlink()
     done = dissect("used", run, "--export", folder, expect=1)
     check(not used.exists(), "refused before anything was read")
     check("holds files already" in done.stderr and "hint:" in done.stderr, done.stderr)
+
+
+def check_exported_collapsed(place):
+    """With as many experts as a token chooses there is nothing left to stop for."""
+    stop = ("--set", "telemetry.collapse_stop={at_least: 0.9, for: 3, from: 0.9}")
+    place.train("fallen", "--set", "run.steps=4", "--set", "schedule.warmup=0", "--set", "schedule.warmdown=0", *stop)
+
+    def let_fall(tensors):
+        for name in ("blocks.0.moe.bias", "blocks.1.moe.bias"):
+            tensors[name][0][:] = [100.0, 100.0, 0.0, 0.0]
+    edit_tensors(checkpoints(place.run("fallen"))[-1], let_fall)
+    done = dissect("used", place.run("fallen"), "--export", place.run("rest"))
+    config = (place.run("rest") / "config.yaml").read_text()
+    check("2 experts in every layer" in done.stdout and "experts: 2" in config and "collapse_stop" not in config, config)
 
 
 def check_resumed(place):
@@ -223,6 +239,7 @@ def main():
         check_topic(place)
         check_routing(place)
         check_exported(place)
+        check_exported_collapsed(place)
         check_resumed(place)
         check_emulator(place)
         check_bad_input(place)
