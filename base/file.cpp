@@ -232,11 +232,19 @@ std::string escaped_pattern(const std::string& pattern) {
 std::vector<std::string> paths_matching(const std::string& pattern) {
   std::vector<std::string> paths;
   glob_t found = {};
-  const int status = glob(escaped_pattern(pattern).c_str(), 0, nullptr, &found);
+  // glob() leaves out what it cannot read, unless it is told that this matters.
+  static thread_local std::string unread;
+  const auto matters = [](const char* path, int error) {
+    if (error == ENOENT || error == ENOTDIR) return 0;
+    unread = std::string(path) + ": " + strerror(error);
+    return 1;
+  };
+  unread = pattern;
+  const int status = glob(escaped_pattern(pattern).c_str(), 0, matters, &found);
   for (size_t i = 0; status == 0 && i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
   globfree(&found);
   if (status != 0 && status != GLOB_NOMATCH) {
-    throw ReadFailed("cannot search " + pattern, "check the folder's permissions");
+    throw ReadFailed("cannot search " + unread, "check the folder's permissions");
   }
   return paths;
 }

@@ -126,6 +126,8 @@ TEST_CASE("paths of a pattern, below folders whose names hold its characters") {
   REQUIRE(paths_matching(folder / "*/x.bin").size() == 3);
   REQUIRE(paths_matching(folder / "exp1/z*").empty());
   REQUIRE(paths_matching(folder / "none/x.bin").empty());
+  REQUIRE(paths_matching(folder / "none/*.bin").empty());
+  REQUIRE(paths_matching(folder / "exp1/x.bin/*.bin").empty());
   REQUIRE(escaped_pattern(folder / "exp[1]/*.bin") == folder / "exp\\[1]/*.bin");
   REQUIRE(escaped_pattern(folder / "exp[12]/*.bin") == folder / "exp[12]/*.bin");
 }

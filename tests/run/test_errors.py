@@ -379,6 +379,12 @@ def check_permissions():
         return
     for arguments, error, hint in UNREADABLE:
         refused("unreadable", arguments, error, hint, preexec_fn=bad_input.without_privileges)
+    for folder in ("parts/a", "parts/b"):  # a pattern must not leave one out
+        (WORK / folder).mkdir(parents=True)
+    (WORK / "parts/b").chmod(0)
+    refused("a closed folder of a pattern", [*TRAIN, "new", "--set", "data.train=[parts/*/x_*.bin]"], "parts/b: Permission denied",
+            "permissions", preexec_fn=bad_input.without_privileges)
+    (WORK / "parts/b").chmod(0o755)
     (WORK / "done").chmod(0)
     for command in (["eval", "done"], ["compare", "done"], ["checkpoint", "list", "done"], [*TRAIN, "done"]):
         refused("a closed run", command, "done/config.yaml: Permission denied", "permissions",
