@@ -73,15 +73,16 @@ constexpr Known kRouter[] = {
     {"dead_for", "experts", "without a token in the last W logged steps"},
     {"dead_for_norm", "share", "dead_for over E"},
     {"bias_range", "", "largest minus smallest selection bias"},
-    {"margin", "", "score of the K-th expert minus that of the next, mean over probe tokens"},
-    {"lead", "", "score of the first expert minus that of the (K+1)-th, mean over probe tokens"},
+    {"margin", "",
+     "score of the K-th expert minus that of the next, mean over up to 256 tokens of the step"},
+    {"lead", "", "score of the first expert minus that of the (K+1)-th, mean over the same tokens"},
     {"gate_entropy", "nats", "entropy of a token's normalised gates, mean"},
     {"gate_entropy_norm", "share", "gate_entropy over ln K"},
     {"overlap", "share", "of the chosen experts kept since the last probe"},
 };
 
 constexpr Known kPrecision[] = {
-    {"flushed", "share", "of the values that were not 0 and became 0"},
+    {"flushed", "share", "of all values, became 0 and were not"},
     {"saturated", "share", "of the values beyond the largest element"},
     {"error", "share", "RMS of the rounding error over RMS of the operand"},
     {"blocks", "blocks", "blocks with a scale"},

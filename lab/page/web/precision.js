@@ -3,7 +3,7 @@
 
 const precisionWords = {
   error: {label: 'relative error', says: 'root mean square of the error over that of the operand'},
-  flushed: {label: 'flushed to 0', says: 'share of the non-zero values that became 0'},
+  flushed: {label: 'flushed to 0', says: 'share of the values that were not 0 and became 0'},
   saturated: {label: 'saturated', says: 'share of the values beyond the format\'s largest'},
   flips: {label: 'flipped codes', says: 'share of a weight\'s codes that the update of the sampled step changed'},
   zero_blocks: {label: 'blocks of zeros', says: 'share of the blocks whose largest magnitude is 0'},
