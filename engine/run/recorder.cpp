@@ -96,29 +96,24 @@ void fill_router(Exec on, StepRecord& record, Model& model, RouterTelemetry& rou
   const auto& states = model.router_layers();
   const double layers = double(states.size());
   auto& s = record.scalars;
-  for (const Scalar sum : {kAux, kZ, kCvMean, kEntropyMean, kMaxLoadMean, kMaxLoadMax, kDeadSum}) {
-    s[sum] = 0;
-  }
-  s[kEntropyMin] = INFINITY;
-  double cv_squares = 0;
+  for (const Scalar sum : {kAux, kZ, kDeadSum}) s[sum] = 0;
   for (size_t l = 0; l < states.size(); ++l) {
     const View<uint32_t, 1> counts = record.layer_counts(int64_t(l), experts);
     for (int64_t e = 0; e < experts; ++e) counts[e] = static_cast<uint32_t>(states[l].counts[e]);
-    const RouterStats& stats = record.router[l].step;
     s[kAux] += states[l].aux / layers;
     s[kZ] += states[l].z / layers;
-    s[kCvMean] += stats.cv / layers;
-    cv_squares += stats.cv * stats.cv / layers;
-    s[kEntropyMean] += stats.entropy / layers;
-    s[kEntropyMin] = std::min(s[kEntropyMin], stats.entropy);
-    s[kMaxLoadMean] += stats.max_load / layers;
-    s[kMaxLoadMax] = std::max(s[kMaxLoadMax], stats.max_load);
     s[kDeadSum] += record.router[l].dead_for.value_or(0);
   }
   int64_t rounds = 0;
   for (const RouterLayerState& state : states) rounds = std::max(rounds, state.exchange_rounds);
   s[kExchangeRounds] = rounds > 0 ? double(rounds) : std::nan("");
-  s[kCvStd] = std::sqrt(std::max(0.0, cv_squares - s[kCvMean] * s[kCvMean]));
+  const RouterAggregate over_layers = aggregate(record.router);
+  s[kCvMean] = over_layers.cv_mean;
+  s[kCvStd] = over_layers.cv_std;
+  s[kEntropyMean] = over_layers.entropy_mean;
+  s[kEntropyMin] = over_layers.entropy_min;
+  s[kMaxLoadMean] = over_layers.max_load_mean;
+  s[kMaxLoadMax] = over_layers.max_load_max;
 }
 
 bool is_weight(const QuantisedOperandState& state) {

@@ -95,23 +95,6 @@ double router_overlap(View<const int32_t, 2> before, View<const int32_t, 2> now)
   return double(kept) / double(now.size());
 }
 
-RouterAggregate aggregate(const std::vector<RouterStats>& layers) {
-  RouterAggregate a;
-  if (layers.empty()) return a;
-  const double n = double(layers.size());
-  a.entropy_min = layers[0].entropy;
-  for (const RouterStats& s : layers) {
-    a.cv_mean += s.cv / n;
-    a.entropy_mean += s.entropy / n;
-    a.entropy_min = std::min(a.entropy_min, s.entropy);
-    a.max_load_mean += s.max_load / n;
-    a.max_load_max = std::max(a.max_load_max, s.max_load);
-  }
-  for (const RouterStats& s : layers) a.cv_std += (s.cv - a.cv_mean) * (s.cv - a.cv_mean) / n;
-  a.cv_std = std::sqrt(a.cv_std);
-  return a;
-}
-
 DeadFor::DeadFor(int64_t experts, int64_t window) : window_(window), last_(size_t(experts), 0) {
   CHECK(window >= 1, "DeadFor: a window of %ld logged steps", long(window));
 }

@@ -50,14 +50,6 @@ double router_overlap(View<const int32_t, 2> before, View<const int32_t, 2> now)
 // Without E (0) 0.9.
 double saturation_limit(int64_t experts, int64_t top_k);
 
-// Aggregates over the layers of one step.
-struct RouterAggregate {
-  double cv_mean = 0, cv_std = 0;  // population std over layers
-  double entropy_mean = 0, entropy_min = 0;
-  double max_load_mean = 0, max_load_max = 0;
-};
-RouterAggregate aggregate(const std::vector<RouterStats>& layers);
-
 // Counts experts without an assignment in the last W logged steps. Call add() with the counts of
 // each logged step.
 class DeadFor {

@@ -1,8 +1,30 @@
 #include "engine/telemetry/router_telemetry.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace assay {
+
+RouterAggregate aggregate(std::span<const RouterRow> layers) {
+  RouterAggregate a;
+  if (layers.empty()) return a;
+  const double n = double(layers.size());
+  a.entropy_min = layers[0].step.entropy;
+  for (const RouterRow& layer : layers) {
+    const RouterStats& s = layer.step;
+    a.cv_mean += s.cv / n;
+    a.entropy_mean += s.entropy / n;
+    a.entropy_min = std::min(a.entropy_min, s.entropy);
+    a.max_load_mean += s.max_load / n;
+    a.max_load_max = std::max(a.max_load_max, s.max_load);
+  }
+  for (const RouterRow& layer : layers) {
+    const double off = layer.step.cv - a.cv_mean;
+    a.cv_std += off * off / n;
+  }
+  a.cv_std = std::sqrt(a.cv_std);
+  return a;
+}
 
 RouterTelemetry::Layer::Layer(int64_t experts, int64_t window)
     : dead(experts, window),

@@ -14,6 +14,14 @@
 
 namespace assay {
 
+// Aggregates over the layers of one step.
+struct RouterAggregate {
+  double cv_mean = 0, cv_std = 0;  // population std over layers
+  double entropy_mean = 0, entropy_min = 0;
+  double max_load_mean = 0, max_load_max = 0;
+};
+RouterAggregate aggregate(std::span<const RouterRow> layers);
+
 struct RouterProbe {
   TokenBatch tokens;   // the fixed tokens, whole sequences
   int64_t every = 10;  // logged steps between probes

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "engine/telemetry/router_stats.h"
+#include "engine/telemetry/router_telemetry.h"
 #include "tests/catch.h"
 
 namespace assay::test_router_stats {
@@ -191,7 +192,9 @@ TEST_CASE("bias range and overlap") {
 }
 
 TEST_CASE("over layers: mean and deviation of cv, smallest entropy, largest load") {
-  const std::vector<RouterStats> layers{stats_of({1, 1, 1, 1}, 2), stats_of({2, 2, 0, 0}, 2)};
+  std::vector<RouterRow> layers(2);
+  layers[0].step = stats_of({1, 1, 1, 1}, 2);
+  layers[1].step = stats_of({2, 2, 0, 0}, 2);
   const RouterAggregate a = aggregate(layers);
   REQUIRE(a.cv_mean == approx(50));
   REQUIRE(a.cv_std == approx(50));
@@ -199,6 +202,8 @@ TEST_CASE("over layers: mean and deviation of cv, smallest entropy, largest load
   REQUIRE(a.entropy_min == approx(std::log(2.0)));
   REQUIRE(a.max_load_mean == approx(0.375));
   REQUIRE(a.max_load_max == approx(0.5));
+  layers[0].step = layers[1].step = stats_of({5, 2, 0, 1}, 2);
+  REQUIRE(aggregate(layers).cv_std == 0.0);  // equal layers
 }
 
 TEST_CASE("an expert is dead after a whole window without assignments") {
