@@ -7,11 +7,8 @@ namespace assay {
 std::vector<AnchorGap> anchor_gaps(const AnchorLog& anchor, const SeedGroup& group) {
   std::vector<AnchorGap> gaps;
   for (const StepValue& public_one : anchor.val_loss_nats) {
-    SeedValues ours = values_of(group, [&](const RunRecord& run) -> std::optional<double> {
-      const auto at = run.val_at(public_one.step);
-      if (!at) return std::nullopt;
-      return at->value;
-    });
+    SeedValues ours = values_of(
+        group, [&](const RunRecord& run) { return finite_value(run.val_at(public_one.step)); });
     if (ours.empty()) continue;
     const Summary summary = *summarise(ours);
     for (SeedValue& v : ours) v.value -= public_one.value;

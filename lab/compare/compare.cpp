@@ -56,10 +56,10 @@ CurvePoint curve_point(const SeedGroup& group, int64_t horizon, double fraction)
   // Under a contract of seconds every seed takes its own number of steps.
   const bool own_steps = group.config().contract.kind == ContractKind::kSeconds;
   point.loss = summarise(values_of(group, [&](const RunRecord& run) -> std::optional<double> {
-    if (!own_steps) return value_of(run.val_at(*step));
+    if (!own_steps) return finite_value(run.val_at(*step));
     const RunRecord* const one[] = {&run};
     const auto own = nearest_evaluation(one, fraction_of_steps(contract_horizon(run), fraction));
-    return own ? value_of(run.val_at(*own)) : std::nullopt;
+    return own ? finite_value(run.val_at(*own)) : std::nullopt;
   }));
   return point;
 }
@@ -252,7 +252,7 @@ void note_models(Comparison& c) {
       c.notes.push_back(row.group.name + " is pathological: " + row.health.text());
     for (const CurvePoint& point : row.curve)
       if (point.loss && point.loss->n < int64_t(row.group.runs.size()))
-        c.notes.push_back(strprintf("%s at %g%%: %ld of its %zu runs have an evaluation there",
+        c.notes.push_back(strprintf("%s at %g%%: %ld of its %zu runs have a loss there",
                                     row.group.name.c_str(), 100 * point.fraction,
                                     long(point.loss->n), row.group.runs.size()));
   }

@@ -37,7 +37,7 @@ struct CurvePoint {
   double fraction = 0;
   int64_t step = 0;         // at the share
   int64_t measured_at = 0;  // the evaluation used: at `step`, or the nearest within a tenth of it
-  std::optional<Summary> loss = {};  // absent if no run has an evaluation there
+  std::optional<Summary> loss = {};  // absent if no run has a finite one there
 };
 
 // Over the runs that reached the target.

@@ -67,7 +67,8 @@ PublishedTable read_table(const Json& json) {
 }
 
 Found loss_at(const Question& q) {
-  const auto eval = q.column.step ? q.run.val_at(*q.column.step) : q.run.last_val();
+  if (q.column.step) return finite_value(q.run.val_at(*q.column.step));
+  const auto eval = q.run.last_val();
   if (!eval) return std::nullopt;
   return eval->value;
 }

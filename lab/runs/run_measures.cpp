@@ -61,7 +61,7 @@ Value nearest_to_share(const RunRecord& run, const std::vector<EvalValue>& value
     if (nearest == nullptr || distance(v) < distance(*nearest)) nearest = &v;
   }
   if (nearest == nullptr || distance(*nearest) > kShareDistance * steps) return std::nullopt;
-  return nearest->value;
+  return finite_value(*nearest);
 }
 
 Value val_loss_at(const RunRecord& run, double share) {
@@ -72,7 +72,8 @@ Value bits_per_byte_at(const RunRecord& run, double share) {
   return nearest_to_share(run, run.val_bits_per_byte, share);
 }
 
-// Least-squares slope of the loss against log2 of the step, from a tenth of run.steps on.
+// Least-squares slope of the loss against log2 of the step, from a tenth of run.steps on; nullopt
+// where one of these losses is not finite.
 Value val_loss_trend(const RunRecord& run) {
   double n = 0, x_sum = 0, y_sum = 0, xx_sum = 0, xy_sum = 0;
   for (const EvalValue& v : run.val_loss_nats) {
@@ -84,7 +85,7 @@ Value val_loss_trend(const RunRecord& run) {
     xx_sum += x * x;
     xy_sum += x * v.value;
   }
-  if (n < 3) return std::nullopt;
+  if (n < 3 || !std::isfinite(y_sum)) return std::nullopt;
   return (n * xy_sum - x_sum * y_sum) / (n * xx_sum - x_sum * x_sum);
 }
 
@@ -117,7 +118,7 @@ Value loss_after_saturation(const RunRecord& run) {
   if (!step) return std::nullopt;
   for (const EvalValue& v : run.val_loss_nats) {
     if (v.step < *step) continue;
-    if (v.step == run.val_loss_nats.back().step) return std::nullopt;
+    if (v.step == run.val_loss_nats.back().step || !finite_value(v)) return std::nullopt;
     return run.val_loss_nats.back().value - v.value;
   }
   return std::nullopt;

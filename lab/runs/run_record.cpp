@@ -133,6 +133,10 @@ double RunRecord::flops_at(int64_t step) const {
   return double(audit.flops_per_token) * double(config.run.batch_tokens) * double(step);
 }
 
+std::optional<double> finite_value(const std::optional<EvalValue>& eval) {
+  return eval && std::isfinite(eval->value) ? std::optional(eval->value) : std::nullopt;
+}
+
 RunRecord read_run(const std::string& path) {
   const fs::path folder = require_run(path);
   RunRecord run;

@@ -55,6 +55,10 @@ struct RunRecord {
   double flops_at(int64_t step) const;             // training FLOPs of all tokens up to the step
 };
 
+// Of an evaluation inside a run; nullopt without one, and where the loss was NaN or infinite, which
+// only at the last step ends a run.
+std::optional<double> finite_value(const std::optional<EvalValue>& eval);
+
 // UserError if there is no run or it logged nothing.
 RunRecord read_run(const std::string& run);
 

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "base/file.h"
 #include "base/step_count.h"
+#include "lab/compare/anchor_gap.h"
 #include "lab/compare/compare.h"
 #include "lab/compare/compare_report.h"
 #include "lab/compare/contract_quantity.h"
@@ -206,6 +208,21 @@ TEST_CASE("curves are read at the step or at a near evaluation, never interpolat
     REQUIRE(point.loss.has_value() == (row.measured_at > 0));
     REQUIRE(point.measured_at == row.measured_at);
   }
+}
+
+TEST_CASE("a loss inside a run that is not finite is left out of the curve") {
+  std::vector<RunRecord> runs = two_models();
+  runs[0].val_loss_nats[1].value = NAN;
+  const Comparison c = compare(runs, {.fractions = {0.4, 1}});
+  REQUIRE(c.models[0].curve[0].loss->n == 1);
+  REQUIRE(c.models[0].curve[0].loss->mean == Approx(3.92));
+  REQUIRE(c.models[0].final_loss->n == 2);
+  REQUIRE(mentions(c.notes, "dense at 40%: 1 of its 2 runs have a loss there"));
+  AnchorLog anchor;
+  anchor.val_loss_nats = {{.step = 40, .value = 3.5}};
+  REQUIRE(anchor_gaps(anchor, c.models[0].group)[0].ours.n == 1);
+  runs[0].val_loss_nats.back().value = NAN;
+  REQUIRE_THROWS_AS(compare(runs, {}), UserError);
 }
 
 TEST_CASE("shares refer to the contract's horizon, not to the run's length") {

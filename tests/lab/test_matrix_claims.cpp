@@ -1,3 +1,4 @@
+#include <cmath>
 #include <set>
 
 #include "lab/matrix/claims.h"
@@ -457,6 +458,34 @@ TEST_CASE("the trend of a loss is its slope per doubling of the tokens") {
   REQUIRE(std::abs(trend(run).value() + 0.3) < 1e-12);  // the first is before a tenth of the run
   run.val_loss_nats.pop_back();
   REQUIRE(!trend(run));
+}
+
+TEST_CASE("a loss inside a run that is not finite is no value, and takes no others away") {
+  for (const double lost : {double(NAN), double(INFINITY)}) {
+    Grid grid([](const std::string&, const std::string& model, const std::string&, int64_t seed) {
+      return 3 + 0.1 * double(seed) + (model == "moe" ? 0.2 : 0);
+    });
+    SummaryRow& moe = grid.tables[0].rows[2];
+    RunRecord& run = grid.runs[6];
+    REQUIRE(moe.runs.runs.front() == &run);
+    run.val_loss_nats = {{20, 4.0, 10}, {50, lost, 10}, {80, 3.5, 10}, {100, 3.3, 10}};
+    run.val_bits_per_byte = {{50, lost, 10}, {100, 1.5, 10}};
+    const auto value = [&](const char* name) { return find_run_measure(name)->of(run); };
+    REQUIRE(!find_run_measure("val_loss")->at(run, 0.5));
+    REQUIRE(!find_run_measure("bits_per_byte")->at(run, 0.5));
+    REQUIRE(!value("val_loss_trend"));
+    REQUIRE((value("val_loss") == 3.3 && value("best_val_loss") == 3.3));
+    const std::vector<GapCurve> curves = gap_curves(grid.tables[0]);
+    REQUIRE(curves[1].points.size() == 1);
+    REQUIRE(curves[1].points[0].share == 1);
+    MatrixClaim half = claim("val_loss", "moe", MatrixClaim::Relation::kAbove, "dense", 0);
+    half.at = 0.5;
+    REQUIRE(evaluate_claims({half}, grid.tables)[0].why ==
+            "2 of 3 runs of moe have the measure at 50%");
+  }
+  RunRecord run = run_of({"a", 1, 4.0, 0.95, 40});
+  run.val_loss_nats[0].value = NAN;
+  REQUIRE(!find_run_measure("loss_after_saturation")->of(run));
 }
 
 TEST_CASE("a claim about seconds of two machines is undecided") {
