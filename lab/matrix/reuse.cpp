@@ -22,8 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr const char* kPart = ".part";  // a copy that is not complete
-
 struct FoundRun {
   std::string path;
   Config config;
@@ -36,7 +34,7 @@ std::vector<FoundRun> runs_of(const std::string& folder) {
   if (is_run(folder)) paths.push_back(folder);
   for (const std::string& name : names_in(folder)) {
     const fs::path path = fs::path(folder) / name;
-    if (path.extension() != kPart && is_run(path)) paths.push_back(path.string());
+    if (path.extension() != kIncompleteCopy && is_run(path)) paths.push_back(path.string());
   }
   std::sort(paths.begin(), paths.end());
   std::vector<FoundRun> runs;
@@ -278,7 +276,7 @@ void require_room(const ReusableRun& reusable, const MatrixFolder& folder) {
 std::string take_over(const ReusableRun& reusable, const MatrixFolder& folder,
                       const ReuseEvidence& evidence) {
   const fs::path to = folder.run(*reusable.cell);
-  const fs::path part = to.string() + kPart;
+  const fs::path part = to.string() + kIncompleteCopy;
   const RemovedAtEnd removed(part);
   try {
     require_room(reusable, folder);
@@ -310,7 +308,7 @@ std::string take_over(const ReusableRun& reusable, const MatrixFolder& folder,
 void remove_incomplete_copies(const Matrix& matrix, const MatrixFolder& folder) {
   for (const Cell& cell : matrix.cells) {
     std::error_code ignored;
-    fs::remove_all(folder.file(cell.name) + kPart, ignored);
+    fs::remove_all(folder.file(cell.name) + kIncompleteCopy, ignored);
   }
 }
 

@@ -87,17 +87,40 @@ std::string text_in(const ordered_json& object, const char* key) {
              : "";
 }
 
-// Runs of the matrix that have begun, and those of them that are done.
+// A run in the folder that no cell of the matrix names: of a cell that was removed, say.
+bool is_done(const std::string& run) {
+  try {
+    Cell own;
+    own.config = load_config(run + "/config.yaml");
+    return run_status(run, own).state == CellState::kDone;
+  } catch (const UserError&) {
+    return false;  // not readable, e.g. of another version
+  }
+}
+
+// Runs in the folder that have begun, and those of them that are done. Those of removed cells have
+// been seen too, so they count.
 struct RunCounts {
   int64_t begun = 0, finished = 0;
 };
 RunCounts count_runs(const MatrixFolder& folder, const Matrix& matrix) {
   RunCounts counts;
+  std::set<std::string> names;
   for (const Cell& cell : matrix.cells) {
     if (!cell.trained()) continue;
+    names.insert(cell.run);
     const CellState state = folder.status(cell).state;
     counts.begun += state == CellState::kWaiting ? 0 : 1;
     counts.finished += state == CellState::kDone ? 1 : 0;
+  }
+  for (const std::string& name : names_in(folder.path())) {
+    std::error_code ignored;
+    if (names.contains(name) || fs::path(name).extension() == kIncompleteCopy ||
+        !fs::exists(folder.file(name + "/config.yaml"), ignored)) {
+      continue;
+    }
+    counts.begun += 1;
+    counts.finished += is_done(folder.file(name)) ? 1 : 0;
   }
   return counts;
 }

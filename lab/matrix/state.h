@@ -21,6 +21,7 @@
 namespace assay {
 
 constexpr const char* kMatrixRecord = "matrix.json";
+constexpr const char* kIncompleteCopy = ".part";  // ends the name of a run that is being copied
 
 enum class CellState {
   kWaiting,      // not begun

@@ -517,6 +517,33 @@ TEST_CASE("the changes of an edited matrix are listed") {
   REQUIRE(manifest.find("\"removed\"") != std::string::npos);
 }
 
+TEST_CASE("claims stay sealed while runs of removed cells are in the folder") {
+  const Family family;
+  const auto with = [&](const std::string& contract, const std::string& bound) {
+    return family.matrix("name: m\nmodels: {dense: dense.yaml}\nprecisions: [fp32]\n" +
+                         ("contracts: [{kind: steps, name: " + contract + "}]\n") +
+                         "claims: [{name: c, measure: val_loss, of: dense, below: " + bound +
+                         "}]\n");
+  };
+  const auto take_over = [&](const Matrix& matrix) {
+    const MatrixEdits edits = find_edits(family.runs(), matrix);
+    REQUIRE(!edits.claims.any());
+    write_matrix(family.runs(), matrix, edits);
+  };
+  make_folders(family.runs().path() + "/half.part");
+  family.write("runs/half.part/config.yaml", "a copy that was cut short is no run");
+  std::filesystem::create_directory(family.folder / "runs/configs");
+  take_over(with("a", "4"));
+  take_over(with("a", "3.9"));  // nothing has begun
+  family.begin(with("a", "3.9").cells.front());
+  REQUIRE(find_edits(family.runs(), with("a", "3")).claims.added == std::vector<std::string>{"c"});
+  REQUIRE(find_edits(family.runs(), with("b", "3")).claims.any());  // the run is of no cell now
+  take_over(with("b", "3.9"));
+  REQUIRE(find_edits(family.runs(), with("b", "3")).claims.any());  // nor of a recorded one
+  const std::optional<ClaimSeal> seal = recorded_seal(family.runs());
+  REQUIRE((seal->runs_begun == 0 && seal->edits.empty()));
+}
+
 TEST_CASE("a contract added before the others reuses the existing runs") {
   const Family family;
   const Matrix first = family.matrix(kMatrix);
