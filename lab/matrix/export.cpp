@@ -114,7 +114,7 @@ ordered_json row_json(const SummaryRow& row) {
   j["collapsed_runs"] = row.collapsed;
   ordered_json measures;
   for (const RunMeasure& measure : run_measures()) {
-    measures[measure.name] = json_of(summarise(values_of(row.runs, measure.of)));
+    measures[measure.name] = json_of(summarise(values_of(measured_runs(row, measure), measure.of)));
   }
   j["measures"] = measures;
   return j;

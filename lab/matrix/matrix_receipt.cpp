@@ -64,17 +64,18 @@ void add_row(std::vector<ClaimSpec>& claims, const ContractTable& table, const S
   }
 }
 
-// Every measure that all runs of the row have and that add_row() does not claim already.
+// Every measure that none of its runs lacks (measured_runs()) and that add_row() does not claim.
 void add_measures(std::vector<ClaimSpec>& claims, const ContractTable& table,
                   const SummaryRow& row) {
   const std::string name = table.contract.name + "." + row.cell->model + "." + row.cell->precision;
   for (const RunMeasure& measure : run_measures()) {
     const std::string_view which = measure.name;
     if (which == "val_loss" || which == "bits_per_byte") continue;
-    const SeedValues values = values_of(row.runs, measure.of);
-    if (values.empty() || values.size() != row.runs.runs.size()) continue;
+    const SeedGroup group = measured_runs(row, measure);
+    const SeedValues values = values_of(group, measure.of);
+    if (values.empty() || values.size() != group.runs.size()) continue;
     add_statistics(claims, name + "." + measure.name, "", how_measure(measure.name),
-                   runs_of(row.runs, all_seeds(row.runs)));
+                   runs_of(group, all_seeds(group)));
   }
 }
 

@@ -35,7 +35,8 @@ std::string health(const SummaryRow& row) {
   if (!row.worst_load) return "-";
   std::string text = strprintf("%.2f", *row.worst_load);
   if (row.collapsed > 0) {
-    text += strprintf(" collapsed (%ld of %ld)", long(row.collapsed), long(row.runs.runs.size()));
+    text += strprintf(" collapsed (%ld of %zu)", long(row.collapsed),
+                      runs_with_routers(row).runs.size());
   }
   return text;
 }
@@ -82,11 +83,12 @@ Rows result_rows(const ContractTable& table) {
 
 // "0.640 ± 0.012 (2 of 3)", over the runs that have the measure.
 std::string spread(const SummaryRow& row, const char* measure, const char* format) {
-  const auto s = summarise(values_of(row.runs, find_run_measure(measure)->of));
+  const SeedGroup group = runs_with_routers(row);
+  const auto s = summarise(values_of(group, find_run_measure(measure)->of));
   if (!s) return "-";
   std::string text = strprintf(format, s->mean);
   if (s->sd) text += " ± " + strprintf(format, *s->sd);
-  const size_t runs = row.runs.runs.size();
+  const size_t runs = group.runs.size();
   if (size_t(s->n) < runs) text += strprintf(" (%ld of %zu)", long(s->n), runs);
   return text;
 }
@@ -94,7 +96,7 @@ std::string spread(const SummaryRow& row, const char* measure, const char* forma
 // One entry per seed: "2, -, 0+1"; - if no layer saturates.
 std::string first_layers(const SummaryRow& row) {
   std::string text;
-  for (const RunRecord* run : row.runs.runs) {
+  for (const RunRecord* run : runs_with_routers(row).runs) {
     std::string layers;
     for (const int64_t layer : first_saturated_layers(*run)) {
       layers += (layers.empty() ? "" : "+") + std::to_string(layer);
@@ -104,16 +106,22 @@ std::string first_layers(const SummaryRow& row) {
   return text;
 }
 
+// "20", or where the models' telemetry.window differs "10 to 40".
+std::string window_text(const std::set<int64_t>& windows) {
+  const std::string fewest = std::to_string(*windows.begin());
+  return windows.size() == 1 ? fewest : fewest + " to " + std::to_string(*windows.rbegin());
+}
+
 // "" if no run has a router.
 std::string routers_text(const ContractTable& table) {
   Rows rows = {{"model", "precision", "cv/ceiling", "max_load*K", "worst layer", "min H/ln E",
                 "dead %", "saturated %", "first at step", "first layer, by seed"}};
-  int64_t window = 0;
+  std::set<int64_t> windows;
   for (const SummaryRow& row : table.rows) {
     if (!row.worst_load) continue;
-    window = row.cell->config.telemetry.window;
+    windows.insert(row.cell->config.telemetry.window);
     const auto percent = [&](const char* measure) {
-      const auto s = summarise(values_of(row.runs, find_run_measure(measure)->of));
+      const auto s = summarise(values_of(runs_with_routers(row), find_run_measure(measure)->of));
       return s ? strprintf("%.1f", 100 * s->mean) +
                      (s->sd ? strprintf(" ± %.1f", 100 * *s->sd) : "")
                : "-";
@@ -128,9 +136,9 @@ std::string routers_text(const ContractTable& table) {
   return markdown_table(rows, 2) +
          strprintf(
              "\nRouters: mean ± standard deviation over the seeds; cv, max_load, entropy and dead "
-             "experts over the last %ld logged steps, cv and max_load as means over layers; "
+             "experts over the last %s logged steps, cv and max_load as means over layers; "
              "saturated: max_load >= 0.9 / K (more if K/E is above 0.8) at any logged step.\n\n",
-             long(window));
+             window_text(windows).c_str());
 }
 
 std::string target_seconds(const SummaryRow& row) {

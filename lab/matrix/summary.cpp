@@ -43,7 +43,7 @@ void fill_target(SummaryRow& row, double target_nats) {
 }
 
 void fill_health(SummaryRow& row) {
-  for (const RunRecord* run : row.runs.runs) {
+  for (const RunRecord* run : runs_with_routers(row).runs) {
     if (!run->health) continue;
     row.worst_load = std::max(row.worst_load.value_or(0), run->health->worst_max_load_norm);
     row.collapsed += router_state(*run->health) == RouterState::kCollapsed ? 1 : 0;
@@ -268,13 +268,16 @@ ContractTable table_of(const MatrixSummary& summary, const MatrixContract& contr
 
 }  // namespace
 
-SeedGroup measured_runs(const SummaryRow& row, const RunMeasure& measure) {
+SeedGroup runs_with_routers(const SummaryRow& row) {
   SeedGroup group = row.runs;
-  if (measure.about != RunMeasure::About::kRouters) return group;
   const auto& stopped = row.stopped_by_rule.runs;
   group.runs.insert(group.runs.end(), stopped.begin(), stopped.end());
   sort_by_seed(group);
   return group;
+}
+
+SeedGroup measured_runs(const SummaryRow& row, const RunMeasure& measure) {
+  return measure.about == RunMeasure::About::kRouters ? runs_with_routers(row) : row.runs;
 }
 
 std::string stopped_text(const SummaryRow& row, const RunMeasure& measure) {

@@ -37,6 +37,7 @@ struct SummaryRow {
   std::optional<Summary> target_steps, target_tokens, target_seconds, target_flops;
   std::optional<PairedDifference> target_steps_difference;  // minus the first row's
 
+  // Of runs_with_routers().
   std::optional<double> worst_load;  // K max_load of the worst layer of the worst run
   int64_t collapsed = 0;             // runs
 
@@ -46,8 +47,11 @@ struct SummaryRow {
   std::optional<double> flops() const;
 };
 
-// The runs of a row in which a measure is taken: the finished ones, and for measures of the routers
-// those that telemetry.collapse_stop ended, since they are about what it stopped.
+// The runs of a row whose routers are measured, by ascending seed: the finished ones and those that
+// telemetry.collapse_stop ended, since what it stopped is what is measured.
+SeedGroup runs_with_routers(const SummaryRow& row);
+// The runs of a row in which a measure is taken: those for one of the routers, else the finished
+// ones.
 SeedGroup measured_runs(const SummaryRow& row, const RunMeasure& measure);
 // "2 of 5 runs of moe were stopped by a guard (non_finite)": of runs that are not among
 // measured_runs(); "" if there are none.

@@ -3,6 +3,7 @@
 
 #include "lab/matrix/claims.h"
 #include "lab/matrix/gap.h"
+#include "lab/matrix/report.h"
 #include "lab/runs/run_measures.h"
 #include "tests/catch.h"
 #include "tests/lab/run_records.h"
@@ -486,6 +487,30 @@ TEST_CASE("a loss inside a run that is not finite is no value, and takes no othe
   RunRecord run = run_of({"a", 1, 4.0, 0.95, 40});
   run.val_loss_nats[0].value = NAN;
   REQUIRE(!find_run_measure("loss_after_saturation")->of(run));
+}
+
+TEST_CASE("the table of routers has the runs that the rule ended, and the models' windows") {
+  Table t = planted_table();
+  for (SummaryRow& row : t.tables[0].rows) {
+    if (!row.runs.runs.empty()) row.worst_load = 0.9;
+  }
+  const RunRecord collapsed = run_of({"even", 4, 5.0, 0.99, 5});
+  t.tables[0].rows[1].stopped_by_rule.runs.push_back(&collapsed);
+  const Matrix matrix;
+  const auto has = [&](const std::string& part) {
+    MatrixSummary summary;
+    summary.matrix = &matrix;
+    summary.tables = t.tables;
+    const std::string text = summary_markdown(summary);
+    INFO(text);
+    return text.find(part) != std::string::npos;
+  };
+  for (Cell& cell : t.cells) cell.config.telemetry.window = 8;
+  REQUIRE(has("0.480 ± 0.340"));  // of 0.30, 0.32, 0.31 and 0.99
+  REQUIRE(has(" -, -, 3, 3 "));
+  REQUIRE(has("experts over the last 8 logged steps"));
+  t.cells[1].config.telemetry.window = 20;
+  REQUIRE(has("experts over the last 8 to 20 logged steps"));
 }
 
 TEST_CASE("a claim about seconds of two machines is undecided") {

@@ -121,6 +121,21 @@ set: {{{rule}}}
 """
 
 
+def check_routers(runs, text):
+    """The routers of a stopped run are in the tables, as they are in claims and in the receipt."""
+    table = json.loads((runs / "summary.json").read_text())["contracts"][0]
+    moe = table["rows"][1]
+    check(moe["finished"] == 0 and moe["val_loss_nats"] is None and moe["measures"]["val_loss"] is None, moe)
+    load = moe["measures"]["max_load_worst"]["mean"]
+    check(moe["worst_max_load_norm"] == load >= 0.5 and moe["measures"]["saturated_layers"]["n"] == 1, moe)
+    check("Routers: mean" in text and f" {load:.3f} |" in text and f"{load:.2f} collapsed (1 of 1) |" in text, text)
+    check("experts over the last 8 logged steps" in text, text)
+    claims = {claim["name"]: claim["value"] for claim in json.loads((runs / "receipt.json").read_text())["claims"]}
+    check(claims["steps.moe.fp32.max_load_worst.mean"] == load and "steps.moe.fp32.val_loss.mean" not in claims, claims)
+    done = assay("receipt", "verify", runs)
+    check(done.returncode == 0, done.stdout + done.stderr)
+
+
 def check_matrix(place):
     text = place.config.read_text()
     (place.path / "dense.yaml").write_text(text[:text.index(", moe:")] + text[text.index("}}}") + 2:])
@@ -139,6 +154,7 @@ def check_matrix(place):
         check("moe-steps-fp32-seed1 (exit 3: " in done.stderr, done.stderr)
         check("stopped by its guard (collapse_stop), step 12 of 60" in done.stdout, done.stdout)
         check("INCOMPLETE" in done.stdout, "a stopped cell does not count as finished")
+        check_routers(place.path / "runs", done.stdout)
     done = train("run.checkpoint_every: 20", 0)  # without the rule it continues
     check("moe-steps-fp32-seed1 resumes after step 12" in done.stderr and "2 of 2 cells are done" in done.stdout,
           done.stderr + done.stdout)
