@@ -173,12 +173,24 @@ std::string rows_of(const Config& config) {
   return to_yaml(what_matters(config));
 }
 
-Config by_file_name(Config config) {
+// As earlier versions hashed: with the folders of what evaluations read.
+Config with_data_by_name(Config config) {
   const auto name = [](const std::string& path) { return fs::path(path).filename().string(); };
   for (std::string& path : config.data.train) path = name(path);
   for (std::string& path : config.data.val) path = name(path);
   config.data.tokenizer = name(config.data.tokenizer);
   return config;
+}
+
+Config by_file_name(const Config& config) {
+  Config named = with_data_by_name(config);
+  const auto shorten = [](std::string& path) {
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    path = fs::path(path).filename().string();
+  };
+  if (named.eval.core) shorten(named.eval.core->bundle);
+  if (named.eval.samples) shorten(named.eval.samples->file);
+  return named;
 }
 
 std::map<std::string, std::string> values_of(const Config& config) {
@@ -362,6 +374,11 @@ std::string different_prompts(const Matrix& matrix) {
 
 std::string config_sha256(const Config& config) {
   return sha256_hex(to_yaml(by_file_name(what_matters(config))));
+}
+
+bool is_config_sha256(const std::string& recorded, const Config& config) {
+  return recorded == config_sha256(config) ||
+         recorded == sha256_hex(to_yaml(with_data_by_name(what_matters(config))));
 }
 
 std::string different_data(const Matrix& matrix) {

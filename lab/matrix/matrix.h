@@ -69,6 +69,9 @@ std::vector<std::string> matrix_differences(Config before, const Config& now);
 
 // SHA-256 of the fields that matrix_differences compares.
 std::string config_sha256(const Config& config);
+// Whether a recorded hash is that of the configuration: earlier versions hashed eval.core.bundle
+// and eval.samples.file with their folders.
+bool is_config_sha256(const std::string& recorded, const Config& config);
 
 // The first field in which two models see other data, are validated on other tokens or in another
 // context, or stop at another loss: "data.tokenizer of moe is ..., of dense ...". "" if none. Cells

@@ -285,7 +285,7 @@ MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
   for (const Cell& cell : matrix.cells) {
     const auto was = before.find(cell.name);
     if (edits.started && was == before.end()) edits.added.push_back(cell.name);
-    const bool other_hash = was != before.end() && was->second != config_sha256(cell.config);
+    const bool other_hash = was != before.end() && !is_config_sha256(was->second, cell.config);
     if (was != before.end()) before.erase(was);
     if (!cell.trained()) continue;
     const CellStatus status = folder.status(cell);

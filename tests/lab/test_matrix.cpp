@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "data/sha256.h"
 #include "engine/config/text.h"
 #include "lab/matrix/budget.h"
 #include "lab/matrix/folder.h"
@@ -542,6 +543,32 @@ TEST_CASE("claims stay sealed while runs of removed cells are in the folder") {
   REQUIRE(find_edits(family.runs(), with("b", "3")).claims.any());  // nor of a recorded one
   const std::optional<ClaimSeal> seal = recorded_seal(family.runs());
   REQUIRE((seal->runs_begun == 0 && seal->edits.empty()));
+}
+
+TEST_CASE("a matrix whose evaluations read files may move with them") {
+  const Family family;
+  const auto in = [&](const std::string& folder, const std::string& bundle) {
+    return family.matrix(edited("models:", "set: {eval.core.bundle: " + folder + "/" + bundle +
+                                               ", eval.samples.file: " + folder +
+                                               "/prompts.txt}\nmodels:"));
+  };
+  const Matrix here = in("/clone-a", "core"), there = in("/clone-b", "core/");
+  const Cell &cell = here.cells.front(), &moved = there.cells.front();
+  REQUIRE(moved.config.eval.core->bundle.starts_with("/clone-b/core"));
+  REQUIRE(matrix_differences(cell.config, moved.config).empty());
+  REQUIRE(config_sha256(cell.config) == config_sha256(moved.config));
+  const Config other = in("/clone-a", "core-2").cells.front().config;
+  REQUIRE(matrix_differences(cell.config, other).size() == 1);
+  REQUIRE(config_sha256(cell.config) != config_sha256(other));
+
+  make_folders(family.runs().path());
+  write_matrix(family.runs(), here, {});
+  REQUIRE(!find_edits(family.runs(), there).any());
+  // The hash of an earlier version, of a configuration that has not moved.
+  std::string text = to_yaml(what_matters(cell.config));
+  const std::string old = sha256_hex(text);
+  REQUIRE(old != config_sha256(cell.config));
+  REQUIRE((is_config_sha256(old, cell.config) && !is_config_sha256(old, other)));
 }
 
 TEST_CASE("a contract added before the others reuses the existing runs") {
