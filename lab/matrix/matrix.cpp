@@ -105,8 +105,11 @@ void apply_contract(Config& config, const MatrixContract& contract,
   // There the reference sets the steps themselves.
   const bool of_reference = takes_run_steps(*contract.kind) && !contract.reference.empty();
   if (of_reference) config.run.steps = resolved.horizon;
+  const double step_seconds = config.contract.step_seconds;
   config.contract = resolved;
   config.contract.horizon = 0;
+  // Of the model, not of the contract: how long its own step takes.
+  if (contract.kind == ContractKind::kSeconds) config.contract.step_seconds = step_seconds;
 }
 
 void resolve(Cell& cell, const MatrixFile& file, const ModelPlace& place) {
@@ -170,7 +173,11 @@ int64_t planned_bytes(Config config, const ModelPlace& place) {
 }
 
 std::string rows_of(const Config& config) {
-  return to_yaml(what_matters(config));
+  Config rows = what_matters(config);
+  // Given, it sets the steps; of a run it may be measured.
+  if (config.contract.kind == ContractKind::kSeconds)
+    rows.contract.step_seconds = config.contract.step_seconds;
+  return to_yaml(rows);
 }
 
 // As earlier versions hashed: with the folders of what evaluations read.

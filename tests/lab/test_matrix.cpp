@@ -374,6 +374,23 @@ TEST_CASE("a run under a contract in seconds is that of its cell, whatever it me
   REQUIRE(matrix_differences(trained, cell.config).size() == 1);
 }
 
+TEST_CASE("a contract in seconds takes a model's own step_seconds") {
+  const Family family;
+  family.write("slow.yaml", "include: dense.yaml\ncontract: {step_seconds: 0.05}\n");
+  family.write("slower.yaml", "include: dense.yaml\ncontract: {step_seconds: 0.1}\n");
+  const Matrix m = family.matrix(
+      "models: {dense: dense.yaml, slow: slow.yaml, slower: slower.yaml}\nprecisions: [fp32]\n"
+      "contracts: [{kind: seconds, coefficient: 2}]\n");
+  REQUIRE(!m.cells[0].known_steps);
+  REQUIRE((m.cells[1].known_steps && m.cells[1].steps() == 40));
+  REQUIRE((m.cells[2].known_steps && m.cells[2].steps() == 20));
+  REQUIRE((m.cells[1].trained() && m.cells[2].trained()));
+  // Under another contract it has no meaning.
+  const Matrix steps =
+      family.matrix("models: {slow: slow.yaml}\nprecisions: [fp32]\ncontracts: [{kind: steps}]\n");
+  REQUIRE((steps.cells[0].steps() == 60 && steps.cells[0].config.contract.step_seconds == 0));
+}
+
 TEST_CASE("a branch follows its trunk into the run that another contract began") {
   const Family family;
   const auto text = [](const std::string& first) {
