@@ -28,9 +28,11 @@ std::vector<double> fractions_of(const Config& config, const AuditOptions& optio
   return {config.contract.fraction < 1 ? config.contract.fraction : 0.2};
 }
 
+// None under a contract whose steps the run measures.
 std::vector<int64_t> steps_of(const Config& config, const AuditOptions& options) {
   if (!options.steps.empty()) return options.steps;
-  return {horizon_is_known(config) ? planned_steps(config) : config.run.steps};
+  if (!horizon_is_known(config)) return {};
+  return {planned_steps(config)};
 }
 
 // Tokens per parameter; 0 if the contract's coefficient has another unit (FLOPs, seconds, width).

@@ -109,6 +109,28 @@ TEST_CASE("the JSON audit includes every number of the design's table") {
   require_includes(json["models"], expected, "models");
 }
 
+TEST_CASE("the JSON audit has no tokens of steps that a run measures") {
+  std::vector<NamedConfig> models = {{"moe", speedrun_moe(64, 6, 2, 1)}};
+  ContractConfig& contract = models[0].config.contract;
+  contract.kind = ContractKind::kSeconds;
+  contract.coefficient = 60;
+  const auto per_parameter = [&](const AuditOptions& options) {
+    const Json json = audit_json(models, options)["models"]["moe"];
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : json.items()) {
+      if (key.starts_with("tokens_per_")) keys.push_back(key);
+    }
+    return keys;
+  };
+  REQUIRE(audit_json(models, {})["models"]["moe"]["run"]["steps"].is_null());
+  REQUIRE(per_parameter({}).empty());
+  AuditOptions asked;
+  asked.steps = {100};
+  REQUIRE(per_parameter(asked).size() == 3);
+  contract.step_seconds = 0.5;  // 120 steps
+  REQUIRE(per_parameter({}).front() == "tokens_per_P_total_at_120");
+}
+
 TEST_CASE("table and formula agree for odd shapes, and with a count by hand") {
   Config c;
   ModelConfig& m = c.model;
