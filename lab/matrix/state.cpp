@@ -282,9 +282,15 @@ MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
       before[text_in(cell, "cell")] = text_in(cell, "config_sha256");
     }
   }
+  // Seeds that --until-decided has just added are no edit of the file.
+  const std::vector<int64_t> recorded = extra_seeds_in(manifest);
+  const auto is_in = [](const std::vector<int64_t>& seeds, int64_t seed) {
+    return std::find(seeds.begin(), seeds.end(), seed) != seeds.end();
+  };
   for (const Cell& cell : matrix.cells) {
     const auto was = before.find(cell.name);
-    if (edits.started && was == before.end()) edits.added.push_back(cell.name);
+    const bool own = is_in(matrix.file.extra_seeds, cell.seed) && !is_in(recorded, cell.seed);
+    if (edits.started && was == before.end() && !own) edits.added.push_back(cell.name);
     const bool other_hash = was != before.end() && !is_config_sha256(was->second, cell.config);
     if (was != before.end()) before.erase(was);
     if (!cell.trained()) continue;

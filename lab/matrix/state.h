@@ -72,8 +72,8 @@ void prefer_existing_runs(Matrix& matrix, const MatrixFolder& folder);
 
 // Edits since the matrix was started. Cells by name.
 struct MatrixEdits {
-  bool started = false;  // false: there was no matrix in the folder
-  std::vector<std::string> added;
+  bool started = false;              // false: there was no matrix in the folder
+  std::vector<std::string> added;    // but for those of seeds that --until-decided adds
   std::vector<std::string> removed;  // kept on the disk
   std::vector<std::string> changed;  // "CELL: optimizer.lr: 0.001 -> 0.002", cells with a run
   std::vector<std::string> changed_cells;

@@ -535,6 +535,25 @@ TEST_CASE("the changes of an edited matrix are listed") {
   REQUIRE(manifest.find("\"removed\"") != std::string::npos);
 }
 
+TEST_CASE("seeds that undecided claims add are no edits of the file") {
+  const Family family;
+  MatrixFile file = family.file(kMatrix);
+  make_folders(family.runs().path());
+  write_matrix(family.runs(), lay_out(file), {});
+  file.seeds.push_back(3);
+  file.extra_seeds.push_back(3);
+  const Matrix more = lay_out(file);
+  const MatrixEdits edits = find_edits(family.runs(), more);
+  REQUIRE(!edits.any());
+  write_matrix(family.runs(), more, edits);
+  const auto record = nlohmann::json::parse(read_file(family.runs().file(kMatrixRecord)));
+  REQUIRE((record["cells"].size() == 18 && record["edits"].empty()));
+  // A model that is added later is one, with all its seeds.
+  file.models.push_back(file.models.back());
+  file.models.back().name = "again";
+  REQUIRE(find_edits(family.runs(), lay_out(file)).added.size() == 6);
+}
+
 TEST_CASE("claims stay sealed while runs of removed cells are in the folder") {
   const Family family;
   const auto with = [&](const std::string& contract, const std::string& bound) {

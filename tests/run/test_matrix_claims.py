@@ -183,6 +183,8 @@ def check_until_decided(place):
     done = place.matrix(sure + undecided, "--until-decided", "3", "--late-claims", "--json")
     check("undecided: open; seed 3 is added, of at most 3 seeds" in done.stderr and "3 to train" in done.stderr, done.stderr)
     check(json.loads(done.stdout)["extra_seeds"] == [3], "one JSON object, of the last round")
+    record = json.loads((place.path / "runs" / "matrix.json").read_text())
+    check("was edited" not in done.stderr and not any(edit["added"] for edit in record["edits"]), (done.stderr, record["edits"]))
     again = place.matrix(sure + undecided, "--json")
     table = json.loads(again.stdout)
     check("0 to train" in again.stderr and table["extra_seeds"] == [3], again.stderr)
