@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "engine/config/fields.h"
+#include "engine/run/run.h"
 #include "lab/runs/run_labels.h"
 
 namespace assay {
@@ -29,6 +30,8 @@ const std::set<std::string> kWithoutEffect = {"run.seed",
                                               "run.print_every",
                                               "eval.at_start",
                                               "data.cache",
+                                              "data.max_epochs",
+                                              "data.reference",
                                               "contract.step_seconds",
                                               "contract.derived_from"};
 // Under a contract of seconds these follow from the measured speed of each seed.
@@ -41,21 +44,49 @@ const char* const kOfEndpoint[] = {"run.steps",         "run.target_loss",
                                    "contract.",         "eval.",
                                    "telemetry."};
 
+// Changes only where a run ends, so it counts where it ended one.
+constexpr const char* kRule = "telemetry.collapse_stop";
+
+bool is_of_rule(const std::string& path) {
+  return path == kRule || path.starts_with(std::string(kRule) + ".");
+}
+
 bool is_of_endpoint(const std::string& path) {
   return std::any_of(std::begin(kOfEndpoint), std::end(kOfEndpoint), [&](const std::string& own) {
     return own.back() == '.' ? path.starts_with(own) : path == own;
   });
 }
 
+std::string line_of(const FieldRow& field) {
+  return field.path + "=" + (field.check.path ? file_names(field.value) : field.value) + "\n";
+}
+
+// Of the ranks only the parts of the batch change numbers; 0 are 1, and `auto` products simulated,
+// until a run resolves them.
+Config as_resolved(Config config) {
+  config.parallel = {.parts = config.parallel.batch_parts()};
+  if (config.precision.products == ProductsMode::kAuto)
+    config.precision.products = ProductsMode::kSimulated;
+  return config;
+}
+
 std::string identity_without(const Config& config,
                              const std::function<bool(const std::string& path)>& without) {
   std::string identity;
-  for (const FieldRow& field : config_fields(config)) {
-    if (kWithoutEffect.contains(field.path) || without(field.path)) continue;
-    identity +=
-        field.path + "=" + (field.check.path ? file_names(field.value) : field.value) + "\n";
+  for (const FieldRow& field : config_fields(as_resolved(config))) {
+    if (kWithoutEffect.contains(field.path) || is_of_rule(field.path) || without(field.path))
+      continue;
+    identity += line_of(field);
   }
   return identity;
+}
+
+std::string rule_lines(const Config& config) {
+  std::string lines;
+  for (const FieldRow& field : config_fields(config)) {
+    if (is_of_rule(field.path)) lines += line_of(field);
+  }
+  return lines;
 }
 
 // "" of a run that began from its seed.
@@ -174,9 +205,15 @@ std::string recipe_identity(const RunRecord& run) {
 }
 
 std::vector<SeedGroup> group_by_model(std::span<const RunRecord> runs) {
-  return group_runs(
-      runs, [](const RunRecord& run) { return model_identity(run); },
-      [](const RunRecord&) { return std::string(); });
+  std::set<std::string> stopped;  // models of which telemetry.collapse_stop ended a run
+  for (const RunRecord& run : runs) {
+    if (run.end == run_end_name(RunEnd::kCollapseStop)) stopped.insert(model_identity(run));
+  }
+  const auto identity = [&](const RunRecord& run) {
+    const std::string model = model_identity(run);
+    return stopped.contains(model) ? model + rule_lines(run.config) : model;
+  };
+  return group_runs(runs, identity, [](const RunRecord&) { return std::string(); });
 }
 
 std::vector<SeedGroup> group_runs(std::span<const RunRecord> runs, const RunText& identity,

@@ -42,7 +42,8 @@ using Measure = std::function<std::optional<double>(const RunRecord&)>;
 std::vector<RunRecord> read_runs(const std::vector<std::string>& paths);
 
 // Equal for runs that are seeds of one model. Holds every field except the seed and those that do
-// not change the numbers (threads, checkpoints, logging); of paths only the file name.
+// not change the numbers (threads, checkpoints, logging, limits like data.max_epochs and
+// telemetry.collapse_stop); of paths only the file name.
 std::string model_identity(const Config& config);
 // The same for a run: seeds that began from imported weights are one model if those are the same.
 std::string model_identity(const RunRecord& run);
@@ -56,7 +57,8 @@ std::string recipe_identity(const Config& config);
 std::string recipe_identity(const RunRecord& run);
 
 // In the order in which the models first appear; names are unique. The records must outlive the
-// groups. A seed may appear twice in a model.
+// groups. A seed may appear twice in a model. Where telemetry.collapse_stop ended a run of a model,
+// runs with another rule are another one.
 std::vector<SeedGroup> group_by_model(std::span<const RunRecord> runs);
 // The same by any identity. given_name: of the model that a run belongs to; where it gives "", the
 // name is the common part of the runs' names.

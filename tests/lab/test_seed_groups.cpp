@@ -48,6 +48,15 @@ TEST_CASE("which fields distinguish models") {
       {"threads", [](Config& c) { c.run.threads = 7; }, true},
       {"how often it is logged", [](Config& c) { c.run.log_every = 7; }, true},
       {"where the corpus is kept", [](Config& c) { c.data.cache = "/elsewhere"; }, true},
+      {"how often data may be seen", [](Config& c) { c.data.max_epochs = 9; }, true},
+      {"whose validation data it is", [](Config& c) { c.data.reference = "fineweb"; }, true},
+      {"a rule that stops no run", [](Config& c) { c.telemetry.collapse_stop.emplace(); }, true},
+      {"ranks that share experts", [](Config& c) { c.parallel.expert_ranks = 2; }, true},
+      {"one part of the batch", [](Config& c) { c.parallel.parts = 1; }, true},
+      {"parts of the batch", [](Config& c) { c.parallel.parts = 2; }, false},
+      {"products not yet resolved",
+       [](Config& c) { c.precision.products = ProductsMode::kSimulated; }, true},
+      {"native products", [](Config& c) { c.precision.products = ProductsMode::kNative; }, false},
       {"where the shards are",
        [](Config& c) {
          c.data.train = {"/b/t1.bin", "/b/t2.bin"};
@@ -74,6 +83,17 @@ TEST_CASE("which fields distinguish models") {
     row.change(runs[1].config);
     REQUIRE((group_by_seed(runs).size() == 1) == row.same);
   }
+}
+
+TEST_CASE("a rule that stopped a run tells the seeds with it from those without") {
+  std::vector<RunRecord> runs = {hand_made({.name = "a", .seed = 1}),
+                                 hand_made({.name = "b", .seed = 2}),
+                                 hand_made({.name = "c", .seed = 3})};
+  for (size_t i : {1, 2}) runs[i].config.telemetry.collapse_stop.emplace();
+  REQUIRE(group_by_seed(runs).size() == 1);
+  runs[2].end = "collapse_stop";
+  REQUIRE(group_by_seed(runs).size() == 2);
+  REQUIRE(group_by_seed(runs)[1].runs.size() == 2);  // with one rule, stopped or not
 }
 
 TEST_CASE("a run from imported weights is a seed of those of one import only") {
