@@ -251,6 +251,12 @@ class Reader : SectionReader {
       fail(item, strprintf("contract steps has a coefficient, %g", c.coefficient),
            "each model takes its run.steps; give set: {run.steps: ...}, or reference: MODEL");
     }
+    if (c.branch_warmdown >= 1) {
+      fail(item,
+           strprintf("contract %s: branch_warmdown = %g leaves no step before the warm-down",
+                     c.kind_text().c_str(), c.branch_warmdown),
+           "a share of a branch's steps, above 0 and below 1, e.g. 0.2");
+    }
     if (c.branch_warmdown > 0 && c.branches.empty()) {
       fail(item, "contract " + c.kind_text() + " has branch_warmdown, but no branches",
            "name where they end, e.g. branches: [0.2], or remove branch_warmdown");

@@ -137,7 +137,13 @@ BranchSteps branch_steps(const Config& trunk, const MatrixContract& branch) {
     throw UserError("the model has no warm-down, so a branch has none either",
                     "give branch_warmdown: 0.2, or a schedule.warmdown_fraction to the model");
   }
-  return branch_to(fraction_of_steps(horizon(trunk), branch.fraction), share);
+  const BranchSteps at = branch_to(fraction_of_steps(horizon(trunk), branch.fraction), share);
+  if (at.step > 0) return at;
+  throw UserError(strprintf("a branch of %ld steps with a warm-down over %g of them leaves its "
+                            "trunk at step 0",
+                            long(at.steps), share),
+                  branch.branch_warmdown > 0 ? "give a smaller branch_warmdown, or later branches"
+                                             : "give branch_warmdown: 0.2, or later branches");
 }
 
 // A trunk keeps the checkpoints that its branches leave.

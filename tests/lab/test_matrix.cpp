@@ -302,6 +302,15 @@ TEST_CASE("an invalid matrix is refused with reason and place") {
        "models: {a: dense.yaml}\n"
        "contracts: [{kind: totalDN, coefficient: 2, branch_warmdown: 0.2}]\n",
        "contract totalDN has branch_warmdown, but no branches", "branches: [0.2]"},
+      {"a warm-down of a whole branch",
+       "models: {a: dense.yaml}\n"
+       "contracts: [{kind: totalDN, reference: a, branches: [0.5], branch_warmdown: 1}]\n",
+       "contract totalDN: branch_warmdown = 1 leaves no step", "below 1"},
+      {"a branch that begins with its trunk",
+       "models: {a: dense.yaml}\n"
+       "contracts: [{kind: totalDN, reference: a, branches: [0.02], branch_warmdown: 0.9}]\n",
+       "a branch of 2 steps with a warm-down over 0.9 of them leaves its trunk at step 0",
+       "smaller branch_warmdown"},
       {"shared experts of other kinds",
        "models: {a: dense.yaml}\n"
        "contracts: [{kind: activeDN, coefficient: 2, shared_in_total: false}]\n",
