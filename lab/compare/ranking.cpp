@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "base/check.h"
 #include "lab/runs/machine.h"
+#include "models/audit/horizon.h"
 
 namespace assay {
 namespace {
@@ -81,29 +83,67 @@ std::string other_machine_of_models(const Comparison& c) {
   return other_machine(runs);
 }
 
-// "a was validated every 5 steps, b every 20" if the runs have different intervals; "" otherwise.
-// A model that is looked at more often is seen earlier at its target. The landings of a contract
-// and the last step, which are validated too, do not count here: equal intervals suffice.
-std::string other_interval(const Comparison& c) {
+// The steps after which a run was validated until it reached the target, all if it did not; without
+// the initial weights.
+std::vector<int64_t> validated_until(const RunRecord& run, double target) {
+  std::vector<int64_t> steps;
+  for (const EvalValue& v : run.val_loss_nats) {
+    if (v.step == 0) continue;
+    steps.push_back(v.step);
+    if (v.value <= target) break;
+  }
+  return steps;
+}
+
+// Steps between these validations of a run; 0 if they are at unequal intervals. From what was done:
+// eval.every may change while a run is trained. The landings of a contract and the last step, which
+// are validated too, do not count.
+int64_t validation_interval(const RunRecord& run, const std::vector<int64_t>& steps) {
+  if (steps.empty()) return run.config.eval.every;
+  std::set<int64_t> beside = {run.config.run.steps};
+  for (const Landing& landing : landings(run.config)) beside.insert(landing.step);
+  const auto is_every = [&](int64_t every) {
+    int64_t multiples = 0;
+    for (const int64_t step : steps) {
+      multiples += step % every == 0;
+      if (step % every != 0 && !beside.contains(step)) return false;
+    }
+    return multiples == steps.back() / every;
+  };
+  if (is_every(run.config.eval.every)) return run.config.eval.every;
+  const auto found = std::find_if(steps.begin(), steps.end(), is_every);
+  return found == steps.end() ? 0 : *found;
+}
+
+// "a was validated every 5 steps, b every 20" if the runs were at different intervals until they
+// reached the target; "" otherwise. A model that is looked at more often is seen earlier at it.
+std::string other_interval(const Comparison& c, double target) {
+  const auto interval = [&](const RunRecord& run) {
+    return validation_interval(run, validated_until(run, target));
+  };
+  const auto text = [](int64_t every, const char* unit) {
+    return every > 0 ? strprintf("every %ld%s", long(every), unit) : "at unequal intervals";
+  };
   const RunRecord& first = *c.models.front().group.runs.front();
+  const int64_t of_first = interval(first);
   for (const ModelRow& row : c.models) {
     for (const RunRecord* run : row.group.runs) {
-      if (run->config.eval.every == first.config.eval.every) continue;
-      return strprintf("%s was validated every %ld steps, %s every %ld", first.name.c_str(),
-                       long(first.config.eval.every), run->name.c_str(),
-                       long(run->config.eval.every));
+      const int64_t every = interval(*run);
+      if (run == &first || (every == of_first && every > 0)) continue;
+      return first.name + " was validated " + text(of_first, " steps") + ", " + run->name + " " +
+             text(every, "");
     }
   }
   return "";
 }
 
 void rank_by_target(Comparison& c) {
-  if (const std::string why = other_interval(c); !why.empty()) {
+  const double target = *c.target_loss;
+  if (const std::string why = other_interval(c, target); !why.empty()) {
     c.notes.push_back("no ranking by the time to the target: " + why);
     if (c.rankings.empty()) c.no_ranking = why;
     return;
   }
-  const double target = *c.target_loss;
   const auto by = [&](const char* what) { return strprintf("%s to %g nats", what, target); };
   const auto of = [target](const std::function<std::optional<double>(const TimeToTarget&)>& pick) {
     return [=](const RunRecord& run) -> std::optional<double> {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,17 @@ RunRecord run_of(const std::string& name, int64_t seed, int64_t ffn, double end)
   for (int64_t step = 10; step <= 100; step += 10)
     run.train_s.push_back({.step = step, .value = 0.5 * double(step)});
   return run;
+}
+
+// Validated every so many steps up to `last`, beside what it was already.
+void validate_every(RunRecord& run, int64_t every, int64_t last) {
+  const double end = run.val_loss_nats.back().value;
+  std::set<int64_t> steps;
+  for (const EvalValue& v : run.val_loss_nats) steps.insert(v.step);
+  for (int64_t step = every; step <= last; step += every) steps.insert(step);
+  run.val_loss_nats.clear();
+  for (const int64_t step : steps)
+    run.val_loss_nats.push_back({.step = step, .value = end + 0.01 * double(100 - step)});
 }
 
 std::vector<RunRecord> two_models() {
@@ -291,7 +303,7 @@ TEST_CASE("time to a target, and who reached it") {
 TEST_CASE("times to a target are not ranked where one model is validated more often") {
   std::vector<RunRecord> runs = two_models();
   for (RunRecord& run : runs) run.config.eval.every = 20;
-  runs[2].config.eval.every = runs[3].config.eval.every = 5;
+  for (const size_t moe : {2, 3}) validate_every(runs[moe], 5, 100);
   Comparison c = compare(runs, {.target_loss = 3.405});
   REQUIRE(c.models[1].target->reached == 2);
   REQUIRE(c.rankings.size() == 1);
@@ -302,6 +314,27 @@ TEST_CASE("times to a target are not ranked where one model is validated more of
   c = compare(runs, {.target_loss = 3.405});
   REQUIRE(c.rankings.empty());
   REQUIRE(comparison_json(c)["no_ranking"] == why);
+}
+
+TEST_CASE("how often a run was validated is what it did, not what its configuration says now") {
+  std::vector<RunRecord> runs = two_models();
+  for (RunRecord& run : runs) run.config.eval.every = 20;
+  for (const size_t moe : {2, 3}) validate_every(runs[moe], 5, 50);  // and then every 20
+  const Comparison c = compare(runs, {.target_loss = 3.705});        // moe reaches it at step 50
+  REQUIRE(c.rankings.size() == 1);
+  REQUIRE(mentions(c.notes, "dense-s1 was validated every 20 steps, moe-s1 every 5"));
+  for (const size_t moe : {2, 3}) runs[moe] = two_models()[moe];
+  for (const size_t moe : {2, 3}) runs[moe].config.eval.every = 10;  // since it has finished
+  REQUIRE(compare(runs, {.target_loss = 3.705}).rankings.size() == 5);
+  for (const size_t moe : {2, 3}) {  // a landing at step 50
+    runs[moe].config.contract.landings = std::vector<double>{0.5};
+    auto& losses = runs[moe].val_loss_nats;
+    losses.insert(losses.begin() + 2, {.step = 50, .value = 3.705});
+  }
+  REQUIRE(compare(runs, {.target_loss = 3.705}).rankings.size() == 5);
+  for (const size_t moe : {2, 3}) runs[moe].config.contract.landings = std::vector<double>{0.7};
+  REQUIRE(mentions(compare(runs, {.target_loss = 3.705}).notes,
+                   "dense-s1 was validated every 20 steps, moe-s1 at unequal intervals"));
 }
 
 TEST_CASE("the target is the runs' own where they agree") {
