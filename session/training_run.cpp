@@ -232,9 +232,10 @@ void TrainingRun::open_folder() {
   if (dir_->previous()) require_same_run(*dir_, config(), before_.step);
   require_same_data(before_, read_files(data_));
   require_precision_of_finished_run();
+  const Config kept = kept_by_finished_run();
   wait_for_all(group);
   if (!first()) return;
-  dir_->write_config(config());
+  dir_->write_config(kept);
   products_.emplace(session_, dir_->path());
 }
 
@@ -260,6 +261,22 @@ void TrainingRun::require_precision_of_finished_run() const {
                 precision_text(config().precision).c_str()),
       "give the precision that it was trained in (--set precision.recipe=" + then->recipe +
           "; what auto is depends on the machine), or train in another --run");
+}
+
+// The configuration to write. That of a run that has made its steps says how it made them, so only
+// what it still reads and evaluates comes from this launch. Neither does a target stop it now.
+Config TrainingRun::kept_by_finished_run() {
+  const std::optional<Config> begun = before(options_);
+  const int64_t steps = config().run.steps;
+  if (!begun || begun->run.steps != steps || before_.step < steps) return config();
+  Config kept = *begun;
+  kept.data = config().data;
+  kept.eval.core = config().eval.core;
+  kept.eval.samples = config().eval.samples;
+  const double target = config().run.target_loss;
+  if (target > 0 && target != kept.run.target_loss) late_target_ = target;
+  session_.config.run.target_loss = kept.run.target_loss;
+  return kept;
 }
 
 void TrainingRun::open() {

@@ -89,6 +89,8 @@ class TrainingRun {
   Model& model() { return *memory_.model; }
   const RunStart& start() const { return start_; }
   const std::optional<std::string>& checkpoint() const { return newest_; }  // resumed from
+  // A run.target_loss that was given after the last step, and so did not stop the run.
+  std::optional<double> late_target() const { return late_target_; }
   // The precision in which it was trained, if this launch has another one.
   std::optional<PrecisionConfig> other_precision_before() const;
 
@@ -97,6 +99,7 @@ class TrainingRun {
   void resolve_horizon();
   void open_folder();
   void require_precision_of_finished_run() const;
+  Config kept_by_finished_run();
   void open_records(double peak_flop_per_s);
   LoaderConfig warning_loader();
   void plan_others(TrainingMemory& memory);
@@ -118,6 +121,7 @@ class TrainingRun {
   std::optional<RunProducts> products_;  // of the first rank
   std::optional<std::string> newest_;
   TrainingState before_;
+  std::optional<double> late_target_;
   Exec on_;
   std::optional<TrainingRanks> ranks_;
   std::optional<EnergyCounters> energy_;  // not with ranks: none could count the others' GPUs

@@ -99,6 +99,25 @@ def check_automatic_recipe(place):
     check("finished step 10/10" in done.stderr and "recipe: fp32" in (place.run("made") / "config.yaml").read_text(), done.stderr)
 
 
+def check_finished_run(place):
+    """What is set after the last step is not what the steps were made with, and no target that the run stopped at."""
+    settings = ["--set", "schedule.warmdown=0", "--set", "run.steps=20"]
+    place.train("finished", *settings)
+    config = place.run("finished") / "config.yaml"
+    made_with = config.read_text()
+    for target, met in (("100", "it was met at step 20 ("), ("0.001", "no validation met it")):
+        done = place.train("finished", *settings, "--set", "eval.every=5", "--set", f"run.target_loss={target}", "--json")
+        check("finished step 20/20" in done.stderr and json.loads(done.stdout)["end"] == "steps", done.stderr)
+        said = f"run.target_loss = {target} did not stop the run, which was finished: {met}"
+        check(said in done.stderr and f"target {target}" not in done.stderr, done.stderr)
+        check(config.read_text() == made_with, config.read_text())
+    samples = ("--set", "eval.samples={prompts: [Once], tokens: 4}")
+    place.train("finished", *settings, "--set", "eval.every=5", *samples)
+    check("prompts: [Once]" in config.read_text() and "every: 20" in config.read_text(), config.read_text())
+    place.train("finished", *settings, "--set", "run.steps=25", "--set", "eval.every=5")
+    check("  every: 5\n" in config.read_text(), "with another step it has another interval")
+
+
 def check_unreadable(place):
     """A checkpoint that the system does not let one look at is not a damaged one, before which the run would go on."""
     place.train("unreadable", "--stop-after", "20")
@@ -125,6 +144,7 @@ def main():
         check_random_rounding(place)
         check_tail(place)
         check_automatic_recipe(place)
+        check_finished_run(place)
         check_unreadable(place)
         check_large_intervals(place)
     print("resume of records: ok")

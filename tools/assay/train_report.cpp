@@ -137,6 +137,15 @@ std::optional<int64_t> validation_step(const RunDir& dir) {
   }
 }
 
+// "run.target_loss = 5 did not stop the run, which was finished: it was met at step 40 (4.7948
+// nats)"
+std::string late_target_text(const RunRecord& record, double target) {
+  const std::optional<EvalValue> met = record.first_val_at_or_below(target);
+  return strprintf("run.target_loss = %g did not stop the run, which was finished: ", target) +
+         (met ? strprintf("it was met at step %ld (%.4f nats)", long(met->step), met->value)
+              : "no validation met it");
+}
+
 // " (step 50)" if the last validation was at an earlier step than the run's last.
 std::string validated_at(const RunDir& dir, int64_t steps_done) {
   const std::optional<int64_t> step = validation_step(dir);
@@ -338,6 +347,7 @@ void report_run(TrainingRun& run, RunResult result, TrainingRunOptions::Start st
   const std::optional<RunRecord> record = recorded(log, dir);
   if (record) {
     for (const std::string& summary : summary_lines(*record)) log.info(summary);
+    if (const auto late = run.late_target()) log.info(late_target_text(*record, *late));
     report_slow_rank(log, dir, run.start().steps_done);
   }
   if (result.end == RunEnd::kNonFinite) report_not_finite(log, dir, run.config(), result);
