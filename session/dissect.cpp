@@ -155,14 +155,18 @@ Damage measure(HeldOut& text, const Intervention& change, const RoutingRecord& r
 // short, is dropped. A file belongs to a checkpoint, a text and a device, which round differently.
 class Results {
  public:
-  Results(const std::string& folder, const HeldOut& text) {
+  Results(const std::string& folder, const HeldOut& text,
+          const std::function<void(const UserError&)>& not_kept)
+      : not_kept_(not_kept) {
     const std::string of = text.checkpoint_sha256() + text.text_sha256() + text.device();
-    make_folders(folder);
     path_ = folder + strprintf("/damage-step-%08ld-", long(text.source().state.step)) +
             sha256_hex(of).substr(0, 12) + ".jsonl";
-    if (!std::filesystem::exists(path_)) return;
+    keep([&] { make_folders(folder); });
+    std::error_code ignored;
+    if (!std::filesystem::exists(path_, ignored)) return;
     std::string whole;
-    std::istringstream lines(read_file(path_));
+    const std::string there = read_file(path_);
+    std::istringstream lines(there);
     for (std::string line; std::getline(lines, line) && !lines.eof();) {
       const Json json = json_of<Json>(line);
       try {
@@ -174,7 +178,7 @@ class Results {
       }
       whole += line + "\n";
     }
-    write_file_atomic(path_, whole);
+    if (whole != there) keep([&] { write_file_atomic(path_, whole); });
   }
 
   const Damage* find(const std::string& key) const {
@@ -185,14 +189,28 @@ class Results {
     Json json{{"change", key}, {"nats", damage.nats}};
     if (damage.se) json["se"] = *damage.se;
     json["targets"] = damage.targets;
-    std::ofstream file(path_, std::ios::app);
-    file << json.dump() << "\n" << std::flush;
-    if (!file) {
+    keep([&] {
+      std::ofstream file(path_, std::ios::app);
+      file << json.dump() << "\n" << std::flush;
+      if (file) return;
       throw UserError("cannot write " + path_, "free some space, or give the folder write access");
-    }
+    });
   }
 
  private:
+  // Writes, until that fails.
+  void keep(const std::function<void()>& write) {
+    if (failed_) return;
+    try {
+      write();
+    } catch (const UserError& error) {
+      failed_ = true;
+      not_kept_(error);
+    }
+  }
+
+  const std::function<void(const UserError&)>& not_kept_;
+  bool failed_ = false;
   std::string path_;
   std::map<std::string, Damage> known_;
 };
@@ -214,7 +232,8 @@ std::string key_of(const Intervention& change) {
 }  // namespace
 
 DamageReport measure_damage(HeldOut& text, const DamagePlan& plan, const std::string& folder,
-                            const DissectWatch& watch) {
+                            const DissectWatch& watch,
+                            const std::function<void(const UserError&)>& not_kept) {
   const MoeConfig& moe = *text.config().model.moe;
   const bool means =
       std::find(plan.removals.begin(), plan.removals.end(), Removal::kMean) != plan.removals.end();
@@ -232,7 +251,7 @@ DamageReport measure_damage(HeldOut& text, const DamagePlan& plan, const std::st
                       .loads = record.loads,
                       .done = {},
                       .damage = {}};
-  Results results(folder, text);
+  Results results(folder, text, not_kept);
   const std::vector<Intervention> changes =
       interventions(plan, record.loads, moe.top_k, moe.shared > 0);
   for (const Intervention& change : changes) {

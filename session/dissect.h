@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "lab/dissect/damage.h"
 #include "session/held_out.h"
 
@@ -41,9 +42,10 @@ using DissectWatch = std::function<bool(size_t done, size_t of)>;
 // Measures the changes of `plan` one after another; experts that no held-out token chose
 // have no damage, and are not measured. Results are kept in `folder` (RUN/dissect) as
 // they come, in a file of this checkpoint and text: a later call with a plan that shares changes
-// does not measure them again. If `watch` stops it, the report has what is done. UserError if the
-// folder cannot be written.
+// does not measure them again. If the folder cannot be written, calls `not_kept` once with the
+// reason and measures on. If `watch` stops it, the report has what is done.
 DamageReport measure_damage(HeldOut& text, const DamagePlan& plan, const std::string& folder,
-                            const DissectWatch& watch);
+                            const DissectWatch& watch,
+                            const std::function<void(const UserError&)>& not_kept);
 
 }  // namespace assay

@@ -199,6 +199,20 @@ def check_resumed(place):
     check(json.loads(one.stdout) == whole, "one thread gives the same bits")
 
 
+def check_unwritable(place):
+    """What cannot be recorded in the run is printed all the same, and measured without the results kept there."""
+    run, few = place.run("run"), ("--groups", "0", "--experts", "4", "--removals", "zero")
+    damage, used = damage_of(run, *few)[1], json.loads(dissect("used", run, "--json").stdout)
+    shutil.move(run / "dissect", place.path / "kept")
+    (run / "dissect").write_text("")  # no folder can be made there, also by root
+    for arguments, measured in ((("damage", run, *few), damage), (("used", run), used)):
+        done = dissect(*arguments, "--json")
+        check(json.loads(done.stdout) == measured, f"{arguments}: {done.stdout}")
+        check(done.stderr.count("warning: not recorded in the run: ") == 1 and done.stderr.count("hint:") == 1, done.stderr)
+    (run / "dissect").unlink()
+    shutil.move(place.path / "kept", run / "dissect")
+
+
 def check_emulator(place):
     """The CUDA kernels give the same damage, up to rounding."""
     run, few = place.run("run"), ("--tokens", "256", "--experts", "4", "--groups", "0", "--layers", str(LAYER))
@@ -241,6 +255,7 @@ def main():
         check_exported(place)
         check_exported_collapsed(place)
         check_resumed(place)
+        check_unwritable(place)
         check_emulator(place)
         check_bad_input(place)
 

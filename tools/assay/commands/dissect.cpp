@@ -1,7 +1,28 @@
 // assay dissect: experiments on the experts and routers of a trained mixture.
 #include "tools/assay/commands/dissect.h"
 
+#include <cstdio>
+
+#include "base/file.h"
+
 namespace assay {
+
+void warn_not_kept(const UserError& error) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "warning: not recorded in the run: %s\nhint: %s\n", error.what(),
+               error.hint().c_str());
+}
+
+void record_dissection(const std::string& run, const std::string& name,
+                       const nlohmann::ordered_json& json) {
+  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+  try {
+    make_folders(run + "/dissect");
+    write_file_atomic(run + "/" + name, json.dump(1, ' ', false, kReplace) + "\n");
+  } catch (const UserError& error) {
+    warn_not_kept(error);
+  }
+}
 
 void add_dissect_options(CLI::App* subcommand, DissectOptions& options) {
   subcommand

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/file.h"
 #include "data/progress.h"
 #include "engine/run/interrupt.h"
 #include "session/dissect.h"
@@ -57,32 +56,34 @@ int dissect_damage(DissectDamageArguments a) {
   HeldOut text(a.run, a.text);
   const Interrupt interrupt(Interrupt::Say::kNothing);
   std::unique_ptr<Progress> progress;
-  bool stopped = false;
+  bool stopped = false, kept = true;
+  const auto watch = [&](size_t done, size_t of) {
+    if (!progress) {
+      progress = std::make_unique<Progress>("dissect", int64_t(of), ProgressUnit{"changes", 1});
+    }
+    progress->update(int64_t(done));
+    stopped = interrupt.requested() && done < of;
+    return !stopped;
+  };
+  const auto not_kept = [&](const UserError& error) {
+    kept = false;
+    warn_not_kept(error);
+  };
   const DamageReport report =
-      measure_damage(text, a.plan, text.run() + "/dissect", [&](size_t done, size_t of) {
-        if (!progress) {
-          progress = std::make_unique<Progress>("dissect", int64_t(of), ProgressUnit{"changes", 1});
-        }
-        progress->update(int64_t(done));
-        stopped = interrupt.requested() && done < of;
-        return !stopped;
-      });
+      measure_damage(text, a.plan, text.run() + "/dissect", watch, not_kept);
   progress.reset();
   if (stopped) {
-    std::fprintf(stderr,
-                 "stopped after %zu changes, which are kept; the same command measures the rest\n",
-                 report.done.size());
+    std::fprintf(stderr, "stopped after %zu changes%s\n", report.done.size(),
+                 kept ? ", which are kept; the same command measures the rest"
+                      : ", which could not all be kept");
     return kExitInterrupted;
   }
-  write_file_atomic(
-      text.run() + "/" + kDamageFile,
-      damage_json(report).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
-          "\n");
   if (a.json) {
     print_json(damage_json(report));
   } else {
     std::fputs(damage_text(report).c_str(), stdout);
   }
+  if (kept) record_dissection(text.run(), kDamageFile, damage_json(report));
   return kExitDone;
 }
 
@@ -112,8 +113,9 @@ void add_dissect_damage(Commands& commands, CLI::App* dissect) {
       ->delimiter(',');
   sub->footer(
       "Every change is a pass over the held-out text. Results are kept in RUN/dissect as they "
-      "come: "
-      "after Ctrl-C or a kill the same command goes on.\n"
+      "come: after Ctrl-C or a kill the same command goes on. If they cannot be written there, "
+      "they "
+      "are only printed, with a warning.\n"
       "Examples:\n"
       "  assay dissect damage runs/moe\n"
       "  assay dissect damage runs/moe --layers 2 --experts all --groups 0 --removals zero\n"

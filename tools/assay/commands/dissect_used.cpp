@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/file.h"
 #include "lab/dissect/used.h"
 #include "models/audit/audit.h"
 #include "models/audit/audit_report.h"
@@ -61,10 +60,8 @@ int dissect_used(const DissectUsedArguments& a) {
                     .p_used = used_parameters(config, record.loads),
                     .loads = record.loads};
   nlohmann::ordered_json json = used_json(report);
-  make_folders(text.run() + "/dissect");
-  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
-  write_file_atomic(text.run() + "/" + kUsedFile, json.dump(1, ' ', false, kReplace) + "\n");
   if (!a.json) std::fputs(used_text(report).c_str(), stdout);
+  record_dissection(text.run(), kUsedFile, json);
   if (!a.folder.empty()) {
     RunMeta meta;
     meta.command = a.command;
@@ -91,7 +88,8 @@ void add_dissect_used(Commands& commands, CLI::App* dissect) {
                   "write the model without unused experts as a new run, and compare its loss with "
                   "the original's, target by target");
   sub->footer(
-      "The result is also written to RUN/dissect/used.json.\n"
+      "The result is also written to RUN/dissect/used.json; if that is not possible, it is only "
+      "printed, with a warning.\n"
       "Examples:\n"
       "  assay dissect used runs/moe\n"
       "  assay dissect used runs/moe --tokens 1000000\n"
