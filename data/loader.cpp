@@ -147,8 +147,8 @@ void Loader::seek(Cursor cursor) {
 }
 
 void Loader::announce(const std::string& line) const {
-  if (config_.warn) return config_.warn(line);
-  std::fprintf(stderr, "warning: %s\n", line.c_str());
+  if (config_.say) return config_.say(line);
+  std::fprintf(stderr, "%s\n", line.c_str());
 }
 
 ValidationSet::ValidationSet(const Config& config)

@@ -54,7 +54,7 @@ struct LoaderConfig {
   int ranks = 1;
   int64_t vocab_size = 0;
   // Called on the caller's thread when a new epoch begins; empty = one line on stderr.
-  std::function<void(const std::string&)> warn = {};
+  std::function<void(const std::string&)> say = {};
 };
 
 class Loader {

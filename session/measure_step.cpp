@@ -23,7 +23,7 @@ double measured_step_seconds(const Session& session, const RunData& data) {
   LoaderConfig order = loader_config(config, data);
   order.rank = place.rank;
   order.ranks = place.ranks;
-  order.warn = [](const std::string&) {};
+  order.say = [](const std::string&) {};
   Loader loader(std::move(order));
   loader.plan(memory.plan);
   Exec on = session.exec();

@@ -144,7 +144,7 @@ TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
       audit_(assay::audit(config())),
       data_(data_of(session_)),
       memory_(config(), session_.recipe, session_.place(data_.mask_id), session_.model_groups()),
-      loader_(warning_loader()),
+      loader_(announcing_loader()),
       evaluators_(config(), data_, options_.folder, session_.device.name(),
                   {session_.host_group(), session_.expert_group, session_.replica_group}) {
   if (session_.ranks) {
@@ -178,12 +178,12 @@ std::unique_ptr<TrainingMemory> TrainingRun::planned_memory(int rank) {
 
 TrainingRun::~TrainingRun() = default;
 
-LoaderConfig TrainingRun::warning_loader() {
+LoaderConfig TrainingRun::announcing_loader() {
   LoaderConfig order = loader_config(config(), data_);
   order.rank = session_.rank();
   order.ranks = session_.rank_count();
-  order.warn = [this](const std::string& text) {
-    if (log_) log_->warn(text);
+  order.say = [this](const std::string& text) {
+    if (log_) log_->info(text);
   };
   return order;
 }

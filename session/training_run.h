@@ -101,7 +101,7 @@ class TrainingRun {
   void require_precision_of_finished_run() const;
   Config kept_by_finished_run();
   void open_records(double peak_flop_per_s);
-  LoaderConfig warning_loader();
+  LoaderConfig announcing_loader();
   void plan_others(TrainingMemory& memory);
   RecorderConfig recorder_config(double peak_flop_per_s) const;
   RunParts parts();
@@ -112,7 +112,7 @@ class TrainingRun {
   const Audit audit_;
   RunData data_;
   TrainingMemory memory_;
-  std::unique_ptr<Log> log_;  // before the loader, whose thread warns
+  std::unique_ptr<Log> log_;  // before the loader, which announces epochs
   Loader loader_;
   RunEvaluators evaluators_;
 

@@ -25,7 +25,7 @@ struct Files {
             .sequence = 4,
             .micro_batch = 3,
             .vocab_size = kVocab,
-            .warn = [](const std::string&) {}};
+            .say = [](const std::string&) {}};
   }
 };
 
@@ -33,7 +33,7 @@ TEST_CASE("batches are the blocks of the shards in order, and wrap") {
   const Files files;
   std::vector<std::string> warnings;
   LoaderConfig config = files.config();
-  config.warn = [&](const std::string& line) { warnings.push_back(line); };
+  config.say = [&](const std::string& line) { warnings.push_back(line); };
   Loader loader(config);
   REQUIRE(loader.epochs(5) == 1);
   const int64_t first[] = {0, 48, 500, 548, 596};

@@ -116,7 +116,7 @@ struct Sources {
     config.sequence = 8;
     config.micro_batch = 2;
     config.vocab_size = kVocab;
-    config.warn = [](const std::string&) {};
+    config.say = [](const std::string&) {};
     return config;
   }
 };
@@ -125,7 +125,7 @@ TEST_CASE("a mixture reads the sequences of each source in order, and starts ove
   const Sources files;
   std::vector<std::string> said;
   LoaderConfig config = files.config();
-  config.warn = [&](const std::string& line) { said.push_back(line); };
+  config.say = [&](const std::string& line) { said.push_back(line); };
   Loader loader(config);
   REQUIRE(loader.source_sequences() == std::vector<int64_t>{9, 3});
   const Mixture mixture({3, 1}, 6, 5);

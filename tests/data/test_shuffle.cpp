@@ -83,7 +83,7 @@ struct Files {
             .sequence = 8,
             .micro_batch = 3,
             .vocab_size = kVocab,
-            .warn = [](const std::string&) {}};
+            .say = [](const std::string&) {}};
   }
 };
 
@@ -104,7 +104,7 @@ TEST_CASE("a shuffled loader visits each sequence once per epoch, across shards"
   const Files files;
   std::vector<std::string> said;
   LoaderConfig config = files.config();
-  config.warn = [&](const std::string& line) { said.push_back(line); };
+  config.say = [&](const std::string& line) { said.push_back(line); };
   Loader loader(config);
   REQUIRE(loader.epochs(19) == 6);
   std::vector<int32_t> visited;
@@ -184,11 +184,11 @@ TEST_CASE("the sources of a mixture are shuffled each by itself") {
   config.mixture = {{.name = "a", .files = {files.names[0]}, .weight = 3},
                     {.name = "c", .files = {files.names[2]}, .weight = 2}};
   std::vector<std::string> said;
-  config.warn = [&](const std::string& line) { said.push_back(line); };
+  config.say = [&](const std::string& line) { said.push_back(line); };
   Loader loader(config);
   LoaderConfig in_order = config;
   in_order.shuffle = Shuffle::kNo;
-  in_order.warn = [](const std::string&) {};
+  in_order.say = [](const std::string&) {};
   Loader plain(in_order);
   std::map<bool, std::vector<int32_t>> visited;  // by: is of source c
   std::vector<LoaderStep> steps;

@@ -30,7 +30,7 @@ with Workplace() as place:
     check(float(row[5]) > 2, f"the small source starts over: {row}")
 
     whole = place.train("whole", *mixed)
-    check("epoch 2 of code/*_train_*.bin begins" in whole.stderr, whole.stderr)
+    check("\ndata: epoch 2 of code/*_train_*.bin begins" in whole.stderr, f"an epoch is no warning: {whole.stderr}")
     check("data.val: the validation loss" not in whole.stderr, f"both sources are validated: {whole.stderr}")
     few = place.train("few", *mixed, "--set", "eval.tokens=64", "--stop-after", "1").stderr
     check("data.val: the validation loss is of the first 64 tokens in the order of the files (eval.tokens), which have none of "
