@@ -100,20 +100,25 @@ void add_optimizer(const Config& config, Lines& lines) {
   }
 }
 
-// A rule that asks for more logged steps than the run has.
-void add_collapse_stop(const Config& config, Lines& lines) {
-  const auto& stop = config.telemetry.collapse_stop;
-  if (!stop || !config.model.moe || !horizon_is_known(config)) return;
-  // Steps are logged by run.log_every, and where they are validated or land; none stops the last.
-  const int64_t first = std::max<int64_t>(1, first_counted_step(*stop, config.run.steps));
+// The most steps that are logged from step `first` to the one before the last: by run.log_every,
+// and where they are validated or land.
+int64_t most_logged_before_last(const Config& config, int64_t first) {
   const auto multiples = [&](__int128 of) {
     return int64_t((config.run.steps - 1) / of - (first - 1) / of);
   };
   const __int128 both = __int128(config.run.log_every) /
                         std::gcd(config.run.log_every, config.eval.every) * config.eval.every;
   const auto landings = int64_t(config.contract.landings.value_or(std::vector<double>()).size());
-  const int64_t logged =
-      multiples(config.run.log_every) + multiples(config.eval.every) - multiples(both) + landings;
+  return multiples(config.run.log_every) + multiples(config.eval.every) - multiples(both) +
+         landings;
+}
+
+// A rule that asks for more logged steps than the run has. None stops the last one.
+void add_collapse_stop(const Config& config, Lines& lines) {
+  const auto& stop = config.telemetry.collapse_stop;
+  if (!stop || !config.model.moe || !horizon_is_known(config)) return;
+  const int64_t first = std::max<int64_t>(1, first_counted_step(*stop, config.run.steps));
+  const int64_t logged = most_logged_before_last(config, first);
   if (stop->logged_steps <= logged) return;
   lines.push_back(strprintf(
       "telemetry.collapse_stop can never stop this run: it needs %ld logged steps in a row (for), "
@@ -157,6 +162,16 @@ std::vector<std::string> training_warnings(const Config& config) {
   }
   add_threads(config, lines);
   return lines;
+}
+
+std::string too_few_for_a_verdict(const Config& config) {
+  if (moe_blocks(config.model) == 0 || !horizon_is_known(config)) return "";
+  const int64_t logged = most_logged_before_last(config, 1) + 1;
+  if (logged >= config.telemetry.window) return "";
+  return strprintf(
+      "the routers will be too early to judge: a verdict needs telemetry.window = %ld logged "
+      "steps, and the run logs at most %ld (--set telemetry.window=%ld; not once it has begun)",
+      long(config.telemetry.window), long(logged), long(logged));
 }
 
 }  // namespace assay

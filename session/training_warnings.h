@@ -12,4 +12,8 @@ namespace assay {
 // setting that nothing uses, a stop rule that cannot hold, more threads than cores.
 std::vector<std::string> training_warnings(const Config& config);
 
+// That the run will log too few steps for a judgement of its routers (lab/runs/router_state.h), and
+// what to set; "" if it logs enough or has no routers. No warning: many short runs need none.
+std::string too_few_for_a_verdict(const Config& config);
+
 }  // namespace assay

@@ -62,7 +62,9 @@ RouterJudgement judge_router(const RouterHealth& h) {
   }
   if (h.logged < h.window) {
     return {RouterState::kTooEarly,
-            strprintf("fewer than W = %ld logged steps (telemetry.window)", long(h.window))};
+            strprintf("%ld logged steps, fewer than W = %ld (telemetry.window; a run of so few is "
+                      "judged if it begins with --set telemetry.window=%ld)",
+                      long(h.logged), long(h.window), long(std::max<int64_t>(1, h.logged)))};
   }
   if (h.experts > 0 && h.experts == h.top_k) {
     return {RouterState::kHealthy, "K = E: every expert is in every token's top-K"};

@@ -110,6 +110,19 @@ TEST_CASE("a setting that is used is not") {
                              "eval.every=25"}) == "");
 }
 
+TEST_CASE("a run that will log too few steps for a verdict on its routers says so") {
+  const auto said = [](const char* text, const std::vector<std::string>& sets) {
+    return too_few_for_a_verdict(parse_config_text(text, "test", ".", sets));
+  };
+  REQUIRE(said(kMoe, {}) == "");  // 100 steps, telemetry.window 100
+  REQUIRE(said(kMoe, {"run.steps=60"}) ==
+          "the routers will be too early to judge: a verdict needs telemetry.window = 100 logged "
+          "steps, and the run logs at most 60 (--set telemetry.window=60; not once it has begun)");
+  REQUIRE(said(kMoe, {"run.steps=60", "telemetry.window=60"}) == "");
+  REQUIRE(said(kMoe, {"run.log_every=2"}).find("at most 50 ") != std::string::npos);
+  REQUIRE(said(kDense, {"run.steps=60"}) == "");
+}
+
 TEST_CASE("no preset has a setting that nothing uses") {
   const std::vector<std::string> presets =
       expand_files({"models/presets/*/*.yaml", "models/presets/*/*/*.yaml"}, "presets");
