@@ -43,6 +43,16 @@ std::optional<Config> before(const TrainingRunOptions& options) {
   return load_config(file);
 }
 
+// Before data is read or made: what no step of the run may differ in. The rest, when its checkpoint
+// is known.
+void require_run_of(const Session& session, const TrainingRunOptions& options) {
+  const bool first = session.ranks == nullptr || session.ranks->first();
+  if (!first || session.use == SessionOptions::Use::kPlan || !is_run(options.folder)) return;
+  const std::optional<Config> begun = before(options);
+  if (!begun || !horizon_is_known(session.config)) return;
+  require_same_run(options.folder, *begun, session.config, 0);
+}
+
 // The contract in steps, except for one in seconds whose step length is not measured yet, the parts
 // of a batch, and the algorithms of a GPU's products.
 Session resolved(Session session, const TrainingRunOptions& options) {
@@ -50,6 +60,7 @@ Session resolved(Session session, const TrainingRunOptions& options) {
   resolve_by_run(session, options, session.place().ranks);
   resolve_reference(config);
   if (horizon_is_known(config)) resolve_steps(config);
+  require_run_of(session, options);
   take_products(session, options);
   return session;
 }

@@ -276,14 +276,36 @@ FolderMark::~FolderMark() {
   fs::remove(path_, ignored);
 }
 
+namespace {
+
+// Of another model the first differences say enough.
+void require_same_model(const std::string& run, const std::vector<std::string>& differences) {
+  constexpr size_t kMostShown = 3;
+  const bool other_model = std::any_of(differences.begin(), differences.end(),
+                                       [](const auto& one) { return one.starts_with("model."); });
+  if (!other_model || differences.size() <= kMostShown) return;
+  std::string text;
+  for (size_t i = 0; i < kMostShown; ++i) text += differences[i] + "; ";
+  throw UserError(run + " was started with another configuration: " + text +
+                      strprintf("and %zu more", differences.size() - kMostShown),
+                  "it is a run of another model: choose another --run, or delete it with --fresh");
+}
+
+}  // namespace
+
 void require_same_run(const RunDir& run, const Config& now, int64_t steps_done) {
   CHECK(run.previous().has_value(), "%s is a new run", run.path().c_str());
-  const std::vector<std::string> differences =
-      result_changing_differences(*run.previous(), now, steps_done);
+  require_same_run(run.path(), *run.previous(), now, steps_done);
+}
+
+void require_same_run(const std::string& run, const Config& begun, const Config& now,
+                      int64_t steps_done) {
+  const std::vector<std::string> differences = result_changing_differences(begun, now, steps_done);
   if (differences.empty()) return;
+  require_same_model(run, differences);
   std::string all;
   for (const std::string& difference : differences) all += (all.empty() ? "" : "; ") + difference;
-  throw UserError(run.path() + " was started with another configuration: " + all,
+  throw UserError(run + " was started with another configuration: " + all,
                   "give the same values, train in another --run, or delete it with --fresh; `assay "
                   "branch` goes on from a checkpoint with another end");
 }

@@ -97,6 +97,9 @@ class FolderMark {
 
 // Throws UserError naming every difference that would change results of the steps already done.
 void require_same_run(const RunDir& run, const Config& now, int64_t steps_done);
+// The same of the run in a folder, which was begun with that configuration.
+void require_same_run(const std::string& run, const Config& begun, const Config& now,
+                      int64_t steps_done);
 
 // The build of the program; session/build_info.h fills it.
 struct BuildInfo {

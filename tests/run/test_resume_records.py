@@ -118,6 +118,21 @@ def check_finished_run(place):
     check("  every: 5\n" in config.read_text(), "with another step it has another interval")
 
 
+def check_other_model(place):
+    """A run of another model is refused before any data is made, with the first differences; a preset is named."""
+    place.train("runs/moe", "--steps", "10")
+    cache = place.path / "no-cache"
+    done = place.train("runs/moe", "--steps", "10", "--set", f"data.cache={cache}", "--set", "data.synth.seed=9", "--set",
+                       "model.hidden=128", "--set", "model.ffn=256", "--set", "model.layers=3", "--set", "run.seed=5", expect=1)
+    check("another configuration: model.hidden: 64 -> 128; " in done.stderr and "; and 2 more" in done.stderr, done.stderr)
+    check("of another model: choose another --run" in done.stderr and not cache.exists(), done.stderr)
+    done = place.train("runs/moe", "--steps", "10", "--set", f"data.cache={cache}", "--set", "data.synth.seed=9", expect=1)
+    check("data.synth.seed: 1 -> 9" in done.stderr and not cache.exists(), done.stderr)
+    done = assay("train", "models/presets/cpu/moe.yaml", cwd=place.path)
+    check(done.returncode == 1 and "runs/moe was started with another configuration" in done.stderr, done.stderr)
+    check("models/presets/cpu/moe.yaml is not in this folder: taking the preset /" in done.stderr, done.stderr)
+
+
 def check_unreadable(place):
     """A checkpoint that the system does not let one look at is not a damaged one, before which the run would go on."""
     place.train("unreadable", "--stop-after", "20")
@@ -145,6 +160,7 @@ def main():
         check_tail(place)
         check_automatic_recipe(place)
         check_finished_run(place)
+        check_other_model(place)
         check_unreadable(place)
         check_large_intervals(place)
     print("resume of records: ok")

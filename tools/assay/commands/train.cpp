@@ -13,6 +13,7 @@
 #include "comm/agree.h"
 #include "comm/launch.h"
 #include "engine/config/check.h"
+#include "engine/config/paths.h"
 #include "engine/config/text.h"
 #include "engine/run/interrupt.h"
 #include "engine/run/run_dir.h"
@@ -75,6 +76,14 @@ std::vector<std::string> shortened_schedule(const TrainArguments& a) {
     left -= steps;
   }
   return sets;
+}
+
+// Which file it is that CONFIG names, where it is not in this folder.
+void say_preset(const TrainArguments& a) {
+  const std::string file = preset_or_path(a.config);
+  if (a.quiet || file == a.config) return;
+  std::fprintf(stderr, "%s is not in this folder: taking the preset %s\n", a.config.c_str(),
+               file.c_str());
 }
 
 // `assay train RUN/config.yaml` means that run more often than a new one, runs/config.
@@ -224,7 +233,11 @@ int train(const TrainArguments& a) {
   require_named_run(a);
   if (a.ranks.value_or(1) > 1) return launch(a);
   const std::unique_ptr<Ranks> ranks = Ranks::join();
-  if (!ranks) return train_here(call_of(a, load(a)), nullptr);
+  if (!ranks || ranks->first()) say_preset(a);
+  if (!ranks) {
+    require_run_or_empty(run_path(a));
+    return train_here(call_of(a, load(a)), nullptr);
+  }
   return ranks->run([&] {
     const Loaded loaded = together(ranks->group(), [&] {
       require_run_or_empty(run_path(a));
