@@ -213,15 +213,15 @@ void name_contract(Comparison& c, std::span<const RunRecord> runs, const Compare
   for (const ModelRow& row : c.models) texts.insert(row.contract);
   if (texts.size() > 1)
     c.notes.push_back("the runs are under " + std::to_string(texts.size()) +
-                      " different contracts: see the first table");
+                      " different contracts: see their column in the table");
   if (options.contract) {
     c.contract = *options.contract + ", set by --contract";
     return check_held(c, runs, *options.contract);
   }
   if (texts.size() != 1) {
     c.no_ranking =
-        "the runs are under different contracts; --contract KIND sets what this comparison holds "
-        "fixed";
+        "the runs are under different contracts; --contract KIND of `assay compare` and `assay "
+        "report` sets what the comparison holds fixed";
     return;
   }
   c.contract = *texts.begin();

@@ -194,13 +194,17 @@ bool ReportLimits::shrink(double share) {
 }
 
 Json report_data(const std::vector<std::string>& paths, const ReportLimits& limits,
-                 NoTelemetry none, const std::string& anchor) {
+                 NoTelemetry none, const ReportChoices& choices) {
   const bool is_matrix = paths.size() == 1 && is_matrix_folder(paths.front());
   for (const std::string& path : paths) {
     if (paths.size() > 1 && is_matrix_folder(path)) {
       throw UserError(path + " is the folder of a matrix, given beside others",
                       "give it alone, or the runs in it");
     }
+  }
+  if (is_matrix && !choices.contract.empty()) {
+    throw UserError("--contract " + choices.contract + " with the matrix " + paths.front(),
+                    "a matrix has a table for each of its contracts: leave out --contract");
   }
   const std::vector<std::string> runs = is_matrix ? matrix_runs(paths.front()) : paths;
   const std::vector<std::string> labels = run_labels(runs);
@@ -210,7 +214,9 @@ Json report_data(const std::vector<std::string>& paths, const ReportLimits& limi
                     {"load_steps", limits.load_steps},     {"load_bins", limits.load_bins},
                     {"sample_steps", limits.sample_steps}, {"sample_bytes", limits.sample_bytes}};
   data["anchor"] = nullptr;
-  if (!anchor.empty()) data["anchor"] = report_anchor(anchor, limits.curve_points);
+  if (!choices.anchor.empty()) {
+    data["anchor"] = report_anchor(choices.anchor, limits.curve_points);
+  }
   data["runs"] = Json::array();
   std::vector<UserError> errors;
   std::vector<PageRun> page_runs(runs.size());
@@ -218,7 +224,7 @@ Json report_data(const std::vector<std::string>& paths, const ReportLimits& limi
     data["runs"].push_back(run_json(runs[i], labels[i], limits, page_runs[i], errors));
   }
   if (none == NoTelemetry::kRefuse && errors.size() == runs.size()) throw errors.front();
-  add_models(page_runs, data);
+  add_models(page_runs, choices.contract, data);
   data["matrix"] = nullptr;
   if (is_matrix) {
     data["comparison"] = nullptr;  // every contract has its own

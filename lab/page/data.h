@@ -36,13 +36,18 @@ enum class NoTelemetry {
   kShow,  // a page of configurations and audits, for a server that waits for the first step
 };
 
-// paths: runs, or one folder of a matrix (lab/page/matrix.h). anchor: the log of a public run
-// (lab/page/anchor.h); "" = none. UserError if a path is neither or is given twice, if the log
-// cannot be read, or, with kRefuse, if no run has readable telemetry.
+struct ReportChoices {
+  std::string anchor = {};    // the log of a public run (lab/page/anchor.h); "" = none
+  std::string contract = {};  // what the comparison holds fixed; "" = the runs' own contract
+};
+
+// paths: runs, or one folder of a matrix (lab/page/matrix.h). UserError if a path is neither or is
+// given twice, if the log cannot be read, for a contract that is none or is given for a matrix, or,
+// with kRefuse, if no run has readable telemetry.
 nlohmann::ordered_json report_data(const std::vector<std::string>& paths,
                                    const ReportLimits& limits,
                                    NoTelemetry none = NoTelemetry::kRefuse,
-                                   const std::string& anchor = "");
+                                   const ReportChoices& choices = {});
 
 // Sentences for stderr about what the page lacks.
 std::vector<std::string> report_warnings(const nlohmann::ordered_json& data);

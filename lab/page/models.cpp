@@ -26,13 +26,15 @@ Json models_json(const std::vector<RunRecord>& records, const std::vector<SeedGr
   return json;
 }
 
-Json comparison(std::span<const PageRun> runs) {
+Json comparison(std::span<const PageRun> runs, const std::string& contract) {
   std::vector<RunRecord> readable;
   for (const PageRun& run : runs)
     if (run.readable) readable.push_back(run.record);
   if (readable.size() < 2) return nullptr;
   try {
-    return comparison_json(compare(readable, {}));
+    CompareOptions options;
+    if (!contract.empty()) options.contract = contract;
+    return comparison_json(compare(readable, options));
   } catch (const UserError& error) {
     Json json;
     json["refused"] = error.what();
@@ -89,12 +91,12 @@ Json differences_json(const std::vector<SeedGroup>& groups) {
 
 }  // namespace
 
-void add_models(std::span<const PageRun> runs, Json& data) {
+void add_models(std::span<const PageRun> runs, const std::string& contract, Json& data) {
   std::vector<RunRecord> records;
   for (const PageRun& run : runs) records.push_back(run.record);
   const std::vector<SeedGroup> groups = group_by_model(records);
   data["models"] = models_json(records, groups);
-  data["comparison"] = comparison(runs);
+  data["comparison"] = comparison(runs, contract);
   data["differences"] = differences_json(groups);
 }
 

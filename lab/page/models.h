@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lab/runs/run_record.h"
@@ -22,6 +23,9 @@ struct PageRun {
 //   "comparison":  the judgement of lab/compare with its "sentence"; {"refused": why} if the runs
 //                  cannot be compared; null for fewer than two readable runs
 //   "differences": [{"field", "values": [text per model; null if it does not have the field]}]
-void add_models(std::span<const PageRun> runs, nlohmann::ordered_json& data);
+//
+// contract: as in ReportChoices (lab/page/data.h).
+void add_models(std::span<const PageRun> runs, const std::string& contract,
+                nlohmann::ordered_json& data);
 
 }  // namespace assay

@@ -113,12 +113,12 @@ std::string page_title(const Json& data) {
 }
 
 ReportPage report_page(const std::vector<std::string>& runs, const std::string& title,
-                       Plotly plotly, size_t largest_bytes, const std::string& anchor) {
+                       Plotly plotly, size_t largest_bytes, const ReportChoices& choices) {
   const std::string_view inlined = plotly == Plotly::kInline ? report_files().plotly : "";
   ReportLimits limits;
   while (true) {
     ReportPage page{.html = {},
-                    .data = report_data(runs, limits, NoTelemetry::kRefuse, anchor),
+                    .data = report_data(runs, limits, NoTelemetry::kRefuse, choices),
                     .plotly_inlined = !inlined.empty()};
     page.html = page_html(page.data, title.empty() ? page_title(page.data) : title, inlined);
     if (page.html.size() <= largest_bytes) return page;

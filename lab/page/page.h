@@ -48,10 +48,10 @@ struct ReportPage {
 std::string page_title(const nlohmann::ordered_json& data);
 
 // title: "" = page_title(). A page above `largest_bytes` is made again with fewer points. UserError
-// if that does not suffice. anchor: the log of a public run (lab/page/anchor.h); "" = none.
+// if that does not suffice.
 ReportPage report_page(const std::vector<std::string>& runs, const std::string& title,
                        Plotly plotly, size_t largest_bytes = kLargestPageBytes,
-                       const std::string& anchor = "");
+                       const ReportChoices& choices = {});
 
 // The page of given data. plotly: the text of Plotly.js; "" = a link to its CDN. live_script: runs
 // after the page's own script; with one, the page may fetch from the server that it came from.

@@ -111,6 +111,12 @@ def marks_and_refusals(runs):
     contract = copy_of(dense, "contract", yaml=[(r"kind: steps", "kind: activeDN"), (r"coefficient: 0.*", "coefficient: 0.5")])
     expect_in(compare(contract, moe).stdout, "2 different contracts", "no ranking: the runs are under different contracts")
     expect_in(compare(contract, moe, "--contract", "steps").stdout, "ranking under the contract steps, set by --contract")
+    for options, ranked in (((), False), (("--contract", "steps"), True)):
+        said = json.loads(assay("report", contract, moe, "--json", *options).stdout)["comparison"]
+        expect(bool(said["rankings"]) == ranked and len({m["contract"] for m in said["models"]}) == 2, f"a report: {said}")
+        expect(ranked or "--contract KIND of `assay compare` and `assay report`" in said["sentence"], said["sentence"])
+    unknown = assay("report", contract, moe, "--json", "--contract", "step")
+    expect(unknown.returncode == 1 and "did you mean steps?" in unknown.stderr, unknown)
     total = compare(dense, moe, "--contract", "totalDN").stdout
     expect_in(total, "ranking by validation loss at the end. Not held fixed: tokens per total parameter: ")
     expect("Held fixed: totalDN" not in total, total)

@@ -41,6 +41,11 @@ struct Commands {
 // Adds --set SECTION.KEY=VALUE, repeatable. Each --set takes one value, so that CONFIG may follow.
 CLI::Option* add_set_option(CLI::App* subcommand, std::vector<std::string>& sets);
 
+// Adds --contract KIND, of comparisons.
+CLI::Option* add_contract_option(CLI::App* subcommand, std::string& contract);
+// UserError for a kind that there is not; "" is none.
+void require_contract_kind(const std::string& contract);
+
 // Used instead of CLI11's own validators, whose messages contain the largest double.
 CLI::Validator above_zero();
 CLI::Validator zero_or_more();

@@ -28,6 +28,7 @@ function comparisonTable() {
   const columns = [
     ['model', (row) => modelLabel(row.name)], ['seeds', (row) => row.runs.map((run) => run.seed).join(', ')],
     ['validation loss', (row) => meanText(row.val_loss_nats)], ['95% interval', (row) => intervalText(row.val_loss_nats)],
+    ['contract', (row) => (rows.some((other) => other.contract !== row.contract) ? row.contract : null)],
     ['minus ' + first, (row) => (row.against_first ? signed(row.against_first.mean) : null)],
     ['95% interval of the difference', (row) => intervalText(row.against_first)],
     ['bits/byte', (row) => meanText(row.bits_per_byte)], ['parameters', (row) => scaled(row.total) + (row.active === row.total ? '' : `, ${scaled(row.active)} active`)],

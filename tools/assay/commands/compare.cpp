@@ -1,16 +1,13 @@
 // assay compare: runs side by side, beside a public run and beside published figures.
 #include "lab/compare/compare.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "base/check.h"
-#include "base/suggest.h"
 #include "lab/compare/anchor_report.h"
 #include "lab/compare/compare_report.h"
 #include "lab/compare/published_report.h"
-#include "models/audit/horizon.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/commands/published.h"
 #include "tools/assay/print_json.h"
@@ -33,14 +30,7 @@ void check_arguments(const CompareArguments& a) {
   if (a.runs.empty() && a.anchor.empty() && a.published.empty())
     throw UserError("assay compare needs runs, an --anchor log or --published figures",
                     "assay compare runs/a runs/b, or assay compare --published list");
-  const std::vector<std::string>& kinds = contract_kinds();
-  if (!a.contract.empty() && std::find(kinds.begin(), kinds.end(), a.contract) == kinds.end()) {
-    std::string known;
-    for (const std::string& kind : kinds) known += (known.empty() ? "" : ", ") + kind;
-    const std::string near = nearest_name(a.contract, kinds);
-    throw UserError("--contract " + a.contract + " is unknown",
-                    (near.empty() ? "" : "did you mean " + near + "? ") + "choose one of " + known);
-  }
+  require_contract_kind(a.contract);
   if (a.target && !(*a.target > 0 && *a.target < 1e6))
     throw UserError(strprintf("--target %g is not a loss", *a.target),
                     "give nats per token, for example 3.28");
@@ -96,9 +86,7 @@ void add_compare_command(Commands& commands) {
       "compare", "compare runs: losses with intervals over seeds, time to a target loss");
   sub->add_option("RUN", a->runs,
                   "run directories; runs that differ only in seed count as one model");
-  sub->add_option("--contract", a->contract,
-                  "what the comparison holds fixed, if the configurations do not say: steps, "
-                  "active-width, activeDN, totalDN, flops, seconds");
+  add_contract_option(sub, a->contract);
   sub->add_option("--target", a->target,
                   "validation loss in nats per token; steps, tokens and time to reach it are "
                   "compared (default: run.target_loss; 3.28 for --anchor alone)");

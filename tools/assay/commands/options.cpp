@@ -1,5 +1,9 @@
 // Options that several commands share.
+#include <algorithm>
+
 #include "base/check.h"
+#include "base/suggest.h"
+#include "models/audit/horizon.h"
 #include "tools/assay/commands.h"
 
 namespace assay {
@@ -36,6 +40,23 @@ CLI::Option* add_set_option(CLI::App* subcommand, std::vector<std::string>& sets
       ->add_option("--set", sets,
                    "override one configuration field: SECTION.KEY=VALUE; may be repeated")
       ->allow_extra_args(false);
+}
+
+CLI::Option* add_contract_option(CLI::App* subcommand, std::string& contract) {
+  return subcommand->add_option(
+      "--contract", contract,
+      "what the comparison holds fixed, if the configurations do not say: steps, active-width, "
+      "activeDN, totalDN, flops, seconds");
+}
+
+void require_contract_kind(const std::string& contract) {
+  const std::vector<std::string>& kinds = contract_kinds();
+  if (contract.empty() || std::find(kinds.begin(), kinds.end(), contract) != kinds.end()) return;
+  std::string known;
+  for (const std::string& kind : kinds) known += (known.empty() ? "" : ", ") + kind;
+  const std::string near = nearest_name(contract, kinds);
+  throw UserError("--contract " + contract + " is unknown",
+                  (near.empty() ? "" : "did you mean " + near + "? ") + "choose one of " + known);
 }
 
 }  // namespace assay

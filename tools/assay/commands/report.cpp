@@ -12,13 +12,15 @@ namespace {
 
 struct ReportArguments {
   std::vector<std::string> runs;
-  std::string output = "report.html", title, plotly = "inline", anchor;
+  std::string output = "report.html", title, plotly = "inline";
+  ReportChoices choices;
   bool json = false;
 };
 
 int run_report(const ReportArguments& a) {
+  require_contract_kind(a.choices.contract);
   if (a.json) {
-    const auto data = report_data(a.runs, {}, NoTelemetry::kRefuse, a.anchor);
+    const auto data = report_data(a.runs, {}, NoTelemetry::kRefuse, a.choices);
     for (const std::string& warning : report_warnings(data)) {
       std::fprintf(stderr, "warning: %s\n", warning.c_str());
     }
@@ -27,7 +29,7 @@ int run_report(const ReportArguments& a) {
   }
   const ReportPage page =
       report_page(a.runs, a.title, a.plotly == "link" ? Plotly::kLink : Plotly::kInline,
-                  kLargestPageBytes, a.anchor);
+                  kLargestPageBytes, a.choices);
   for (const std::string& warning : report_warnings(page.data)) {
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   }
@@ -59,9 +61,10 @@ void add_report_command(Commands& commands) {
   output->capture_default_str();
   CLI::Option* title =
       sub->add_option("--title", a->title, "heading of the page (default: what it is about)");
-  sub->add_option("--anchor", a->anchor,
+  sub->add_option("--anchor", a->choices.anchor,
                   "log of a public run (modded-nanogpt or llm.c), dotted in the loss chart; "
                   "tools/get_anchor_log.sh fetches one");
+  add_contract_option(sub, a->choices.contract);
   CLI::Option* plotly =
       sub->add_option("--plotly", a->plotly,
                       "inline: the page contains Plotly.js (4.8 MB); link: it loads it from "
