@@ -362,9 +362,11 @@ void TrainingRun::open_records(double peak_flop_per_s) {
   if (!newest_) {
     require_never_saved(*dir_);
     telemetry.truncate_after(0, "from the beginning: there was no checkpoint yet");
+    begins_again_ = "no checkpoint was left: begins again at step 1";
   } else if (TelemetryReader(records.telemetry_path).steps_done() > 0) {
     require_never_saved(*dir_);
     telemetry.truncate_after(0, "from the imported weights: nothing was saved yet");
+    begins_again_ = "no checkpoint was left: begins again from the imported weights";
   }
 }
 

@@ -89,6 +89,8 @@ class TrainingRun {
   Model& model() { return *memory_.model; }
   const RunStart& start() const { return start_; }
   const std::optional<std::string>& checkpoint() const { return newest_; }  // resumed from
+  // That the run had begun and has nothing to go on from; "" otherwise. On the first rank.
+  const std::string& begins_again() const { return begins_again_; }
   // A run.target_loss that was given after the last step, and so did not stop the run.
   std::optional<double> late_target() const { return late_target_; }
   // The precision in which it was trained, if this launch has another one.
@@ -122,6 +124,7 @@ class TrainingRun {
   std::optional<std::string> newest_;
   TrainingState before_;
   std::optional<double> late_target_;
+  std::string begins_again_;
   Exec on_;
   std::optional<TrainingRanks> ranks_;
   std::optional<EnergyCounters> energy_;  // not with ranks: none could count the others' GPUs

@@ -51,11 +51,23 @@ def check_killed_import(place):
     check(code == -signal.SIGKILL and len(checkpoints(place.run("imported"))) == 1, f"killed: {code} {said}")
     for name in ("imported", "once"):
         done = assay(*command[1:3], "--run", place.run(name), *command[5:], "--set", "run.steps=12")
+        again = "no checkpoint was left: begins again from the imported weights" in done.stderr
+        check(again == (name == "imported"), f"{name}: {done.stderr}")
         check(done.returncode == 0 and "finished step 12/12" in done.stderr and "(step" not in done.stderr, done.stderr)
     check(rows(place.run("imported"), LOSSES) == rows(place.run("once"), LOSSES), "nothing of the killed process is left")
     check(rows(place.run("imported"), "SELECT max(step) FROM scalar") == [(12,)], "nor are its steps")
     told = rows(place.run("imported"), "SELECT detail FROM event WHERE kind = 'resume'")
     check(told == [("from the imported weights: nothing was saved yet",)], f"and telemetry says so: {told}")
+
+
+def check_killed_early(place):
+    """Killed before its first checkpoint, a run says that it begins again."""
+    early = ("--set", "run.checkpoint_every=0", "--set", "run.steps=2000")
+    code, said = stop_at(place.command("early", *early), 12, signal.SIGKILL)
+    check(code == -signal.SIGKILL and not checkpoints(place.run("early")), f"killed: {code} {said}")
+    for again in (True, False):
+        done = place.train("early", *early, "--stop-after", "2")
+        check(("no checkpoint was left: begins again at step 1" in done.stderr) == again, done.stderr)
 
 
 def check_random_rounding(place):
@@ -156,6 +168,7 @@ def main():
     with Workplace() as place:
         check_best_without_telemetry(place)
         check_killed_import(place)
+        check_killed_early(place)
         check_random_rounding(place)
         check_tail(place)
         check_automatic_recipe(place)

@@ -309,6 +309,7 @@ void announce_setup(TrainingRun& run) {
     log.info(strprintf("resumes after step %ld%s", long(done),
                        last ? ", which is its last: there is nothing left to train" : ""));
   } else {
+    if (!run.begins_again().empty()) log.info(run.begins_again());
     if (const std::string text = too_few_for_a_verdict(config); !text.empty()) log.info(text);
     log.info(first_loss_text(config.model));
   }
