@@ -1,6 +1,7 @@
 #include "data/prepare.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_set>
 
 #include "base/check.h"
@@ -226,6 +227,22 @@ class Preparation {
   int64_t documents_[2] = {};  // by split
 };
 
+// sources: the first `train_files` of them are training text, the others validation text.
+void note_trained_validation(const std::vector<SourceEntry>& sources, size_t train_files,
+                             InputNotes& notes) {
+  std::map<std::string, std::string> trained;  // file by SHA-256
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const SourceEntry& source = sources[i];
+    if (source.documents == 0) continue;
+    if (i < train_files) {
+      trained.emplace(source.sha256, source.file);
+    } else if (const auto same = trained.find(source.sha256); same != trained.end()) {
+      if (notes.trained_val_files++ > 0) continue;
+      notes.first_trained_val = source.file + ", as " + same->second;
+    }
+  }
+}
+
 }  // namespace
 
 PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config) {
@@ -246,6 +263,7 @@ PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config) {
     const bool held_out = by_hash ? number < *config.val_share : every > 0 && index % every == 0;
     return held_out ? Split::kVal : Split::kTrain;
   });
+  const auto train_files = static_cast<size_t>(result.notes.files);
   if (!by_rule)
     preparation.read(config.val_inputs, result, [](int64_t, double) { return Split::kVal; });
   if (by_hash && preparation.documents(Split::kVal) == 0)
@@ -259,6 +277,7 @@ PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config) {
                                   : by_hash   ? strprintf("share %g by hash", *config.val_share)
                                   : every > 0 ? strprintf("every %ld", static_cast<long>(every))
                                               : "none");
+  if (!by_rule) note_trained_validation(result.manifest.sources, train_files, result.notes);
   return result;
 }
 

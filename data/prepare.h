@@ -48,6 +48,9 @@ struct InputNotes {
   SkippedLines skipped;
   int64_t not_utf8 = 0;        // documents
   std::string first_not_utf8;  // "utf16.txt, document 1, byte 0"; "" if there is none
+  // Files of val_inputs with the bytes of one of inputs, of which documents are in both splits.
+  int64_t trained_val_files = 0;
+  std::string first_trained_val;  // "texts/a.md, as texts/a.md"; "" if there is none
 };
 
 struct PrepareResult {

@@ -250,6 +250,23 @@ TEST_CASE("separate validation text, and duplicates") {
   REQUIRE(decoded(out + "/cats_train_000001.bin", small_tokenizer()) == Texts{"a", "b", "c"});
 }
 
+TEST_CASE("a validation file that is trained on too is named") {
+  Corpus corpus;
+  write_file_plain(corpus.folder / "in.txt", "a<|endoftext|>b");
+  write_file_plain(corpus.folder / "copy.txt", "a<|endoftext|>b");
+  write_file_plain(corpus.folder / "val.txt", "on the mat");
+  corpus.config.val_inputs = {corpus.folder / "val.txt"};
+  corpus.config.corpus.existing = Existing::kReplace;
+  REQUIRE(prepare(small_tokenizer(), corpus.config).notes.trained_val_files == 0);
+  corpus.config.val_inputs.push_back(corpus.folder / "copy.txt");
+  const InputNotes notes = prepare(small_tokenizer(), corpus.config).notes;
+  REQUIRE(notes.trained_val_files == 1);
+  REQUIRE(notes.first_trained_val ==
+          (corpus.folder / "copy.txt") + ", as " + (corpus.folder / "in.txt"));
+  corpus.config.duplicates = Duplicates::kDrop;  // then the copies are not validated on
+  REQUIRE(prepare(small_tokenizer(), corpus.config).notes.trained_val_files == 0);
+}
+
 // The documents held out at `share` when the files are prepared.
 std::set<std::string> held_out(const std::vector<std::string>& inputs, const TempFolder& folder,
                                double share) {

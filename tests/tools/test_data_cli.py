@@ -98,6 +98,9 @@ check("bytes that are not UTF-8", "warning: 2 documents are not UTF-8, the first
       in done.stderr, done)
 check("links in a circle and to nothing", "warning: 2 entries of the folders cannot be read and were left out, the first: mess/"
       in done.stderr, done)
+done = run("data", "prepare", "mess", "--val", "mess/latin.txt", "--tokenizer", "tok.json", "-o", "leak")
+check("validation text that is trained on", "warning: 1 validation file (--val) is trained on too, the first: mess/latin.txt, as mess/"
+      in done.stderr, done)
 made = json.loads(works("data", "prepare", "mess", "--tokenizer", "tok.json", "-o", "messy2", "--shuffle", "7", "--json"))
 check("counts in JSON", [made[k] for k in ("not_utf8_documents", "files_read", "files_of_other_kinds", "entries_not_readable",
                                            "shuffle_seed")] == [2, 2, 2, 2, 7], made)

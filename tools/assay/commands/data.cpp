@@ -141,6 +141,7 @@ int run_prepare(const PrepareArguments& a) {
     json["duplicate_documents"] = result.duplicate_documents;
     json["bad_lines"] = result.notes.skipped.lines;
     json["not_utf8_documents"] = result.notes.not_utf8;
+    json["trained_val_files"] = result.notes.trained_val_files;
     json["files_read"] = result.notes.files;
     json["files_of_other_kinds"] = result.notes.left_out.other_files;
     json["entries_not_readable"] = result.notes.left_out.unreadable;
