@@ -195,7 +195,14 @@ bool DocumentReader::open_next() {
   at_ = scanned_ = 0;
   end_of_file_ = inside_ = false;
   line_ = 0;
+  if (!is_jsonl(files_[next_file_ - 1])) skip_mark();
   return true;
+}
+
+// Some editors begin a text with a byte order mark. The parser of JSON skips it.
+void DocumentReader::skip_mark() {
+  while (!end_of_file_ && buffer_.size() < kByteOrderMark.size()) fill();
+  at_ = scanned_ = buffer_.size() - without_mark(buffer_).size();
 }
 
 void DocumentReader::close() {

@@ -1,6 +1,7 @@
 // Reads documents from files, one after the other; memory holds about one document at a time.
 //
-//   text    split at a separator; white space around a document is stripped
+//   text    split at a separator; white space around a document is stripped, as is a byte order
+//           mark at the beginning of the file
 //   JSONL   *.jsonl, *.ndjson, *.json: one object per line, its text in a field
 //   folder  its *.txt, *.text, *.md, *.jsonl, *.ndjson, at any depth, in lexicographic order; what
 //           cannot be read in it is left out and counted
@@ -94,6 +95,7 @@ class DocumentReader {
 
  private:
   bool open_next();
+  void skip_mark();
   void close();
   void fill();
   void require_bounded() const;

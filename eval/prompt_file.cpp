@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "data/json_text.h"
+#include "data/utf8.h"
 
 namespace assay {
 
@@ -20,15 +21,6 @@ std::string json_prompt(std::string_view line, const std::string& where) {
         "whose name does not end in .jsonl");
   }
   return row["prompt"].get<std::string>();
-}
-
-std::string plain_prompt(std::string_view line, const std::string& where) {
-  if (line.empty()) {
-    throw UserError(where + ": the prompt is empty",
-                    "a prompt is one line with some text; assay sample without prompts writes a "
-                    "text from its beginning");
-  }
-  return std::string(line);
 }
 
 // A special token written in a text.
@@ -69,16 +61,21 @@ void encode_with_special(std::string_view text, const Vocabulary& vocabulary, En
 std::vector<std::string> parse_prompts(std::string_view text, PromptLines lines,
                                        const std::string& name) {
   std::vector<std::string> prompts;
+  text = without_mark(text);
   for (long number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    if (line.empty()) continue;
     const std::string where = strprintf("%s:%ld", name.c_str(), number);
-    prompts.push_back(lines == PromptLines::kJson ? json_prompt(line, where)
-                                                  : plain_prompt(line, where));
+    prompts.push_back(lines == PromptLines::kJson ? json_prompt(line, where) : std::string(line));
   }
-  if (prompts.empty()) throw UserError(name + " has no prompts", "write one prompt per line");
+  if (prompts.empty()) {
+    throw UserError(name + " has no prompts",
+                    "write one prompt per line; assay sample without prompts writes a text from "
+                    "its beginning");
+  }
   return prompts;
 }
 
@@ -88,6 +85,7 @@ std::vector<std::string> read_prompts(const std::string& path) {
 }
 
 std::vector<std::string> parse_piped_prompts(std::string_view text, const std::string& name) {
+  text = without_mark(text);
   const bool json = json_of(text.substr(0, text.find('\n'))).is_object();
   return parse_prompts(text, json ? PromptLines::kJson : PromptLines::kText, name);
 }

@@ -10,7 +10,8 @@
 
 namespace assay {
 
-// UserError with file and line if a prompt cannot be read or a line is empty.
+// Without empty lines, and without the byte order mark that some editors write. UserError with file
+// and line if a prompt cannot be read, and for a file without prompts.
 std::vector<std::string> read_prompts(const std::string& path);
 
 // The same from a file's contents; `name` is for messages.

@@ -51,6 +51,17 @@ TEST_CASE("documents of text files") {
   REQUIRE(documents({folder / "b.txt", folder / "c.txt"}) == Texts{"x"});
 }
 
+TEST_CASE("a byte order mark is not the beginning of a text") {
+  const TempFolder folder;
+  const std::string mark = "\xef\xbb\xbf";
+  write_file_plain(folder / "a.txt", mark + "one<|endoftext|>" + mark + "two");
+  write_file_plain(folder / "b.jsonl", mark + "{\"text\": \"three\"}\n");
+  write_file_plain(folder / "c.txt", mark);
+  write_file_plain(folder / "d.txt", "\xef\xbb");
+  REQUIRE(documents({folder / "a.txt", folder / "b.jsonl", folder / "c.txt", folder / "d.txt"}) ==
+          Texts{"one", mark + "two", "three", "\xef\xbb"});
+}
+
 TEST_CASE("documents of JSONL, and of folders") {
   const TempFolder folder;
   fs::create_directories(folder / "in/deep");

@@ -70,9 +70,18 @@ TEST_CASE("piped prompts are lines of text, or of JSON if the first line is an o
   REQUIRE(parse_piped_prompts("{\"prompt\": \"\"}\n", "input") == std::vector<std::string>{""});
 }
 
+TEST_CASE("empty lines and a byte order mark are no prompts") {
+  const std::vector<std::string> prompts{"Once", " The end"};
+  REQUIRE(parse_prompts("\xef\xbb\xbfOnce\r\n\r\n\n The end\n\n", PromptLines::kText, "file") ==
+          prompts);
+  REQUIRE(parse_piped_prompts("\xef\xbb\xbf{\"prompt\": \"Once\"}\n\n{\"prompt\": \" The end\"}",
+                              "input") == prompts);
+  REQUIRE(parse_prompts("a\xef\xbb\xbf", PromptLines::kText, "file").front().size() == 4);
+}
+
 TEST_CASE("lines that are not prompts are refused with file and line") {
-  require_refused("Once\n\nThe", PromptLines::kText, "file:2: the prompt is empty");
   require_refused("", PromptLines::kText, "file has no prompts");
+  require_refused("\xef\xbb\xbf\r\n\n", PromptLines::kText, "file has no prompts");
   require_refused("{\"prompt\": \"a\"}\n{\"text\": \"b\"}", PromptLines::kJson,
                   "file:2: not a JSON object with a string \"prompt\"");
 }

@@ -234,7 +234,6 @@ def check_refused(w):
         ([run, *prompt, "--samples", "0"], "--samples", "assay sample --help"),
         ([run, *prompt, "--seed", "-1"], "--seed", "assay sample --help"),
         ([run, *prompt, "--prompts", w.path / "hole.txt"], "both --prompt and --prompts", "only one of them"),
-        ([run, "--prompts", w.path / "hole.txt"], "hole.txt:2: the prompt is empty", "line"),
         ([run, "--prompts", w.path / "empty.txt"], "empty.txt has no prompts", "line"),
         ([run, "--prompts", w.path / "bad.jsonl"], 'bad.jsonl:2: not a JSON object with a string "prompt"', "plain lines"),
         ([run, "--prompts", w.path / "gone.txt"], "gone.txt", ""),
