@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <string_view>
@@ -77,6 +78,12 @@ void guard(std::FILE*& stream, int descriptor, int buffering) {
 }
 
 }  // namespace
+
+bool can_move_cursor(int descriptor) {
+  const char* const term = std::getenv("TERM");
+  return isatty(descriptor) == 1 && term != nullptr && *term != '\0' &&
+         std::string_view(term) != "dumb";
+}
 
 void guard_terminals() {
   guard(stdout, STDOUT_FILENO, _IOLBF);

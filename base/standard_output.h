@@ -11,6 +11,10 @@ namespace assay {
 // and with them what is printed. Reading and writing them fails. Call first in main().
 void hold_standard_descriptors();
 
+// Whether this descriptor is a terminal that obeys escape sequences, and so can have a bar or a
+// screen: not where TERM is `dumb` or not set.
+bool can_move_cursor(int descriptor);
+
 // From here on stdout and stderr, where they are terminals, show control characters but \n and \t,
 // also those of U+0080 to U+009F, as \x1b and the like: names in files that others wrote and a
 // model's text may hold escape sequences. What std::cout prints is not guarded.

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/check.h"
+#include "base/standard_output.h"
 
 namespace assay {
 
@@ -21,7 +22,7 @@ Progress::Progress(std::string what, int64_t total, ProgressUnit unit,
       total_(total),
       unit_(unit),
       after_(after),
-      terminal_(isatty(STDERR_FILENO) == 1) {}
+      terminal_(can_move_cursor(STDERR_FILENO)) {}
 
 Progress::~Progress() {
   if (terminal_ && shown_) std::fprintf(stderr, "\n");

@@ -56,7 +56,7 @@ class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
 
 struct Log::Impl {
   explicit Impl(const std::string& file)
-      : terminal(isatty(STDERR_FILENO) == 1),
+      : terminal(can_move_cursor(STDERR_FILENO)),
         sink(std::make_shared<TerminalSink>(terminal)),
         shown("terminal", sink),
         kept("file") {

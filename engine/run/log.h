@@ -1,8 +1,8 @@
 // Log lines for people, on stderr and in the run's log.txt, with a progress bar below them on a
 // terminal.
 //
-// If stderr is not a terminal there is no bar. Lines are appended to log.txt with their time, so
-// that it has the whole history of a resumed run.
+// If stderr is not a terminal, or one without escape sequences, there is no bar. Lines are appended
+// to log.txt with their time, so that it has the whole history of a resumed run.
 #pragma once
 
 #include <memory>

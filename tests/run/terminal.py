@@ -15,7 +15,7 @@ PATIENCE_S = 60
 class Terminal:
     """Runs a command; `shown` is what appeared since the last until(), with plain line ends."""
 
-    def __init__(self, *command, cwd=None):
+    def __init__(self, *command, cwd=None, term="xterm"):
         self.keyboard, inside = pty.openpty()
         attributes = termios.tcgetattr(inside)
         attributes[3] |= termios.ICANON | termios.ISIG | termios.ECHO
@@ -26,7 +26,7 @@ class Terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
         self.program = subprocess.Popen([str(c) for c in command], stdin=inside, stdout=inside, stderr=inside,
-                                        preexec_fn=own_terminal, cwd=cwd)
+                                        preexec_fn=own_terminal, cwd=cwd, env={**os.environ, "TERM": term})
         os.close(inside)
         self.shown, self.unread = "", ""
         self.text = codecs.getincrementaldecoder("utf-8")(errors="replace")

@@ -9,6 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from harness import configuration
 from terminal import Terminal
 
 ASSAY = sys.argv[1]
@@ -19,6 +20,17 @@ def on_terminal(*arguments):
     with Terminal(ASSAY, *arguments) as terminal:
         terminal.end()
         return terminal.shown
+
+
+def check_dumb(folder):
+    """A bar only where the terminal can take it away again."""
+    config = folder / "small.yaml"
+    config.write_text(configuration())
+    for term, bar in (("xterm", True), ("dumb", False), ("", False)):
+        with Terminal(ASSAY, "train", config, "--run", folder / f"run-{term}", "--stop-after", "3", term=term) as terminal:
+            code = terminal.end()
+            if code != 0 or ("\x1b[K" in terminal.shown) != bar or "\x1b" in terminal.shown and not bar:
+                sys.exit(f"FAILED: TERM={term}: {terminal.shown!r}")
 
 
 def main():
@@ -43,6 +55,7 @@ def main():
             sys.exit("FAILED: other characters changed")
         if "é" not in on_terminal("train", "é.yaml"):
             sys.exit("FAILED: other characters changed on a terminal")
+        check_dumb(folder)
     print("terminal output: ok")
 
 

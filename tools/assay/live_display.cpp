@@ -19,7 +19,7 @@ size_t terminal_columns() {
 
 }  // namespace
 
-LiveLines::LiveLines() : terminal_(isatty(STDERR_FILENO) == 1) {}
+LiveLines::LiveLines() : terminal_(can_move_cursor(STDERR_FILENO)) {}
 
 LiveLines::~LiveLines() {
   clear();

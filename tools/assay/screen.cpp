@@ -50,8 +50,7 @@ void Screen::draw(const std::vector<StyledLine>& lines, Colours colours) {
 }
 
 bool is_terminal() {
-  const char* term = getenv("TERM");
-  return isatty(STDOUT_FILENO) == 1 && term != nullptr && std::string_view(term) != "dumb";
+  return can_move_cursor(STDOUT_FILENO);
 }
 
 FrameSize terminal_size() {
