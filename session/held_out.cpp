@@ -80,7 +80,7 @@ HeldOut::HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& opt
 }
 
 std::string HeldOut::run() const {
-  return run_of(source_);
+  return require_run_of(source_, "has its telemetry and what dissect measures");
 }
 
 View<const float, 1> HeldOut::evaluate(int i, MoeProbe* probe) {

@@ -35,7 +35,8 @@ class HeldOut {
 
   const CheckpointSource& source() const { return source_; }
   const Config& config() const { return source_.config; }
-  std::string run() const;  // the folder of the run, as given where it is a part of that
+  // The folder of the run, as run_of(). UserError for a checkpoint in no run.
+  std::string run() const;
   // Block indices of the MoE layers.
   const std::vector<int64_t>& layers() const { return layers_; }
   int64_t tokens() const { return set_->tokens(); }

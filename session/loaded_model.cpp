@@ -36,12 +36,34 @@ CheckpointSource open_checkpoint(const std::string& run_or_checkpoint, Warnings 
   return source;
 }
 
+namespace {
+
+namespace fs = std::filesystem;
+
+// Empty for a path that is not RUN/checkpoints/step-N.
+fs::path run_above(const fs::path& checkpoint) {
+  const fs::path folder = checkpoint.parent_path(), run = folder.parent_path();
+  const bool in_place = folder.filename() == "checkpoints" && !run.empty() && is_run(run);
+  return in_place ? run : fs::path();
+}
+
+}  // namespace
+
 std::string run_of(const CheckpointSource& source) {
-  namespace fs = std::filesystem;
-  const fs::path run = fs::weakly_canonical(source.folder).parent_path().parent_path();
-  const fs::path given = fs::path(source.folder).parent_path().parent_path();
-  std::error_code ignored;  // the checkpoint may be given by itself, or by a link
-  return (fs::equivalent(given, run, ignored) ? given : run).string();
+  // RUN/checkpoints may be a link to another disk, and what it links to names no run. A checkpoint
+  // may be given from inside its folder, or by a link to it.
+  const fs::path given = source.folder, absolute = fs::absolute(given).lexically_normal();
+  for (const fs::path& path : {given, absolute, fs::weakly_canonical(given)}) {
+    if (const fs::path run = run_above(path); !run.empty()) return run.string();
+  }
+  return "";
+}
+
+std::string require_run_of(const CheckpointSource& source, const std::string& what) {
+  const std::string run = run_of(source);
+  if (!run.empty()) return run;
+  throw UserError(source.folder + " is in no run, whose folder " + what,
+                  "give the run, or a checkpoint in its place: RUN/checkpoints/step-N");
 }
 
 namespace {
@@ -160,7 +182,7 @@ LoadedModel::LoadedModel(const CheckpointSource& from, const std::string& device
                          EvaluationSize size, int32_t mask_id, Ranks* ranks)
     : source(from),
       session(with_all_experts(from.config), {.device = device_name, .ranks = ranks}) {
-  use_products_of_run(session, run_of(from));
+  if (const std::string run = run_of(from); !run.empty()) use_products_of_run(session, run);
   const int64_t texts = std::max<int64_t>(1, ceil_div(size.rows, size.positions));
   rows = texts * size.positions;
   DecoderOptions options = decoder_options(from.config, session.place(mask_id));

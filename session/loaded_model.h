@@ -25,9 +25,11 @@ enum class Warnings { kPrinted, kNone };
 CheckpointSource open_checkpoint(const std::string& run_or_checkpoint,
                                  Warnings warnings = Warnings::kPrinted);
 
-// The run of a checkpoint that is in its place, RUN/checkpoints/step-N: as given where it is a part
-// of that, else absolute.
+// The run of a checkpoint that is in its place, RUN/checkpoints/step-N: as given where RUN is a
+// part of that, else absolute. "" for a checkpoint elsewhere, which may be a copy.
 std::string run_of(const CheckpointSource& source);
+// The same. UserError for a checkpoint in no run, "whose folder" `what`: "has the part".
+std::string require_run_of(const CheckpointSource& source, const std::string& what);
 
 // UserError if the tokenizer or a validation shard of `data` is not the one that the checkpoint's
 // run has; what it has not recorded is not compared. Hashes the shards and the tokenizer. With

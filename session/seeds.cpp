@@ -64,12 +64,18 @@ void require_same_shape(const CheckpointSource& first, const CheckpointSource& o
   }
 }
 
+// The run's folder, or that of a checkpoint that is in none.
+std::string name_of(const CheckpointSource& source) {
+  const std::string run = run_of(source);
+  return run.empty() ? source.folder : run;
+}
+
 void require_same_text(const SeedRun& first, const std::string& text, const HeldOut& other) {
   if (other.text_sha256() == text) return;
-  throw UserError(
-      strprintf("the held-out text of %s is not that of %s: SHA-256 %.12s and %.12s",
-                other.run().c_str(), first.run.c_str(), other.text_sha256().c_str(), text.c_str()),
-      "read the same from one file: --shards FILE --tokens N");
+  throw UserError(strprintf("the held-out text of %s is not that of %s: SHA-256 %.12s and %.12s",
+                            name_of(other.source()).c_str(), first.run.c_str(),
+                            other.text_sha256().c_str(), text.c_str()),
+                  "read the same from one file: --shards FILE --tokens N");
 }
 
 void require_one_tokenizer(const std::string& first, const std::string& other) {
@@ -146,12 +152,12 @@ SeedsReport measure_seeds(const std::vector<std::string>& runs, const HeldOutOpt
   std::string tokenizer;
   for (const CheckpointSource& source : sources) {
     HeldOut held_out(source.folder, text);
-    const SeedRun run{.run = held_out.run(),
+    const SeedRun run{.run = name_of(source),
                       .checkpoint = source.folder,
                       .checkpoint_sha256 = held_out.checkpoint_sha256(),
                       .step = source.state.step,
                       .seed = int64_t(source.config.run.seed),
-                      .imported_sha256 = imported_weights(held_out.run())};
+                      .imported_sha256 = imported_weights(name_of(source))};
     if (report.runs.empty()) {
       report.text_sha256 = held_out.text_sha256();
       report.tokens = held_out.tokens();

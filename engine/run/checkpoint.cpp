@@ -369,7 +369,9 @@ std::string require_checkpoint(const std::string& run_or_checkpoint,
                                const Checkpoints::Warn& warn) {
   const fs::path path = fs::path(run_or_checkpoint).lexically_normal();
   fs::path named = path.has_filename() ? path : path.parent_path();  // "x/" is x
-  if (named.filename() == kBest && fs::is_symlink(named)) named = fs::canonical(named);
+  if (named.filename() == kBest && fs::is_symlink(named)) {
+    named = (named.parent_path() / fs::read_symlink(named)).lexically_normal();
+  }
   if (step_of(named.filename().string()) >= 0 && fs::is_directory(named)) {
     const std::string problem = checkpoint_problem(named.string());
     if (problem.empty()) return named.string();

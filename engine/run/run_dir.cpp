@@ -312,6 +312,7 @@ void require_same_run(const std::string& run, const Config& begun, const Config&
 
 std::string imported_tokenizer(const std::string& run) {
   std::error_code ignored;
+  if (run.empty()) return "";
   const std::string file = run + "/" + kRunTokenizer;
   const bool there =
       fs::exists(fs::path(run) / kImportedFile, ignored) && fs::exists(file, ignored);

@@ -29,7 +29,7 @@ constexpr const char* kImportedFile = "imported.json";
 constexpr const char* kWeightsHash = "weights_sha256";
 // Describes the trunk of a run that began as a branch of another (session/branch.h).
 constexpr const char* kBranchFile = "branch.json";
-// The tokenizer that a run was imported with; "" of another run, or without one.
+// The tokenizer that a run was imported with; "" of another run, without one, and of no run ("").
 constexpr const char* kRunTokenizer = "tokenizer.json";
 std::string imported_tokenizer(const std::string& run);
 // Describes the source of a run that a matrix copied from another folder.

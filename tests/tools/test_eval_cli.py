@@ -323,6 +323,37 @@ def check_set(w):
     refused("--set changes the model, which ", w.run("moe"), "--set", "model.norm_eps=1e-3")
 
 
+def check_places(w):
+    """A result goes into the run that the path names, also where its checkpoints are on another disk; of a copy elsewhere it
+    is only printed."""
+    run, disk, name = w.run("linked"), w.path / "disk", "step-00000060"
+    shutil.copytree(w.run("moe"), run)
+    shutil.rmtree(run / "evals")
+    disk.mkdir()
+    (run / "checkpoints").rename(disk / "linked")
+    (run / "checkpoints").symlink_to(disk / "linked")
+    (disk / "linked" / "best").symlink_to(name)
+    record, want = run / "evals" / f"{name}.json", evaluated(w.run("moe"), "--tasks", "loss")["val_loss_nats"]
+    for path in (run, run / "checkpoints" / name, run / "checkpoints" / "best"):
+        said = evaluated(path, "--tasks", "loss")
+        expect(said["val_loss_nats"] == want and said["checkpoint"] == str(run / "checkpoints" / name), said)
+        expect(record.exists(), f"{path} is not recorded in its run")
+        record.unlink(missing_ok=True)
+    done = assay("dissect", "used", run / "checkpoints" / name)
+    expect(done.returncode == 0 and (run / "dissect" / "used.json").exists(), done)
+    copy = w.path / "copies" / "of" / name
+    shutil.copytree(disk / "linked" / name, copy)
+    for path in (copy, disk / "linked" / name):
+        done = assay("eval", path, "--tasks", "loss")
+        expect(done.returncode == 0 and f"note: not recorded: {path} is in no run (RUN/checkpoints/step-N)" in done.stderr and
+               "recorded in" not in done.stdout and f"val loss_nats {want:.4f}" in done.stdout, done)
+    refused(f"{copy} is in no run, whose folder has the part", copy, "--tasks", "core", "--part", "1/2", "--bundle", w.path / "bundle")
+    done = assay("dissect", "used", copy)
+    expect(done.returncode == 1 and f"error: {copy} is in no run, whose folder has its telemetry" in done.stderr, done)
+    left = [w.path / place for place in ("evals", "dissect", "copies/evals", "copies/dissect", "copies/of/evals", "disk/evals")]
+    expect(not any(place.exists() for place in left), f"written beside a copy: {left}")
+
+
 def check_ranks(w):
     """Two processes share the work: the figures of one, printed once."""
     if not (ASSAY.parent / "libassay_mpi.so").exists():
@@ -400,6 +431,7 @@ def main():
         check_rows(w)
         check_plan(w)
         check_set(w)
+        check_places(w)
         check_ranks(w)
         check_without_training_data(w)
         check_refused(w)

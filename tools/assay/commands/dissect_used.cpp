@@ -42,11 +42,12 @@ std::string pruned_text(const Pruned& p, const Config& config) {
 
 int dissect_used(const DissectUsedArguments& a) {
   HeldOut text(a.run, a.text);
+  const std::string run = text.run();
   if (!a.folder.empty()) require_prunable(text, a.folder);  // before minutes of reading
   const RoutingRecord record = record_routing(text, RecordOutputs::kNo, RecordTokens::kNo);
   const Config& config = text.config();
   const Audit size = audit(config);
-  UsedReport report{.run = text.run(),
+  UsedReport report{.run = run,
                     .checkpoint = text.source().folder,
                     .checkpoint_sha256 = text.checkpoint_sha256(),
                     .text_sha256 = text.text_sha256(),
@@ -61,7 +62,7 @@ int dissect_used(const DissectUsedArguments& a) {
                     .loads = record.loads};
   nlohmann::ordered_json json = used_json(report);
   if (!a.json) std::fputs(used_text(report).c_str(), stdout);
-  record_dissection(text.run(), kUsedFile, json);
+  record_dissection(run, kUsedFile, json);
   if (!a.folder.empty()) {
     RunMeta meta;
     meta.command = a.command;

@@ -168,7 +168,8 @@ void write_rows(AtomicFile& file, const CoreReport& report) {
 std::string part_file_of(const EvalArguments& a, const CheckpointSource& source,
                          const CorePart& part) {
   if (!a.part_file.empty()) return a.part_file;
-  return evaluation_file(run_of(source), source.state.step,
+  const std::string run = require_run_of(source, "has the part");
+  return evaluation_file(run, source.state.step,
                          strprintf(".core-%ld-of-%ld", long(part.index + 1), long(part.count)));
 }
 
@@ -249,12 +250,19 @@ int print_plan(const EvalArguments& a) {
   return kExitDone;
 }
 
-// Where the result was recorded; nothing, with a warning, if it cannot be written: what was
-// measured is printed all the same.
+// Where the result was recorded; nothing, with a note, for a checkpoint in no run, and with a
+// warning if it cannot be written: what was measured is printed all the same.
 std::optional<RecordedEvaluation> recorded(const CheckpointSource& source,
                                            const ordered_json& result) {
+  const std::string run = run_of(source);
+  if (run.empty()) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "note: not recorded: %s is in no run (RUN/checkpoints/step-N)\n",
+                 source.folder.c_str());
+    return std::nullopt;
+  }
   try {
-    return record_evaluation(run_of(source), source.state.step, result);
+    return record_evaluation(run, source.state.step, result);
   } catch (const UserError& error) {
     std::fflush(stdout);
     std::fprintf(stderr, "warning: not recorded in the run: %s\nhint: %s\n", error.what(),
