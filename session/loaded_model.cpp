@@ -12,6 +12,7 @@
 #include "data/hash_files.h"
 #include "data/manifest.h"
 #include "data/tokenizer_files.h"
+#include "engine/config/check.h"
 #include "engine/config/yaml.h"
 #include "engine/run/host_copies.h"
 #include "engine/run/run_dir.h"
@@ -159,13 +160,52 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
                   ", or name the tokenizer: --tokenizer FILE");
   }
   const bool is_known = path.empty() || is_of_run(source, path);
-  const std::string known = is_known ? "" : own_tokenizer(source);
-  if (!known.empty() && tokenizer_hash(tokenizer) != tokenizer_hash(read_tokenizer(known))) {
-    throw UserError(file + " is another tokenizer than the run's, " + known,
+  const std::optional<KnownTokenizer> known = is_known ? std::nullopt : known_tokenizer(source);
+  if (known && tokenizer_hash(tokenizer) != known->hash) {
+    throw UserError(file + " is another tokenizer than the run's, " + known->where,
                     "the model would read its ids as other text: leave --tokenizer out");
   }
   tokenizer.eot();
   return tokenizer;
+}
+
+namespace {
+
+// What the manifest beside the validation shards says.
+std::optional<KnownTokenizer> tokenizer_of_shards(const DataConfig& data) {
+  for (const std::string& file : expand_files(data.val, "data.val")) {
+    const fs::path folder = fs::path(file).parent_path();
+    if (!fs::exists(folder / kManifestName)) continue;
+    return KnownTokenizer{.where = (folder / kManifestName).string(),
+                          .hash = read_manifest(folder.string()).tokenizer_sha256};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<KnownTokenizer> known_tokenizer(const CheckpointSource& source) {
+  const DataConfig& data = source.config.data;
+  if (!data.check_tokenizer) return std::nullopt;
+  const auto of_file = [](const std::string& file) {
+    return KnownTokenizer{.where = file, .hash = tokenizer_hash(read_tokenizer(file))};
+  };
+  if (const std::string own = own_tokenizer(source); !own.empty()) return of_file(own);
+  try {
+    if (!data.synth) return tokenizer_of_shards(data);
+    const std::string corpus = evaluation_data(source.config).tokenizer;
+    require_known_data(source.state, tokenizer_hashes(source, corpus));
+    return of_file(corpus);
+  } catch (const ReadFailed&) {
+    throw;
+  } catch (const UserError&) {  // the corpus or the shards are gone, or are others now
+    return std::nullopt;
+  }
+}
+
+bool tokenizer_was_compared(const CheckpointSource& source, const std::string& path) {
+  return path.empty() || !source.config.data.check_tokenizer || is_of_run(source, path) ||
+         known_tokenizer(source).has_value();
 }
 
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "data/bpe.h"
@@ -48,9 +49,21 @@ std::string own_tokenizer(const CheckpointSource& source);
 // The tokenizer at `path`, or if that is "" the one the checkpoint was trained with: RUN's own, of
 // an imported model, else that of its data. UserError when there is none, when it has no
 // <|endoftext|>, when it has more tokens than the model, when `path` has another one than
-// own_tokenizer() and the run, or, without `path`, when its file has changed since (unless
+// known_tokenizer() and the run, or, without `path`, when its file has changed since (unless
 // data.check_tokenizer is off, or source.names_tokenizer).
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path);
+
+// The run's tokenizer as far as it is known without the file that a user names: own_tokenizer(),
+// for data.synth that of the corpus, else the one that the validation shards were made with.
+struct KnownTokenizer {
+  std::string where;  // the file that says so
+  std::string hash;   // tokenizer_hash()
+};
+std::optional<KnownTokenizer> known_tokenizer(const CheckpointSource& source);
+
+// Whether checkpoint_tokenizer() has compared `path` with the run's tokenizer; true for "", and
+// with data.check_tokenizer off. What is measured with another one is no figure of the run.
+bool tokenizer_was_compared(const CheckpointSource& source, const std::string& path);
 
 struct EvaluationSize {
   int64_t positions = 0;  // tokens of the longest text

@@ -354,6 +354,49 @@ def check_places(w):
     expect(not any(place.exists() for place in left), f"written beside a copy: {left}")
 
 
+def check_tokenizer(w):
+    """CORE in the tokens of another tokenizer is no figure of the run: it is compared with what is left of the run's."""
+    core = ["--tasks", "core", "--bundle", w.path / "bundle"]
+    write_corpus(w, "words", "the small cat sat on a red mat and saw two big dogs run home".split(), 300)
+    other, own, words = w.path / "other.json", w.path / "tokenizer.json", w.path / "words"
+    done = assay("tokenizer", "train", ROOT / "README.md", "--vocab-size", "400", "-o", other)
+    expect(done.returncode == 0, done)
+
+    def rewritten(tokenizer, name):
+        """The same tokenizer in other bytes."""
+        (w.path / name).write_text(json.dumps(json.loads(tokenizer.read_text()), indent=3))
+        return w.path / name
+
+    # Of generated text the corpus has it.
+    refused("other.json is another tokenizer than the run's, ", w.run("moe"), *core, "--tokenizer", other)
+    read = json.loads((w.run("moe") / "meta.json").read_text())["data_sha256"]
+    corpus = next(pathlib.Path(path) for path in read if path.endswith("tokenizer.json"))
+    done = assay("eval", w.run("moe"), *core, "--tokenizer", rewritten(corpus, "synth.json"))
+    expect(done.returncode == 0 and "recorded in" in done.stdout, done)
+    # Of files their manifest knows it, when the tokenizer's own file is gone.
+    run, record = w.run("own"), w.run("own") / "evals" / "step-00000002.json"
+    w.train("own", *(word for one in ("data.synth=null", f"data.tokenizer={own}", f"data.train=[{words}/*_train_*.bin]",
+                                      f"data.val=[{words}/*_val_*.bin]", "eval.tokens=64", "run.steps=2", "schedule.warmup=0",
+                                      "schedule.warmdown=0") for word in ("--set", one)))
+    kept, again = own.rename(w.path / "kept.json"), rewritten(w.path / "kept.json", "again.json")
+    for given in (kept, again):
+        evaluated(run, *core, "--tokenizer", given)
+        expect(record.exists(), f"CORE with {given} is not recorded")
+        record.unlink(missing_ok=True)
+    refused("other.json is another tokenizer than the run's, ", run, *core, "--tokenizer", other)
+    # Without it only the run's own bytes are known.
+    (words / "manifest.json").unlink()
+    evaluated(run, *core, "--tokenizer", kept)
+    expect(record.exists(), "CORE with the run's tokenizer is not recorded")
+    before = record.read_text()
+    for given in (other, again):
+        done = assay("eval", run, *core, "--tokenizer", given)
+        expect(done.returncode == 0 and "warning: CORE is not recorded in the run: nothing is left to compare" in done.stderr and
+               "recorded in" not in done.stdout and record.read_text() == before, done)
+    refused("and the run has not read it", run, *core, "--tokenizer", other, "--part", "1/2")
+    kept.rename(own)
+
+
 def check_ranks(w):
     """Two processes share the work: the figures of one, printed once."""
     if not (ASSAY.parent / "libassay_mpi.so").exists():
@@ -432,6 +475,7 @@ def main():
         check_plan(w)
         check_set(w)
         check_places(w)
+        check_tokenizer(w)
         check_ranks(w)
         check_without_training_data(w)
         check_refused(w)

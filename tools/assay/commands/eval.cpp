@@ -165,9 +165,18 @@ void write_rows(AtomicFile& file, const CoreReport& report) {
   file.commit();
 }
 
+std::string not_compared(const EvalArguments& a) {
+  return "nothing is left to compare " + a.core.tokenizer + " with, and the run has not read it";
+}
+
+constexpr const char* kElsewhere = "write the part elsewhere: --output FILE";
+
 std::string part_file_of(const EvalArguments& a, const CheckpointSource& source,
                          const CorePart& part) {
   if (!a.part_file.empty()) return a.part_file;
+  if (!tokenizer_was_compared(source, a.core.tokenizer)) {
+    throw UserError(not_compared(a) + ": the part may be no figure of the run", kElsewhere);
+  }
   const std::string run = require_run_of(source, "has the part");
   return evaluation_file(run, source.state.step,
                          strprintf(".core-%ld-of-%ld", long(part.index + 1), long(part.count)));
@@ -187,7 +196,7 @@ int evaluate_part(const EvalArguments& a) {
     try {
       return std::make_unique<AtomicFile>(part_file_of(a, source, part));
     } catch (const UserError& error) {
-      throw UserError(error.what(), "write the part elsewhere: --output FILE");
+      throw UserError(error.what(), kElsewhere);
     }
   }();
   const std::unique_ptr<AtomicFile> rows = rows_file(a, nullptr);
@@ -271,6 +280,25 @@ std::optional<RecordedEvaluation> recorded(const CheckpointSource& source,
   }
 }
 
+// Records what was measured with the run's own configuration, and in tokens of its tokenizer as far
+// as that is known.
+void record(const EvalArguments& a, const CheckpointSource& source, ordered_json result) {
+  if (!a.sets.empty()) return;
+  if (result.contains("core") && !tokenizer_was_compared(source, a.core.tokenizer)) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "warning: CORE is not recorded in the run: %s\n", not_compared(a).c_str());
+    result.erase("core");
+    if (!wants(a, "loss") && !wants(a, "bpb")) return;
+  }
+  const auto where = recorded(source, result);
+  if (where && where->kept_core) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "note: %s keeps its CORE, of more rows or longer prompts than this one\n",
+                 where->path.c_str());
+  }
+  if (where && !a.json) std::printf("recorded in %s\n", where->path.c_str());
+}
+
 // What it was measured over: bytes, or tokens.
 bool is_in_bytes(const EvalResult& r) {
   return r.metric == "bits_per_byte";
@@ -326,16 +354,7 @@ int evaluate_here(const EvalArguments& a, Ranks* ranks) {
   } else {
     std::printf("%s, step %ld\n%s", source.folder.c_str(), long(source.state.step), text.c_str());
   }
-  if (a.sets.empty()) {  // what the run recorded was measured with its own configuration
-    const auto where = recorded(source, result);
-    if (where && where->kept_core) {
-      std::fflush(stdout);
-      std::fprintf(stderr,
-                   "note: %s keeps its CORE, of more rows or longer prompts than this one\n",
-                   where->path.c_str());
-    }
-    if (where && !a.json) std::printf("recorded in %s\n", where->path.c_str());
-  }
+  record(a, source, result);
   if (rows) write_rows(*rows, *report);
   return kExitDone;
 }
