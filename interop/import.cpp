@@ -273,14 +273,16 @@ TrainingState first_state(const Config& config) {
 }
 
 // checkpoint: with the weights.
+// own_tokenizer: data.tokenizer, if that is the run's own file; else "".
 void write_origin(const RunDir& dir, const ImportPlan& plan, const Imported& imported,
-                  const std::string& checkpoint) {
+                  const std::string& checkpoint, const std::string& own_tokenizer) {
   nlohmann::ordered_json j;
   j["folder"] = fs::absolute(plan.folder).lexically_normal().string();
   j["architecture"] = family_name(imported.family).architecture;
   j["config_json_sha256"] = sha256_file(plan.folder + "/config.json");
   const CheckpointManifest manifest = read_checkpoint_manifest(checkpoint);
   j[kWeightsHash] = manifest.files.at(whole_file(TensorKind::kModel)).sha256;
+  if (!own_tokenizer.empty()) j[kImportedTokenizer] = own_tokenizer;
   j["dtypes"] = imported.dtypes;
   j["notes"] = imported.notes;
   const auto replace = nlohmann::ordered_json::error_handler_t::replace;
@@ -337,7 +339,7 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
   meta.recipe = result.config.precision.recipe;
   meta.threads = result.config.run.threads;
   write_meta(dir, meta);
-  write_origin(dir, plan, result, saved);
+  write_origin(dir, plan, result, saved, takes_tokenizer ? tokenizer_file : "");
   dir.write_config(result.config);
   folder.commit();
   result.checkpoint = folder.path() + saved.substr(folder.part().size());

@@ -121,6 +121,14 @@ void fill(const Branch& branch, const fs::path& folder) {
                     origin_of(branch).dump(1, ' ', false, replace) + "\n");
 }
 
+// The branch of an imported run has a copy of its tokenizer, and its configuration names that.
+std::string tokenizer_of_branch(const Branch& branch) {
+  const std::string named = present_tokenizer(branch.trunk, branch.config.data.tokenizer);
+  std::error_code ignored;
+  if (!fs::equivalent(named, imported_tokenizer(branch.trunk), ignored)) return named;
+  return (fs::absolute(branch.folder) / kRunTokenizer).lexically_normal().string();
+}
+
 }  // namespace
 
 Branch plan_branch(const BranchRequest& request) {
@@ -153,6 +161,7 @@ Branch plan_branch(const BranchRequest& request) {
   const bool may_have_begun = fs::exists(fs::path(branch.folder) / kBranchFile);
   if (!may_have_begun) require_checkpoint_at(branch);
   branch.config = branch_config(trunk, branch.at);
+  branch.config.data.tokenizer = tokenizer_of_branch(branch);
   branch.begun = may_have_begun && has_branch(branch);
   if (may_have_begun && !branch.begun) require_checkpoint_at(branch);
   return branch;

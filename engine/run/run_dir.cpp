@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "base/suggest.h"
+#include "data/json_text.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 
@@ -317,6 +319,30 @@ std::string imported_tokenizer(const std::string& run) {
   const bool there =
       fs::exists(fs::path(run) / kImportedFile, ignored) && fs::exists(file, ignored);
   return there ? file : "";
+}
+
+namespace {
+
+// What imported.json says; "" of an earlier version, and if the configuration named another file.
+std::string tokenizer_at_import(const std::string& run) {
+  const auto imported = json_of<nlohmann::json>(read_file(run + "/" + kImportedFile));
+  const bool says = imported.is_object() && imported.contains(kImportedTokenizer) &&
+                    imported[kImportedTokenizer].is_string();
+  return says ? imported[kImportedTokenizer].get<std::string>() : "";
+}
+
+}  // namespace
+
+std::string present_tokenizer(const std::string& run, const std::string& configured) {
+  const std::string own = imported_tokenizer(run);
+  std::error_code ignored;
+  if (own.empty() || configured.empty() || fs::equivalent(own, configured, ignored)) {
+    return configured;
+  }
+  const bool gone =
+      fs::path(configured).filename() == kRunTokenizer && !fs::exists(configured, ignored);
+  if (!gone && configured != tokenizer_at_import(run)) return configured;
+  return fs::absolute(own).lexically_normal().string();
 }
 
 }  // namespace assay

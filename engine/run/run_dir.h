@@ -32,6 +32,11 @@ constexpr const char* kBranchFile = "branch.json";
 // The tokenizer that a run was imported with; "" of another run, without one, and of no run ("").
 constexpr const char* kRunTokenizer = "tokenizer.json";
 std::string imported_tokenizer(const std::string& run);
+// Under this key imported.json has the run's data.tokenizer, where that is its own file.
+constexpr const char* kImportedTokenizer = "tokenizer";
+// data.tokenizer of a run's configuration, as it is now: the folder of an imported run, of whose
+// own file the configuration has the whole path, may have been renamed or copied since.
+std::string present_tokenizer(const std::string& run, const std::string& configured);
 // Describes the source of a run that a matrix copied from another folder.
 constexpr const char* kReusedFile = "reused.json";
 

@@ -75,6 +75,41 @@ def check_own_tokenizer():
         check(text[0] == text[1], text)
 
 
+def check_renamed():
+    """A run that was imported with its tokenizer may be renamed, copied and branched, whatever is at its old place now."""
+    with Workplace(sequence=64) as w:
+        w.train("run", "--steps", "20")
+        out, a, b = w.run("exported"), w.run("a"), w.run("b")
+        works("export", w.run("run"), "-o", out, "--dtype", "fp32")
+        read = json.loads((w.run("run") / "meta.json").read_text())["data_sha256"]
+        corpus = pathlib.Path(next(path for path in read if path.endswith("tokenizer.json"))).parent
+        sets = [f"data.train=[{corpus}/*_train_*.bin]", f"data.val=[{corpus}/*_val_*.bin]", "eval.tokens=1024", "run.steps=20",
+                "schedule.warmup=0", "schedule.warmdown=0", "run.checkpoint_every=10", "run.threads=1"]
+        works("import", out, "-o", a, *(word for one in sets for word in ("--set", one)))
+        before = json.loads(works("eval", a, "--json"))
+        old = w.run("old")  # as an earlier version wrote it
+        shutil.copytree(a, old)
+        origin = json.loads((old / "imported.json").read_text())
+        check(origin.pop("tokenizer") == str(a / "tokenizer.json"), origin)
+        (old / "imported.json").write_text(json.dumps(origin))
+
+        a.rename(b)
+        works("eval", old)
+        a.mkdir()
+        works("tokenizer", "train", w.config, "--vocab-size", "300", "-o", a / "tokenizer.json")
+        measured = json.loads(works("eval", b, "--json"))
+        check(measured["val_bits_per_byte"] == before["val_bits_per_byte"], (measured, before))
+        works("sample", b, "--tokens", "2")
+        done = assay("train", b / "config.yaml", "--run", b)
+        check(done.returncode == 0, done.stderr)
+        check(f"tokenizer: {b}/tokenizer.json" in (b / "config.yaml").read_text(), "config.yaml names the file at the old place")
+        works("branch", b, "--at-step", "10", "--warmdown-steps", "2", "--run", w.run("branch"))
+        shutil.rmtree(b)
+        works("eval", w.run("branch"))
+        works("eval", w.run("branch") / "checkpoints" / "step-00000010")  # with the trunk's state.json
+        check(f"tokenizer: {w.run('branch')}/tokenizer.json" in (w.run("branch") / "config.yaml").read_text(), "of the trunk")
+
+
 def check_alone():
     """Without a configuration: the tokenizer is copied, and the shard size splits the file."""
     with Workplace(moe=True) as w:
@@ -114,5 +149,6 @@ check_family(False, "LlamaForCausalLM", [])
 check_family(True, "MixtralForCausalLM", SOFTMAX)
 check_family(True, "Glm4MoeForCausalLM", [])
 check_own_tokenizer()
+check_renamed()
 check_alone()
 print("interop_cli: ok")

@@ -81,6 +81,7 @@ CheckpointSource open_with_sets(const EvalArguments& a, const Ranks* ranks = nul
                                     source.folder, a.sets);
   source.names_data = names_other_data(a);
   source.names_tokenizer = names_other_tokenizer(a);
+  if (!source.names_tokenizer) source.config.data.tokenizer = trained_config.data.tokenizer;
   if (section_hashes(source.config).at("model") != trained) {
     throw UserError("--set changes the model, which " + source.folder + " fixes",
                     "eval takes --set data.*, eval.*, run.* and precision.*");
