@@ -225,6 +225,11 @@ def check_parts(w):
     expect(without_seconds(evaluated("--merge", w.run("moe") / "evals/step-00000060.core-1-of-1.json")["core"]) ==
            without_seconds(whole), one)
     elsewhere = w.path / "part.json"
+    own = files[1].read_text()
+    otherwise = [w.run("moe"), *core, "--part", "2/3", "--set", "precision.recipe=fp32"]
+    refused("--set measures otherwise than the run, which keeps parts of its own score", *otherwise)
+    evaluated(*otherwise, "--output", elsewhere)
+    expect(json.loads(elsewhere.read_text())["origin"]["recipe"] == "fp32" and files[1].read_text() == own, "--part with --set")
     evaluated(w.run("moe"), *core, "--part", "2/3", "--output", elsewhere)
     second = without_seconds(json.loads(files[1].read_text()))
     expect(without_seconds(json.loads(elsewhere.read_text())) == second, "--output")

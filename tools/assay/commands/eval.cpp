@@ -175,6 +175,10 @@ constexpr const char* kElsewhere = "write the part elsewhere: --output FILE";
 std::string part_file_of(const EvalArguments& a, const CheckpointSource& source,
                          const CorePart& part) {
   if (!a.part_file.empty()) return a.part_file;
+  if (!a.sets.empty()) {
+    throw UserError("--set measures otherwise than the run, which keeps parts of its own score",
+                    kElsewhere);
+  }
   if (!tokenizer_was_compared(source, a.core.tokenizer)) {
     throw UserError(not_compared(a) + ": the part may be no figure of the run", kElsewhere);
   }
@@ -450,7 +454,7 @@ void add_eval_command(Commands& commands) {
                   "I-th");
   sub->add_option("-o,--output", a->part_file,
                   "for --part: the file to write (default: "
-                  "RUN/evals/step-N.core-I-of-N.json)");
+                  "RUN/evals/step-N.core-I-of-N.json); with --set it must be given");
   sub->add_option("--merge", a->merge,
                   "compute the CORE score from the files of all parts; takes no RUN")
       ->excludes("--part");
