@@ -192,6 +192,30 @@ void require_data_of(const Tokenizer& tokenizer, const std::string& folder,
   }
 }
 
+// Whether data.tokenizer is going to be the folder's: the configuration names no other.
+bool takes_folder_tokenizer(const DataConfig& data) {
+  return data.tokenizer.empty() && !data.synth;
+}
+
+// The folder's tokenizer, of which the given data must be; nullopt, and a note, if there is none
+// that the run could use.
+std::optional<Tokenizer> tokenizer_for_run(const std::string& folder, const ImportedModel& model,
+                                           const DataConfig& data,
+                                           std::vector<std::string>& notes) {
+  const bool takes = takes_folder_tokenizer(data);
+  std::vector<std::string> unsaid;
+  std::optional<Tokenizer> tokenizer = folder_tokenizer(folder, takes ? notes : unsaid);
+  if (tokenizer) require_data_of(*tokenizer, folder, data);
+  if (!tokenizer || !takes) return tokenizer;
+  if (!tokenizer->has_eot()) {
+    notes.push_back("no tokenizer was imported: it has no special token " +
+                    std::string(kEndOfText) + ": sample and CORE need --tokenizer FILE");
+    return std::nullopt;
+  }
+  require_vocabulary(*tokenizer, folder, model.model.vocab_size);
+  return tokenizer;
+}
+
 // The model as a section of a configuration, without what training adds (auxiliary losses, init):
 // that is left to the user's file.
 std::string model_section(const ModelConfig& model) {
@@ -303,14 +327,9 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
   require_tensors(weights, model, plan.folder, result.notes);
   result.config = run_config(plan, model);
   std::string& tokenizer_file = result.config.data.tokenizer;
-  const bool takes_tokenizer = tokenizer_file.empty() && !result.config.data.synth;
-  std::vector<std::string> unsaid;
+  const bool takes_tokenizer = takes_folder_tokenizer(result.config.data);
   const std::optional<Tokenizer> tokenizer =
-      folder_tokenizer(plan.folder, takes_tokenizer ? result.notes : unsaid);
-  if (tokenizer) require_data_of(*tokenizer, plan.folder, result.config.data);
-  if (tokenizer && takes_tokenizer) {
-    require_vocabulary(*tokenizer, plan.folder, model.model.vocab_size);
-  }
+      tokenizer_for_run(plan.folder, model, result.config.data, result.notes);
   if (!tokenizer_file.empty()) {
     require_vocabulary(read_tokenizer(tokenizer_file), tokenizer_file, model.model.vocab_size);
   }

@@ -193,6 +193,22 @@ TEST_CASE("a tokenizer must fit the vocabulary, and an unsupported one is not co
   REQUIRE(without.notes.at(0).find("no tokenizer was imported") != std::string::npos);
 }
 
+TEST_CASE("a tokenizer without <|endoftext|> is not copied, and the model goes without") {
+  Vocabulary vocabulary;
+  vocabulary.bytes.resize(256);
+  for (int byte = 0; byte < 256; ++byte) {
+    vocabulary.bytes[size_t(gpt2_byte_id(uint8_t(byte)))] = std::string(1, char(byte));
+  }
+  vocabulary.bytes.push_back("</s>");
+  vocabulary.special = {256};
+  const Damaged model("llama");
+  write_tokenizer_json(Tokenizer(vocabulary), model.file("tokenizer.json"));
+  const Imported without = imported(model.path, model.folder / "without");
+  REQUIRE(without.config.data.tokenizer.empty());
+  REQUIRE_FALSE(fs::exists(model.folder / "without/tokenizer.json"));
+  REQUIRE(without.notes.at(0).find("it has no special token <|endoftext|>") != std::string::npos);
+}
+
 TEST_CASE("blocks that predict further tokens are dropped with a note") {
   const Damaged model("glm4_moe");
   model.change([](json& config) {
