@@ -65,7 +65,13 @@ HfWeights::HfWeights(const std::string& folder) : folder_(folder) {
     add(single);
     return;
   }
-  for (const auto& [file, names] : read_index(index)) {
+  const std::map<std::string, std::set<std::string>> shards = read_index(index);
+  if (fs::exists(single, ignored) && !shards.contains(kSingle)) {
+    throw UserError(
+        folder + " holds " + kSingle + ", and " + kIndex + " with other files: two models",
+        "transformers would read " + std::string(kSingle) + ": remove it, or the index");
+  }
+  for (const auto& [file, names] : shards) {
     add(folder + "/" + file);
     for (const std::string& name : names) {
       if (files_.back()->find(name) == nullptr) {

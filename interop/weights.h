@@ -1,6 +1,6 @@
 // Reads the tensors of a folder in the Hugging Face format: model.safetensors, or the shards that
-// model.safetensors.index.json names. F32, BF16 and F16 are read as float. Everything is checked
-// before it is used.
+// model.safetensors.index.json names; both are refused. F32, BF16 and F16 are read as float.
+// Everything is checked before it is used.
 #pragma once
 
 #include <map>

@@ -159,6 +159,14 @@ TEST_CASE("weights that do not match config.json are refused") {
   }
   {
     const Damaged model("llama");
+    fs::copy(model.file("model.safetensors"), model.file("model-00001-of-00001.safetensors"));
+    write_file_atomic(
+        model.file("model.safetensors.index.json"),
+        R"({"weight_map": {"model.norm.weight": "model-00001-of-00001.safetensors"}})");
+    model.refused("holds model.safetensors, and model.safetensors.index.json with other files");
+  }
+  {
+    const Damaged model("llama");
     std::string bytes = read_file(model.file("model.safetensors"));
     bytes.replace(bytes.size() - 4, 4, std::string("\0\0\xc0\x7f", 4));
     write_file_atomic(model.file("model.safetensors"), bytes);
