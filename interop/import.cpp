@@ -1,6 +1,7 @@
 #include "interop/import.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -37,8 +38,11 @@ constexpr int64_t kLongestSequence = 2048;
 bool may_be_left(const std::string& name, const ImportedModel& imported) {
   if (name == "lm_head.weight") return imported.model.tie_embeddings;
   if (name.ends_with(".rotary_emb.inv_freq")) return true;
-  const std::string further = "model.layers." + std::to_string(imported.model.layers) + ".";
-  return imported.further_blocks > 0 && name.starts_with(further);
+  const std::string layers = "model.layers.";
+  if (!name.starts_with(layers)) return false;
+  int64_t block = -1;
+  std::from_chars(name.data() + layers.size(), name.data() + name.size(), block);
+  return block >= imported.model.layers && block - imported.model.layers < imported.further_blocks;
 }
 
 // Checks, before memory is allocated, that every tensor is there, and no other.

@@ -228,6 +228,32 @@ TEST_CASE("blocks that predict further tokens are dropped with a note") {
   REQUIRE(run.notes.at(0).find("were left out, e.g. model.layers.1.") != std::string::npos);
 }
 
+TEST_CASE("as many of these blocks are dropped as config.json says") {
+  const Damaged model("glm4_moe");
+  // A file with one number, of block 2.
+  std::string header =
+      R"({"model.layers.2.eh_proj.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const uint64_t bytes = header.size();
+  write_file_atomic(
+      model.file("further.safetensors"),
+      std::string(reinterpret_cast<const char*>(&bytes), 8) + header + std::string(4, '\0'));
+  json index = read_json_object(model.file("model.safetensors.index.json"), "");
+  index["weight_map"]["model.layers.2.eh_proj.weight"] = "further.safetensors";
+  write_file_atomic(model.file("model.safetensors.index.json"), index.dump());
+  const auto predicting = [&](int64_t blocks) {
+    model.change([&](json& config) {
+      config["num_hidden_layers"] = 1;
+      config["num_nextn_predict_layers"] = blocks;
+    });
+  };
+  predicting(1);
+  model.refused("has a tensor model.layers.2.eh_proj.weight, which is not part of");
+  predicting(2);
+  const Imported run = imported(model.path, model.folder / "run");
+  REQUIRE(run.config.model.layers == 1);
+}
+
 TEST_CASE("random damage gives an error or a run, not a crash") {
   const TempFolder folder;
   int errors = 0, runs = 0;
