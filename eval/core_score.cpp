@@ -92,6 +92,37 @@ CoreScore core_score(const std::vector<CoreTaskResult>& tasks) {
   return {.core = mean, .standard_error = std::sqrt(squares / double(kResamples - 1))};
 }
 
+const std::vector<std::string>& core_labels() {
+  static const std::vector<std::string> labels = {"hellaswag_zeroshot",
+                                                  "jeopardy",
+                                                  "bigbench_qa_wikidata",
+                                                  "arc_easy",
+                                                  "arc_challenge",
+                                                  "copa",
+                                                  "commonsense_qa",
+                                                  "piqa",
+                                                  "openbook_qa",
+                                                  "lambada_openai",
+                                                  "hellaswag",
+                                                  "winograd",
+                                                  "winogrande",
+                                                  "bigbench_dyck_languages",
+                                                  "agi_eval_lsat_ar",
+                                                  "bigbench_cs_algorithms",
+                                                  "bigbench_operators",
+                                                  "bigbench_repeat_copy_logic",
+                                                  "squad",
+                                                  "coqa",
+                                                  "boolq",
+                                                  "bigbench_language_identification"};
+  return labels;
+}
+
+bool is_core(const std::vector<std::string>& labels) {
+  return std::is_permutation(labels.begin(), labels.end(), core_labels().begin(),
+                             core_labels().end());
+}
+
 const std::vector<CoreSubset>& core_subsets() {
   static const std::vector<CoreSubset> subsets = {
       {.name = "CORE-18 (without both hellaswag, squad, coqa)",
@@ -104,19 +135,18 @@ const std::vector<CoreSubset>& core_subsets() {
 }
 
 std::optional<std::vector<CoreTaskResult>> subset_of(const std::vector<CoreTaskResult>& tasks,
-                                                     const std::vector<std::string>& all_labels,
                                                      const CoreSubset& subset) {
   std::vector<CoreTaskResult> members;
-  for (const std::string& label : all_labels) {
-    if (std::find(subset.absent.begin(), subset.absent.end(), label) != subset.absent.end()) {
-      continue;
-    }
-    const auto at = std::find_if(tasks.begin(), tasks.end(),
-                                 [&](const CoreTaskResult& t) { return t.label == label; });
-    if (at == tasks.end()) return std::nullopt;
-    members.push_back(*at);
+  std::vector<std::string> labels = subset.absent;
+  for (const CoreTaskResult& task : tasks) {
+    const auto is = [&](const std::vector<std::string>& some) {
+      return std::find(some.begin(), some.end(), task.label) != some.end();
+    };
+    if (!is(core_labels()) || is(subset.absent)) continue;
+    members.push_back(task);
+    labels.push_back(task.label);
   }
-  return members;
+  return is_core(labels) ? std::optional(members) : std::nullopt;
 }
 
 }  // namespace assay

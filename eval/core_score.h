@@ -70,15 +70,19 @@ struct CoreScore {
 constexpr int64_t kResamples = 1000;
 CoreScore core_score(const std::vector<CoreTaskResult>& tasks);
 
+// The labels of the 22 tasks whose mean is CORE, whatever the list of a bundle is.
+const std::vector<std::string>& core_labels();
+// Whether these are the 22 tasks, each once, in any order.
+bool is_core(const std::vector<std::string>& labels);
+
 // Published means over fewer tasks, for bundles without all files.
 struct CoreSubset {
   std::string name;                 // "CORE-18 (without both hellaswag, squad, coqa)"
   std::vector<std::string> absent;  // labels left out
 };
 const std::vector<CoreSubset>& core_subsets();
-// The tasks of the subset, in the order of all_labels; nullopt if one is missing from `tasks`.
+// The tasks of the subset, in the order of `tasks`; nullopt if these have not each of them once.
 std::optional<std::vector<CoreTaskResult>> subset_of(const std::vector<CoreTaskResult>& tasks,
-                                                     const std::vector<std::string>& all_labels,
                                                      const CoreSubset& subset);
 
 }  // namespace assay

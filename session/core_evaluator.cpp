@@ -124,7 +124,7 @@ std::optional<Evaluation> TrainingCore::evaluate(Exec on, Model& model, const Ev
 }
 
 std::string core_metric(const CoreReport& report) {
-  const size_t all = report.tasks.size() + report.missing.size();
+  const size_t all = report.tasks.size() + report.missing.size();  // of the bundle
   std::string name = "core";
   if (!report.complete()) name = strprintf("mean_of_%zu_of_%zu_tasks", report.tasks.size(), all);
   if (report.max_rows > 0) name += strprintf("_of_at_most_%ld_rows_each", long(report.max_rows));

@@ -23,16 +23,25 @@ ordered_json or_null(const std::optional<double>& value) {
   return value ? ordered_json(*value) : ordered_json();
 }
 
-std::vector<std::string> all_labels(const CoreReport& report) {
-  std::vector<std::string> labels = report.missing;
-  for (const CoreTaskResult& task : report.tasks) labels.push_back(task.label);
-  return labels;
-}
-
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
+}
+
+size_t tasks_of_bundle(const CoreReport& report) {
+  return report.tasks.size() + report.missing.size();
+}
+
+// "" for CORE.
+std::string not_core_text(const CoreReport& report) {
+  if (report.complete()) return "";
+  if (report.missing.empty()) {
+    return strprintf("This is not CORE: the tasks of %s are not its %zu\n", report.bundle.c_str(),
+                     core_labels().size());
+  }
+  return strprintf("This is not CORE: %zu tasks were not chosen, or have no file in %s (%s)\n",
+                   report.missing.size(), report.bundle.c_str(), joined(report.missing).c_str());
 }
 
 // "12 of 2,376 rows of arc_easy were not scored: the answer is longer than the model's context
@@ -69,6 +78,12 @@ ordered_json score_json(const CoreScore& score, size_t tasks) {
 
 }  // namespace
 
+bool CoreReport::complete() const {
+  std::vector<std::string> labels;
+  for (const CoreTaskResult& task : tasks) labels.push_back(task.label);
+  return is_core(labels);
+}
+
 double CoreReport::total_seconds() const {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
 }
@@ -87,17 +102,11 @@ std::string core_text(const CoreReport& report) {
   }
   std::string text = table.text() + "\n" + skipped;
   const CoreScore score = core_score(report.tasks);
-  if (report.complete()) {
-    text += score_line("CORE", score);
-  } else {
-    text += score_line(
-        strprintf("mean of %zu of %zu tasks:", report.tasks.size(), all_labels(report).size()),
-        score);
-    text += strprintf("This is not CORE: %zu tasks were not chosen, or have no file in %s (%s)\n",
-                      report.missing.size(), report.bundle.c_str(), joined(report.missing).c_str());
-  }
+  const std::string mean =
+      strprintf("mean of %zu of %zu tasks:", report.tasks.size(), tasks_of_bundle(report));
+  text += score_line(report.complete() ? "CORE" : mean, score) + not_core_text(report);
   for (const CoreSubset& subset : core_subsets()) {
-    if (const auto members = subset_of(report.tasks, all_labels(report), subset)) {
+    if (const auto members = subset_of(report.tasks, subset)) {
       text += score_line(subset.name, core_score(*members));
     }
   }
@@ -182,7 +191,7 @@ ordered_json core_json(const CoreReport& report) {
   j["present"] = score_json(score, report.tasks.size());
   j["subsets"] = ordered_json::object();
   for (const CoreSubset& subset : core_subsets()) {
-    if (const auto members = subset_of(report.tasks, all_labels(report), subset)) {
+    if (const auto members = subset_of(report.tasks, subset)) {
       j["subsets"][subset.name] = score_json(core_score(*members), members->size());
     }
   }
@@ -205,8 +214,11 @@ ordered_json core_json(const CoreReport& report) {
 }
 
 bool is_whole_core(const ordered_json& core) {
-  return core.value("max_rows_per_task", 0) == 0 &&
-         core.value("missing", ordered_json::array()).empty();
+  std::vector<std::string> labels;
+  for (const ordered_json& task : core.value("tasks", ordered_json::array())) {
+    labels.push_back(task.value("label", ""));
+  }
+  return core.value("max_rows_per_task", 0) == 0 && is_core(labels);
 }
 
 }  // namespace assay

@@ -26,12 +26,12 @@ struct CoreReport {
   nlohmann::ordered_json origin = nlohmann::ordered_json::object();
 
   double total_seconds() const;
-  bool complete() const { return missing.empty(); }
+  bool complete() const;  // its tasks are those of CORE
 };
 
 std::string core_text(const CoreReport& report);
 nlohmann::ordered_json core_json(const CoreReport& report);
-// Whether core_json() was of all tasks and rows.
+// Whether core_json() was of all tasks of CORE and all rows.
 bool is_whole_core(const nlohmann::ordered_json& core);
 // JSON Lines: a row each of the evaluated rows, with the scores of its options.
 std::string core_rows_text(const CoreReport& report);

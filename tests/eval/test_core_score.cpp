@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "eval/core_score.h"
@@ -85,12 +86,39 @@ TEST_CASE("published accuracies give the published score") {
   // Binomial sampling of the rows gives 0.0063.
   REQUIRE(score.standard_error ==
           Approx(0.0063).epsilon(tol::sampled_deviation(kResamples) + 0.01));
-  REQUIRE(*core_score(*subset_of(tasks, labels, core_subsets()[0])).core ==
+  REQUIRE(*core_score(*subset_of(tasks, core_subsets()[0])).core ==
           Approx(0.119914).margin(rounding));
-  REQUIRE(*core_score(*subset_of(tasks, labels, core_subsets()[1])).core ==
+  REQUIRE(*core_score(*subset_of(tasks, core_subsets()[1])).core ==
           Approx(0.134653).margin(rounding));
-  tasks.pop_back();
-  REQUIRE(!subset_of(tasks, labels, core_subsets()[0]).has_value());
+  REQUIRE(is_core(labels));
+  REQUIRE(labels == core_labels());
+  CoreTaskResult other = tasks.back();
+  other.label = "of_another_bundle";
+  tasks.push_back(other);  // is in no published mean
+  REQUIRE(subset_of(tasks, core_subsets()[0])->size() == 18);
+  REQUIRE(subset_of(tasks, core_subsets()[1])->size() == 16);
+  tasks.erase(tasks.end() - 2);
+  REQUIRE(!subset_of(tasks, core_subsets()[0]).has_value());
+  REQUIRE(subset_of(tasks, core_subsets()[1]).has_value());
+  tasks.push_back(tasks.front());
+  REQUIRE(subset_of(tasks, core_subsets()[1]).has_value());  // hellaswag is in neither
+  tasks.push_back(tasks[1]);
+  REQUIRE(!subset_of(tasks, core_subsets()[1]).has_value());  // jeopardy twice
+}
+
+TEST_CASE("CORE is the mean of its 22 tasks, and of no others") {
+  std::vector<std::string> labels = core_labels();
+  REQUIRE(labels.size() == 22);
+  std::reverse(labels.begin(), labels.end());
+  REQUIRE(is_core(labels));
+  labels.push_back(labels.front());
+  REQUIRE(!is_core(labels));
+  labels.resize(21);
+  REQUIRE(!is_core(labels));
+  labels.push_back("choice");
+  REQUIRE(!is_core(labels));
+  REQUIRE(!is_core({}));
+  REQUIRE(!subset_of({task("copa", 50, 60, 100)}, core_subsets()[1]).has_value());
 }
 
 TEST_CASE("guessing scores about nothing") {

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <filesystem>
 
 #include "base/check.h"
+#include "eval/core_score.h"
 #include "lab/runs/core_answers.h"
 #include "lab/runs/core_report.h"
 #include "lab/runs/launches.h"
@@ -16,15 +18,22 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// CORE of two tasks with these answers, as session/core_evaluator.cpp records it.
+// CORE with these answers to its first two tasks, as session/core_evaluator.cpp records it: the
+// answers to the others are the same in all.
 Json core_of(const std::string& first, const std::string& second, int64_t max_rows = 0,
              const std::vector<std::string>& missing = {}) {
+  std::vector<std::pair<std::string, std::string>> tasks;
+  for (const std::string& label : core_labels()) {
+    if (std::count(missing.begin(), missing.end(), label) == 0) tasks.emplace_back(label, "1");
+  }
+  tasks[0].second = first;
+  tasks[1].second = second;
   Json core;
   core["max_tokens"] = 64;
   core["max_rows_per_task"] = max_rows;
   core["missing"] = missing;
   core["tasks"] = Json::array();
-  for (const auto& [label, answers] : {std::pair("a", first), std::pair("b", second)}) {
+  for (const auto& [label, answers] : tasks) {
     Json task;
     task["label"] = label;
     task["baseline_percent"] = 0;
@@ -65,19 +74,22 @@ TEST_CASE("the answers of two runs to CORE are compared row by row") {
   const RunRecord b = run_with(folder, "b", core_of("1000", "10-1"));
   const auto answers = core_answers(a);
   REQUIRE(answers);
-  REQUIRE(answers->size() == 2);
-  REQUIRE((*answers)[1].label == "b");
+  REQUIRE(answers->size() == 22);
+  REQUIRE((*answers)[1].label == core_labels()[1]);
   REQUIRE((*answers)[1].right == std::vector<double>{1, 1, -1, 1});
   const auto found = difference(a, b);
   REQUIRE(found);
-  REQUIRE(found->mean == Approx((0.25 + 1 / 3.) / 2));
+  REQUIRE(found->mean == Approx((0.25 + 1 / 3.) / 22));
 }
 
 TEST_CASE("part of CORE is no CORE to compare") {
   const TempFolder folder;
   const RunRecord whole = run_with(folder, "whole", core_of("1100", "1111"));
   REQUIRE_FALSE(difference(whole, run_with(folder, "rows", core_of("11", "11", 2))));
-  REQUIRE_FALSE(difference(whole, run_with(folder, "tasks", core_of("1100", "1111", 0, {"c"}))));
+  REQUIRE_FALSE(difference(whole, run_with(folder, "tasks", core_of("1100", "1111", 0, {"copa"}))));
+  Json trimmed = core_of("1100", "1111", 0, {"copa"});  // of a bundle without that task
+  trimmed["missing"] = Json::array();
+  REQUIRE_FALSE(difference(whole, run_with(folder, "trimmed", trimmed)));
 }
 
 TEST_CASE("answers to prompts of other lengths, or of a later evaluation, are not compared") {
@@ -146,6 +158,28 @@ TEST_CASE("an evaluation file says who measured CORE, and who the losses") {
   REQUIRE(file["val_loss_nats"] == 3.25);
   REQUIRE(read_run(run.path).name == "a");
   REQUIRE(core_answers(read_run(run.path)));
+}
+
+TEST_CASE("a bundle of other tasks has no CORE, and none of its published parts") {
+  CoreReport report;
+  report.bundle = "trimmed";
+  for (const char* label : {"copa", "piqa", "winograd"}) {
+    CoreTaskResult task;
+    task.label = label;
+    task.add_answer(true);
+    report.tasks.push_back(task);
+    report.seconds.push_back(1);
+  }
+  const std::string text = core_text(report);
+  REQUIRE(text.find("mean of 3 of 3 tasks: 1.0000") != std::string::npos);
+  REQUIRE(text.find("This is not CORE: the tasks of trimmed are not its 22") != std::string::npos);
+  REQUIRE(text.find("CORE-1") == std::string::npos);
+  REQUIRE_FALSE(report.complete());
+  const Json json = core_json(report);
+  REQUIRE(json["core"].is_null());
+  REQUIRE(json["subsets"].empty());
+  REQUIRE(json["present"]["mean_centered"] == 1);
+  REQUIRE_FALSE(is_whole_core(json));
 }
 
 TEST_CASE("prompt tokens/s of several ranks are of the time that passed") {

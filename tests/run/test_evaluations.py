@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from core_bundle import TASKS, write_bundle
+from core_bundle import CORE, TASKS, write_bundle
 from harness import Workplace, assay, check, checkpoints, first_difference, newest_tensors, rows
 
 MEAN = "mean_of_3_of_4_tasks_of_at_most_30_rows_each"
@@ -191,7 +191,7 @@ def main():
             plans = [place.train("plan", *more, "--plan").stdout for more in ([], SAMPLES)]
             check("cache" not in plans[0] and "cache" in plans[1], "the KV cache is planned only if samples are requested")
     with Workplace() as place:
-        write_bundle(place.path / "bundle", absent=())
+        write_bundle(place.path / "bundle", absent=(), rows_each=6, tasks=CORE)
         for recipe in ("bf16", "mxfp8", "nvfp4"):
             settings = ["--set", f"precision.recipe={recipe}", "--set", "run.log_every=3"]
             place.train(f"plain-{recipe}", *settings)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+import core_bundle
 from harness import ASSAY, ROOT, Workplace, assay, mpirun, rows, write_corpus
 
 failures = []
@@ -136,12 +137,15 @@ def check_core(w):
     write_bundle(bundle)
     said = evaluated(w.run("moe"), "--tasks", "core", "--bundle", bundle)
     core = said["core"]
-    expect(core["core"] is not None and core["missing"] == [], core)
+    expect(core["core"] is None and core["subsets"] == {} and core["missing"] == [], f"three tasks are not CORE: {core}")
     labels = {t["label"]: t for t in core["tasks"]}
     expect({k: (t["rows"], t["scored"]) for k, t in labels.items()} ==
            {"colours": (12, 12), "who": (9, 9), "next": (7, 7)}, labels)
     mean = sum(t["centered"] for t in core["tasks"]) / 3
-    expect(math.isclose(core["core"], mean), core)
+    expect(math.isclose(core["present"]["mean_centered"], mean), core)
+    shown = assay("eval", w.run("moe"), "--tasks", "core", "--bundle", bundle).stdout
+    expect(f"mean of 3 of 3 tasks: {mean:.4f}" in shown and f"This is not CORE: the tasks of {bundle} are not its 22" in shown and
+           "CORE-1" not in shown, shown)
     for t in core["tasks"]:
         b = t["baseline_percent"] / 100
         expect(math.isclose(t["centered"], (t["accuracy"] - b) / (1 - b), abs_tol=1e-12), t)
@@ -153,10 +157,24 @@ def check_core(w):
     expect(alone["rows_computed"] == alone["prompt_tokens"] - alone["prompts"], alone)
     # Earlier measurements are kept in the same file.
     kept = json.loads((w.run("moe") / "evals" / "step-00000060.json").read_text())
-    expect("val_loss_nats" in kept and kept["core"]["core"] == alone["core"], kept.keys())
+    expect("val_loss_nats" in kept and kept["core"]["present"] == alone["present"], kept.keys())
     verified = assay("receipt", "verify", w.run("moe"))
     expect(verified.returncode == 0, verified.stdout + verified.stderr)
     check_origin(w)
+    check_all_tasks(w)
+
+
+def check_all_tasks(w):
+    """CORE is the mean of its 22 tasks, and its published parts are those of 18 and of 16 of them."""
+    core_bundle.write_bundle(w.path / "all", absent=(), rows_each=4, tasks=core_bundle.CORE)
+    options = [w.run("moe"), "--tasks", "core", "--bundle", w.path / "all", "--set", "run.threads=1"]
+    core = evaluated(*options)["core"]
+    mean = sum(t["centered"] for t in core["tasks"]) / 22
+    expect(math.isclose(core["core"], mean) and [s["tasks"] for s in core["subsets"].values()] == [18, 16], core)
+    shown = assay("eval", *options).stdout
+    expect(f"\nCORE {mean:.4f} +- " in shown and "\nCORE-18 (" in shown and "\nCORE-16 (" in shown and "not CORE" not in shown, shown)
+    some = evaluated(*options, "--core-tasks", ",".join(label for label in core_bundle.CORE if label != "squad"))["core"]
+    expect(some["core"] is None and [s["tasks"] for s in some["subsets"].values()] == [18, 16] and some["missing"] == ["squad"], some)
 
 
 def check_origin(w):
@@ -237,7 +255,7 @@ def check_parts(w):
     expect(full.returncode == 1 and "on standard output instead" in full.stderr and not (w.path / "full.json").exists() and
            without_seconds(json.loads(full.stdout)) == second, full)
     text = assay("eval", "--merge", *files)
-    expect(text.returncode == 0 and f"CORE {whole['core']:.4f}" in text.stdout, text.stdout + text.stderr)
+    expect(text.returncode == 0 and f"mean of 3 of 3 tasks: {whole['present']['mean_centered']:.4f}" in text.stdout, text)
 
     refused("part 2 of 3 is missing", "--merge", files[0], files[2])
     refused("parts 2, 3 of 3 are missing", "--merge", files[0])
