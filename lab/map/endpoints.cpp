@@ -13,6 +13,7 @@
 #include "engine/run/run_dir.h"
 #include "lab/compare/compare.h"
 #include "lab/dissect/used.h"
+#include "lab/map/core_questions.h"
 #include "lab/matrix/folder.h"
 #include "lab/runs/data_roles.h"
 #include "lab/runs/first_weights.h"
@@ -223,6 +224,14 @@ void leave_out_imported(std::vector<SeedGroup>& groups, EndpointSet& set) {
   std::erase_if(groups, [](const SeedGroup& group) { return group.runs.empty(); });
 }
 
+void require_same_core_questions(std::span<const RunRecord> runs) {
+  const std::string difference = different_core_questions(runs);
+  if (difference.empty()) return;
+  throw UserError(
+      "CORE of the runs is not comparable: " + difference,
+      "leave some out, or score all with one eval.core.bundle and eval.core.max_tokens");
+}
+
 MapModel model_of(const SeedGroup& group, const std::map<const RunRecord*, double>& values,
                   std::vector<SkippedRun>& left_out) {
   MapModel model{.name = group.name,
@@ -420,6 +429,7 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
   const std::vector<RunRecord> used = runs_of(groups);
   refuse_incomparable(incomparable_differences(used),
                       "leave some out: a loss can be compared on one text, tokenizer and length");
+  if (measure == MapMeasure::kCore) require_same_core_questions(used);
   for (const RunRecord& run : used) {
     const std::string leak = trained_validation_text(run);
     if (!leak.empty()) set.notes.push_back(leak);

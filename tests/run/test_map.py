@@ -237,6 +237,52 @@ def check_gpu_memory(matrix, place):
     check(len(notes) == 1 and "only the host's memory was logged" in notes[0], answer["notes"])
 
 
+def check_core(matrix, place):
+    """CORE is compared where the runs were asked the same questions: prompts of one length, of one bundle."""
+    scored = place.run("scored")
+    shutil.copytree(matrix, scored)
+
+    def write_config(run, **core):
+        text = (matrix / run / "config.yaml").read_text()
+        fields = "".join(f"    {name}: {value}\n" for name, value in core.items())
+        (scored / run / "config.yaml").write_text(text.replace("\neval:\n", f"\neval:\n  core:\n{fields}"))
+
+    def write_evals(run, rows_each):
+        folder = scored / run / "evals"
+        folder.mkdir(exist_ok=True)
+        tasks = [{"label": "copa", "shots": 0, "rows": rows_each, "baseline_percent": 50, "answers": "1" * rows_each}]
+        (folder / f"step-{steps[run]:08d}.json").write_text(json.dumps({"core": {"tasks": tasks}}))
+
+    steps = {}
+    for run in sorted(path.parent.name for path in scored.glob("*/config.yaml")):
+        steps[run] = rows(scored / run, "SELECT max(step) FROM eval WHERE task = 'val'")[0][0]
+        db = sqlite3.connect(scored / run / "telemetry.db")
+        db.execute("INSERT INTO eval (step, task, metric, value, n) VALUES (?, 'core', 'core', ?, 9)", (steps[run], 0.1 + steps[run] / 1000))
+        db.commit()
+        db.close()
+        write_config(run, bundle="/data/eval_bundle")
+    answer = map_json(scored, "--measure", "core")
+    check(answer["measure"] == "core" and near(answer["models"][0]["endpoints"][0]["value"], 0.1 + 10 / 1000), answer)
+
+    def refused(words):
+        done = assay("map", scored, "--measure", "core")
+        check(done.returncode == 1 and "error: CORE of the runs is not comparable: " in done.stderr and words in done.stderr, done.stderr)
+        check(assay("map", scored).returncode == 0, "the losses are compared all the same")
+
+    other = next(run for run in steps if run.startswith("moe"))
+    write_config(other, bundle="/data/eval_bundle", max_tokens=16)
+    refused(f"was scored with prompts of at most 32 tokens, {scored / other} with 16")
+    write_config(other, bundle="/data/eval_bundle/", max_tokens=32)  # that of the others: run.sequence
+    map_json(scored, "--measure", "core")
+    write_config(other, bundle="/elsewhere/bundle")
+    refused(f"was scored on the bundle eval_bundle, {scored / other} on bundle")
+    for run in steps:  # what was scored counts more than a name
+        write_evals(run, 7)
+    map_json(scored, "--measure", "core")
+    write_evals(other, 8)
+    refused(f"was scored on other tasks or rows than {scored / other}")
+
+
 def check_errors(matrix, place):
     other = place.run("other")
     shutil.copytree(matrix, other)
@@ -279,6 +325,7 @@ def main():
         check_claims(matrix, place)
         check_left_out(matrix, place)
         check_gpu_memory(matrix, place)
+        check_core(matrix, place)
         check_errors(matrix, place)
     print("map: ok")
 
