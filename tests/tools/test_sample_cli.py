@@ -215,6 +215,15 @@ def check_changed_tokenizer(w):
     expect(texts(sampled(run, *some)) == before, "the restored file")
 
 
+def check_large_batch(w):
+    """A cache of more positions than it can count, and than a machine has memory for."""
+    done = assay("sample", w.run("moe"), "--batch", "4096", "--samples", "4096", "--context", 1 << 20, "--tokens", 1 << 20,
+                 stdin=subprocess.DEVNULL)
+    lines = done.stderr.splitlines()[-2:]  # after the plan
+    expect(done.returncode == 1 and lines[0].startswith("error: the run needs ") and " of memory, " in lines[0] and
+           lines[1] == "hint: use a smaller --batch", done)
+
+
 def check_refused(w):
     run, prompt = w.run("moe"), ("--prompt", "Once")
     (w.path / "bad.jsonl").write_text('{"prompt": "Once"}\n{"text": "no"}\n')
@@ -272,6 +281,7 @@ def main():
         check_piped(w)
         check_terminal(w)
         check_changed_tokenizer(w)
+        check_large_batch(w)
         refusals = check_refused(w)
     if failures:
         sys.exit("\n".join(failures))

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <memory>
 
 #include "base/check.h"
@@ -105,7 +106,7 @@ std::vector<std::vector<int32_t>> encoded(const SampleArguments& a,
   return tokens;
 }
 
-// The sizes that memory is planned for.
+// The sizes that memory is planned for. The cache counts the positions of all its texts in 32 bits.
 GeneratorConfig generator_config(const SampleArguments& a, int64_t context,
                                  const Tokenizer& tokenizer,
                                  const std::vector<std::vector<int32_t>>& prompts) {
@@ -114,8 +115,10 @@ GeneratorConfig generator_config(const SampleArguments& a, int64_t context,
     longest = std::max(longest, int64_t(prompt.size()));
     all += int64_t(prompt.size());
   }
-  GeneratorConfig config{.texts = std::min(a.batch, int64_t(prompts.size())),
-                         .positions = std::min(context, longest + a.tokens),
+  const int64_t positions = std::min(context, longest + a.tokens);
+  const int64_t most = std::numeric_limits<int32_t>::max() / positions;
+  GeneratorConfig config{.texts = std::min({a.batch, int64_t(prompts.size()), most}),
+                         .positions = positions,
                          .vocab = tokenizer.vocab_size(),
                          .tokens = a.tokens,
                          .end = a.past_end ? -1 : tokenizer.eot(),
