@@ -107,6 +107,15 @@ bool Tokenizer::is_special(int32_t id) const {
   return std::binary_search(vocabulary_.special.begin(), vocabulary_.special.end(), id);
 }
 
+std::vector<int32_t> Tokenizer::unused_ids() const {
+  std::vector<int32_t> unused;
+  for (size_t id = 0; id < vocabulary_.bytes.size(); ++id) {
+    if (!vocabulary_.bytes[id].empty() || is_special(int32_t(id))) continue;
+    unused.push_back(int32_t(id));
+  }
+  return unused;
+}
+
 int32_t Tokenizer::eot() const {
   if (eot_ < 0)
     throw UserError(

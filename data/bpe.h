@@ -51,6 +51,8 @@ class Tokenizer {
   std::vector<int32_t> token_lengths(int64_t vocab_size) const;
   const Vocabulary& vocabulary() const { return vocabulary_; }
   bool is_special(int32_t id) const;
+  // The ids below vocab_size() that no token has, ascending.
+  std::vector<int32_t> unused_ids() const;
 
  private:
   friend class Encoder;

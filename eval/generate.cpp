@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "base/check.h"
 
@@ -57,10 +58,13 @@ std::vector<Generator::Text> Generator::step(Exec on, Model& model, std::vector<
     Text& text = texts[size_t(i)];
     text.length += part[size_t(i)].tokens;
     const View<const float, 1> known{logits.row(i), {config_.vocab}};
-    text.next = first_not_finite(known) >= 0
-                    ? kNotFinite
-                    : sample_token(known, config_.sampling, first_text_ + int64_t(text.prompt),
-                                   text.length);
+    text.next = kNotFinite;
+    if (first_not_finite(known) >= 0) return;
+    for (const int32_t id : config_.unused) {
+      logits.row(i)[id] = -std::numeric_limits<float>::infinity();
+    }
+    text.next =
+        sample_token(known, config_.sampling, first_text_ + int64_t(text.prompt), text.length);
   });
   std::vector<Text> going_on;
   for (int64_t i = 0; i < count; ++i) {

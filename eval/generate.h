@@ -14,12 +14,13 @@
 namespace assay {
 
 struct GeneratorConfig {
-  int64_t texts = 1;      // at the same time
-  int64_t positions = 0;  // length of the longest text that the model is planned for
-  int64_t rows = 0;       // planned tokens per call, at least `positions` and `texts`
-  int64_t vocab = 0;      // only ids below it are drawn
-  int64_t tokens = 0;     // most tokens drawn for a prompt
-  int32_t end = -1;       // drawing this id ends a text; -1 = none
+  int64_t texts = 1;                 // at the same time
+  int64_t positions = 0;             // length of the longest text that the model is planned for
+  int64_t rows = 0;                  // planned tokens per call, at least `positions` and `texts`
+  int64_t vocab = 0;                 // only ids below it are drawn
+  std::vector<int32_t> unused = {};  // of these, ids that are never drawn; not all of them
+  int64_t tokens = 0;                // most tokens drawn for a prompt
+  int32_t end = -1;                  // drawing this id ends a text; -1 = none
   Sampling sampling = {};
 };
 

@@ -24,7 +24,8 @@ struct Sampling {
   uint64_t seed = 1;
 };
 
-// logits: (V), finite. text: index of the text. position: of the drawn token.
+// logits: (V), one of them finite, none NaN or +inf; an id of -inf is not drawn. text: index of the
+// text. position: of the drawn token.
 int32_t sample_token(View<const float, 1> logits, const Sampling& sampling, int64_t text,
                      int64_t position);
 

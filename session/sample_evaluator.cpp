@@ -54,6 +54,7 @@ GeneratorConfig generator_config(const Config& config, const Tokenizer& tokenize
           .positions = config.run.sequence,
           .rows = rows,
           .vocab = tokenizer.vocab_size(),
+          .unused = tokenizer.unused_ids(),
           .tokens = config.eval.samples->tokens,
           .end = tokenizer.eot(),
           .sampling = {.temperature = config.eval.samples->temperature}};

@@ -196,6 +196,15 @@ TEST_CASE("text never encodes to special tokens") {
   REQUIRE(bytes == 15);
 }
 
+TEST_CASE("ids without a token are known, special tokens are none of them") {
+  REQUIRE(trained(story_text(), 400).unused_ids().empty());
+  Vocabulary vocabulary = trained(story_text(), 300).vocabulary();
+  const auto end = int32_t(vocabulary.bytes.size());
+  vocabulary.bytes.insert(vocabulary.bytes.end(), {"", "<|other|>", ""});
+  vocabulary.special.push_back(end + 1);
+  REQUIRE(Tokenizer(vocabulary).unused_ids() == std::vector<int32_t>{end, end + 2});
+}
+
 TEST_CASE("training depends on the texts alone, and joins the most frequent pair first") {
   const std::string text = story_text();
   const Tokenizer whole = trained(text, 350);

@@ -252,6 +252,27 @@ TEST_CASE("a text ends at its end token, at the token limit, or when the context
   REQUIRE(shorter[0].tokens == std::vector<int32_t>(texts[0].tokens.begin(), first));
 }
 
+TEST_CASE("ids that the tokenizer does not use are not drawn, greedy or not") {
+  for (const double temperature : {0.0, 1.5}) {
+    GeneratorConfig config{.texts = 2,
+                           .positions = 40,
+                           .rows = 80,
+                           .vocab = kVocab,
+                           .tokens = 20,
+                           .sampling = {.temperature = temperature, .seed = 3}};
+    const auto prompts = prompts_of(2);
+    const auto drawn = Writer(config_of("dense"), Recipe::kFp32, config).run(prompts);
+    config.unused = drawn[0].tokens;
+    for (const GeneratedText& text :
+         Writer(config_of("dense"), Recipe::kFp32, config).run(prompts)) {
+      REQUIRE(text.tokens.size() == 20);
+      for (const int32_t id : drawn[0].tokens) {
+        REQUIRE(std::count(text.tokens.begin(), text.tokens.end(), id) == 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("non-finite logits are refused with prompt and position") {
   GeneratorConfig config{
       .texts = 2, .positions = 40, .rows = 80, .vocab = kVocab, .tokens = 5, .sampling = {}};

@@ -120,6 +120,7 @@ GeneratorConfig generator_config(const SampleArguments& a, int64_t context,
   GeneratorConfig config{.texts = std::min({a.batch, int64_t(prompts.size()), most}),
                          .positions = positions,
                          .vocab = tokenizer.vocab_size(),
+                         .unused = tokenizer.unused_ids(),
                          .tokens = a.tokens,
                          .end = a.past_end ? -1 : tokenizer.eot(),
                          .sampling = a.sampling};
