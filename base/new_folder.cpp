@@ -48,6 +48,9 @@ void remove_left_lock(const std::string& path) {
 void require_new_folder(const std::string& path, const std::string& hint) {
   std::error_code ignored;
   if (path.empty()) throw UserError("the name of the new folder is empty", hint);
+  if (fs::is_symlink(without_slash(path), ignored)) {  // no folder can be renamed over it
+    throw UserError(path + " is a link, whose place a new folder cannot take", hint);
+  }
   if (!fs::exists(path, ignored)) return;
   if (!fs::is_directory(path, ignored)) throw UserError(path + " is a file, not a folder", hint);
   const fs::directory_iterator entries(path, ignored);

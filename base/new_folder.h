@@ -16,7 +16,8 @@ namespace assay {
 // the complete folder, and so makes no NewFolder, calls it.
 void remove_left_lock(const std::string& path);
 
-// UserError with this hint if there is a file of that name, or a folder that is not empty.
+// UserError with this hint if there is a file or a link of that name, or a folder that is not
+// empty.
 void require_new_folder(const std::string& path, const std::string& hint);
 
 class NewFolder {

@@ -174,6 +174,7 @@ void make_branch(const Branch& branch) {
     throw UserError(folder + " holds files already, which are not those of this branch",
                     "choose another --run, or remove it");
   }
+  require_new_folder(folder, "choose another --run, or remove it");
   NewFolder made(folder);
   try {
     fill(branch, made.part());

@@ -74,5 +74,16 @@ TEST_CASE("folders that hold something are refused") {
   require_new_folder(folder / "none", "another");
 }
 
+TEST_CASE("a link is refused before anything is written") {
+  const TempFolder folder;
+  fs::create_directories(folder / "elsewhere");
+  fs::create_symlink("elsewhere", folder / "linked");
+  fs::create_symlink("nowhere", folder / "dangling");
+  for (const char* name : {"linked", "linked/", "dangling"}) {
+    expect_error([&] { require_new_folder(folder / name, "another"); },
+                 std::string(name) + " is a link, whose place a new folder cannot take");
+  }
+}
+
 }  // namespace
 }  // namespace assay::test_new_folder
