@@ -64,6 +64,14 @@ Manifest existing_manifest(const std::string& folder) {
   return {};
 }
 
+// The manifest.json of another program is never replaced: it may describe the texts in the folder.
+void refuse_foreign_manifest(const std::string& folder) {
+  const std::string path = folder + "/" + kManifestName;
+  if (exists(path) && !has_manifest(folder))
+    throw UserError(path + " is of another program, and a corpus has its own file of that name",
+                    "choose another folder, or move that file away");
+}
+
 // Whether a commit of a corpus with this tokenizer was killed between its renames, and these are
 // its shards: its manifest lists them, and has not its name yet.
 bool is_interrupted_commit(const std::string& folder, const std::vector<std::string>& shards,
@@ -120,6 +128,7 @@ CorpusWriter::CorpusWriter(const Tokenizer& tokenizer, Config config)
         strprintf("shards of %ld tokens are not possible", static_cast<long>(config_.shard_tokens)),
         "choose 1024 to 2147483647 tokens per shard");
   require_corpus_name(config_.name);
+  refuse_foreign_manifest(config_.folder);
   if (config_.existing == Existing::kRefuse) refuse_existing();
   tokenizer_.eot();
   made_.make(config_.folder);
@@ -206,9 +215,11 @@ Manifest CorpusWriter::commit(const std::string& validation) {
                                  .sha256 = shard.seal()});
     }
   }
-  AtomicFile tokenizer_file(config_.folder + "/" + kTokenizerName);
+  const std::string tokenizer = config_.folder + "/" + kTokenizerName;
+  std::optional<AtomicFile> tokenizer_file;  // the same one of another program keeps its bytes
+  if (!exists(tokenizer) || !is_same(tokenizer, tokenizer_)) tokenizer_file.emplace(tokenizer);
   AtomicFile manifest_file(config_.folder + "/" + kManifestName);
-  write_and_sync(tokenizer_file, tokenizer_json(tokenizer_));
+  if (tokenizer_file) write_and_sync(*tokenizer_file, tokenizer_json(tokenizer_));
   write_and_sync(manifest_file, manifest_text(manifest));
 
   // All content is on the disk; from here on files are only renamed and removed.
@@ -219,7 +230,7 @@ Manifest CorpusWriter::commit(const std::string& validation) {
   try {
     for (const Part& part : parts_)
       for (const auto& shard : part.shards) shard->commit();
-    tokenizer_file.commit();
+    if (tokenizer_file) tokenizer_file->commit();
     manifest_file.commit();
   } catch (...) {  // shards without a manifest would be in the way of the same command
     for (const Part& part : parts_)

@@ -26,8 +26,8 @@ class CorpusWriter {
     Existing existing = Existing::kRefuse;  // what to do with an existing corpus
   };
   // `tokenizer` must outlive the writer. UserError: the folder holds a corpus, shards of this name
-  // or another tokenizer, and existing is kRefuse; a name or a number of tokens that is not
-  // possible; a tokenizer without <|endoftext|>.
+  // or another tokenizer, and existing is kRefuse; another program's manifest.json is there; a name
+  // or a number of tokens that is not possible; a tokenizer without <|endoftext|>.
   CorpusWriter(const Tokenizer& tokenizer, Config config);
 
   // Writes EOT and the tokens of a document; one that does not fit continues in the next shard.

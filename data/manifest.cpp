@@ -12,6 +12,7 @@
 #include "data/json_text.h"
 #include "data/sha256.h"
 #include "data/shard.h"
+#include "data/tokenizer_files.h"
 
 namespace assay {
 
@@ -20,8 +21,23 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kFormat = "assay-corpus-1";
+constexpr const char* kAnyFormat = "assay-corpus-";  // how all versions of it begin
+
+// Of JSON; what is not JSON may be ours, cut short.
+bool is_of_another_program(const ordered_json& file) {
+  if (file.is_discarded()) return false;
+  const bool has_format = file.is_object() && file.contains("format") && file["format"].is_string();
+  return !has_format || !file["format"].get<std::string>().starts_with(kAnyFormat);
+}
 
 }  // namespace
+
+bool has_manifest(const std::string& folder) {
+  const std::string path = folder + "/" + kManifestName;
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored) &&
+         !is_of_another_program(json_of<ordered_json>(read_file(path)));
+}
 
 int64_t Manifest::tokens(const std::string& split) const {
   int64_t sum = 0;
@@ -43,6 +59,9 @@ Manifest read_manifest_file(const std::string& path) {
   const std::string text = read_file(path);
   try {
     const ordered_json file = json_or_throw<ordered_json>(text);
+    if (is_of_another_program(file))
+      throw UserError(path + " is not the manifest of a corpus, but of another program",
+                      "give the folder of a corpus that was written by: assay data prepare");
     if (file.at("format") != kFormat)
       throw UserError(strprintf("%s has the format %s, expected %s", path.c_str(),
                                 file.at("format").dump().c_str(), kFormat),
@@ -110,10 +129,9 @@ void require_manifest_hashes(const HashedFiles& files) {
   for (const auto& [path, hashed] : files) {
     const std::filesystem::path at(path);
     const std::string folder = at.has_parent_path() ? at.parent_path().string() : ".";
-    std::error_code ignored;
     if (!manifests.contains(folder)) {
       auto& entries = manifests[folder];
-      if (!std::filesystem::exists(folder + "/" + kManifestName, ignored)) continue;
+      if (!has_manifest(folder)) continue;
       for (const ShardEntry& entry : read_manifest(folder).shards)
         entries[entry.file] = entry.sha256;
     }
@@ -155,7 +173,10 @@ std::vector<std::string> verify_corpus(const Manifest& manifest, const std::stri
       differs(entry.file, "SHA-256", hashed.at(paths[i]).sha256, entry.sha256);
     });
   check([&] {
-    differs(manifest.tokenizer_file, "SHA-256", sha256_file(folder + "/" + manifest.tokenizer_file),
+    const std::string file = folder + "/" + manifest.tokenizer_file;
+    if (sha256_file(file) == manifest.tokenizer_sha256) return;
+    // Another program's file of the same tokenizer, which prepare() left as it was.
+    differs(manifest.tokenizer_file, "SHA-256", tokenizer_hash(read_tokenizer(file)),
             manifest.tokenizer_sha256);
   });
   return wrong;

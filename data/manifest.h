@@ -47,7 +47,11 @@ struct Manifest {
 
 constexpr const char* kManifestName = "manifest.json";
 
-// UserError when folder/manifest.json is missing or damaged.
+// Whether the folder has a manifest.json of a corpus, perhaps a damaged one. Other programs write
+// JSON of that name too: what has no "format" of ours is theirs.
+bool has_manifest(const std::string& folder);
+
+// UserError when folder/manifest.json is missing, damaged, or another program's.
 Manifest read_manifest(const std::string& folder);
 // The same of a file with another name.
 Manifest read_manifest_file(const std::string& path);
@@ -57,7 +61,7 @@ std::string manifest_text(const Manifest& manifest);
 void require_manifest_hashes(const HashedFiles& files);
 
 // Compares the folder's files with the manifest. One line for each that is missing or has another
-// hash or token count; empty if all match.
+// hash or token count, or is another tokenizer; empty if all match.
 std::vector<std::string> verify_corpus(const Manifest& manifest, const std::string& folder);
 
 // *.bin files in the folder that the manifest does not list, which a pattern would find all the

@@ -52,7 +52,7 @@ void require_tokenizer_of_shards(const Tokenizer& tokenizer, const std::string& 
     const std::filesystem::path parent = std::filesystem::path(shard).parent_path();
     const std::string folder = parent.empty() ? "." : parent.string();
     if (!folders.insert(folder).second) continue;
-    if (!std::filesystem::exists(folder + "/" + kManifestName)) continue;
+    if (!has_manifest(folder)) continue;
     const Manifest manifest = read_manifest(folder);
     require_same(of_model, whose,
                  {.sha256 = manifest.tokenizer_sha256, .vocab_size = manifest.vocab_size},

@@ -9,6 +9,7 @@
 #include "data/loader.h"
 #include "data/prepare.h"
 #include "data/sha256.h"
+#include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
@@ -217,6 +218,52 @@ TEST_CASE("shards and tokenizers that are there are not replaced unasked") {
   corpus.config.corpus.name = "birds";
   expect_error([&] { prepare(other, corpus.config); }, "already holds another tokenizer.json");
   REQUIRE(sha256_file(out + "/cats_train_000001.bin") == before);
+}
+
+TEST_CASE("an equal tokenizer of another program keeps its bytes") {
+  Corpus corpus;
+  const std::string out = corpus.config.corpus.folder, file = out + "/tokenizer.json";
+  make_folders(out);
+  json theirs = json::parse(tokenizer_json(small_tokenizer()));
+  theirs["truncation"] = {{"max_length", 512}};
+  write_file_plain(file, theirs.dump(4));
+  for (const Existing existing : {Existing::kRefuse, Existing::kReplace}) {
+    corpus.config.corpus.existing = existing;
+    const Manifest manifest = prepare(small_tokenizer(), corpus.config).manifest;
+    REQUIRE(read_file(file) == theirs.dump(4));
+    REQUIRE(verify_corpus(manifest, out).empty());
+  }
+  InputNotes notes;
+  write_tokenizer_json(train_tokenizer(corpus.config.inputs, {}, 258, 1, notes), file);
+  REQUIRE(verify_corpus(read_manifest(out), out).size() == 1);
+}
+
+TEST_CASE("another program's manifest.json is neither read nor replaced") {
+  Corpus corpus;
+  const std::string out = corpus.config.corpus.folder, shard = out + "/cats_train_000001.bin";
+  prepare(small_tokenizer(), corpus.config);
+  InputNotes notes;
+  const Tokenizer other = train_tokenizer(corpus.config.inputs, {}, 258, 1, notes);
+  for (const char* theirs :
+       {"{\"packages\": []}", "{\"format\": 3}", "{\"format\": \"tar\"}", "[1]"}) {
+    write_file_plain(out + "/manifest.json", theirs);
+    require_manifest_hashes(hash_files({shard}, UseCache::kNo));
+    require_tokenizer_of_shards(other, "the model", {shard});
+    expect_error([&] { read_manifest(out); }, "is not the manifest of a corpus");
+    for (const Existing existing : {Existing::kRefuse, Existing::kReplace}) {
+      corpus.config.corpus.existing = existing;
+      expect_error([&] { prepare(small_tokenizer(), corpus.config); },
+                   "manifest.json is of another program");
+    }
+    REQUIRE(read_file(out + "/manifest.json") == theirs);
+  }
+  // Another version of ours, or what may be ours and was cut short.
+  for (const char* ours : {"{\"format\": \"assay-corpus-9\"}", "{\"format\": \"assay-cor", ""}) {
+    write_file_plain(out + "/manifest.json", ours);
+    REQUIRE(has_manifest(out));
+    expect_error([&] { require_tokenizer_of_shards(other, "the model", {shard}); },
+                 "manifest.json");
+  }
 }
 
 TEST_CASE("a command that was killed while it named its shards can be given again") {

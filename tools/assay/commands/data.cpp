@@ -265,11 +265,11 @@ std::vector<std::string> not_utf8_lines(const std::vector<std::string>& files) {
   for (const std::string& file : files) folders.insert(fs::path(file).parent_path().string());
   std::vector<std::string> lines;
   for (const std::string& folder : folders) {
-    std::error_code ignored;
-    if (!fs::exists(fs::path(folder) / kManifestName, ignored)) continue;
+    const std::string here = folder.empty() ? "." : folder;
+    if (!has_manifest(here)) continue;
     int64_t documents = 0;
     std::string names;
-    for (const SourceEntry& source : read_manifest(folder.empty() ? "." : folder).sources) {
+    for (const SourceEntry& source : read_manifest(here).sources) {
       if (source.not_utf8 == 0) continue;
       documents += source.not_utf8;
       if (names.size() < 200)

@@ -59,8 +59,9 @@ void require_new_output(const TokenizerArguments& a) {
        gpt2 ? std::vector<fs::path>{output / "vocab.json", output / "merges.txt"}
             : std::vector<fs::path>{output}) {
     if (!fs::exists(file, ignored)) continue;
+    const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
     const fs::path manifest = file.parent_path() / kManifestName;
-    if (fs::exists(manifest, ignored))
+    if (has_manifest(folder))
       throw UserError(file.string() + " exists and belongs to the corpus of " + manifest.string(),
                       "choose another file: the ids in its shards mean nothing to another "
                       "tokenizer; --overwrite replaces it anyway");
