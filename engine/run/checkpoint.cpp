@@ -44,6 +44,18 @@ std::optional<bool> is_milestone(const std::string& folder) {
   }
 }
 
+// The step of a checkpoint in the folder `best`, where it is no link: `cp -rL` and `scp -r` copy
+// what it links to. nullopt of anything else.
+std::optional<int64_t> step_of_copy(const std::string& best) {
+  std::error_code ignored;
+  if (fs::is_symlink(best, ignored) || !fs::is_directory(best, ignored)) return std::nullopt;
+  try {
+    return read_checkpoint_manifest(best).step;
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
 // The two files of tensors, both at a time: SHA-256 of one keeps one core busy.
 std::map<std::string, WrittenFile> write_tensors(const std::string& folder,
                                                  const std::string& model_file,
@@ -250,8 +262,29 @@ std::optional<std::string> Checkpoints::newest_here() const {
   return std::nullopt;
 }
 
+// The checkpoint itself is kept if it is whole; else the copy takes its place. A folder that is no
+// checkpoint stays, and mark_best() warns.
+void Checkpoints::link_copied_best() const {
+  const std::string best = folder_ + "/" + kBest,
+                    away = folder_ + "/" + kTemporary + "copy-of-best";
+  const std::optional<int64_t> step = step_of_copy(best);
+  if (!step) return;
+  const std::string checkpoint = folder_ + "/" + step_name(*step);
+  try {
+    const bool whole = checkpoint_problem(checkpoint).empty();
+    if (!whole && fs::exists(checkpoint)) remove_checkpoint(checkpoint);
+    fs::remove_all(away);
+    fs::rename(best, whole ? away : checkpoint);
+    fs::create_symlink(step_name(*step), best);
+    fs::remove_all(away);
+  } catch (const std::exception& error) {
+    if (warn_) warn_("cannot make " + best + " a link again: " + error.what());
+  }
+}
+
 void Checkpoints::mark_best(int64_t step) {
   if (ranks_ != nullptr && ranks_->rank() > 0) return;
+  link_copied_best();
   const std::string target = step_name(step), temporary = folder_ + "/" + kTemporary + kBest;
   std::error_code error;
   fs::remove(temporary, error);
@@ -265,6 +298,7 @@ void Checkpoints::mark_best(int64_t step) {
 
 std::optional<int64_t> Checkpoints::best_step() const {
   std::error_code error;
+  if (const std::optional<int64_t> copied = step_of_copy(folder_ + "/" + kBest)) return copied;
   const fs::path target = fs::read_symlink(folder_ + "/" + kBest, error);
   if (error || !fs::exists(folder_ + "/" + target.string(), error)) return std::nullopt;
   const int64_t step = step_of(target.string());
@@ -277,6 +311,7 @@ void Checkpoints::tidy(int64_t loaded_step) {
   const std::vector<std::string> folders = all();
   if (folders.empty() || folders.back() != folder_ + "/" + step_name(loaded_step)) return;
   remove_leftovers(folder_);
+  link_copied_best();
   prune(loaded_step);
 }
 
@@ -371,6 +406,9 @@ std::string require_checkpoint(const std::string& run_or_checkpoint,
   fs::path named = path.has_filename() ? path : path.parent_path();  // "x/" is x
   if (named.filename() == kBest && fs::is_symlink(named)) {
     named = (named.parent_path() / fs::read_symlink(named)).lexically_normal();
+  } else if (named.filename() == kBest) {
+    if (const std::optional<int64_t> copied = step_of_copy(named.string()))
+      named.replace_filename(step_name(*copied));
   }
   if (step_of(named.filename().string()) >= 0 && fs::is_directory(named)) {
     const std::string problem = checkpoint_problem(named.string());

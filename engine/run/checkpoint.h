@@ -72,7 +72,9 @@ class Checkpoints {
   std::optional<std::string> newest() const;
 
   // The link checkpoints/best: its checkpoint is kept until another one is marked. The step must
-  // have been saved. best_step: nullopt if none is marked or its checkpoint is gone.
+  // have been saved. best_step: nullopt if none is marked or its checkpoint is gone. Where a copy
+  // of the run followed the link, `best` is a folder, which mark_best() and tidy() make a link
+  // again.
   void mark_best(int64_t step);
   std::optional<int64_t> best_step() const;
 
@@ -89,6 +91,7 @@ class Checkpoints {
   void write_together(const std::string& name, const TrainingState& state,
                       std::span<const Slice> model, std::span<const Slice> optimizer, Keep keep);
   std::optional<std::string> newest_here() const;
+  void link_copied_best() const;
   void prune(int64_t newest);
 
   std::string folder_;

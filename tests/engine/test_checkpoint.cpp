@@ -261,6 +261,52 @@ TEST_CASE("a run killed at any moment of a save keeps its last complete checkpoi
   }
 }
 
+TEST_CASE("a copy of the best checkpoint becomes a link again") {
+  const auto copied = [](Run& run) {  // as `cp -rL` and `scp -r` copy a run
+    for (const int64_t step : {10, 20, 30}) {
+      run.save(step);
+      if (step == 10) run.checkpoints.mark_best(10);
+    }
+    fs::remove(run.folder / "checkpoints/best");
+    fs::copy(run.path(10), run.folder / "checkpoints/best");
+    REQUIRE(run.checkpoints.best_step() == 10);
+  };
+  const auto is_link = [](const Run& run, const char* to) {
+    return fs::read_symlink(run.folder / "checkpoints/best") == to;
+  };
+  using Names = std::vector<std::string>;
+  {
+    Run run(1);
+    copied(run);
+    REQUIRE(require_checkpoint(run.folder / "checkpoints/best", nullptr) == run.path(10));
+    run.checkpoints.tidy(30);
+    REQUIRE(is_link(run, "step-00000010"));
+    REQUIRE(run.names() == Names{"best", "step-00000010", "step-00000030"});
+    run.save(40);
+    run.checkpoints.mark_best(40);
+    REQUIRE(is_link(run, "step-00000040"));
+    run.save(50);
+    REQUIRE(run.names() == Names{"best", "step-00000040", "step-00000050"});
+    REQUIRE(run.warnings.empty());
+  }
+  {  // the checkpoint itself is damaged, or was left out
+    Run run(1);
+    copied(run);
+    flip_a_bit(run.path(10) + "/model.safetensors");
+    run.checkpoints.tidy(30);
+    REQUIRE(is_link(run, "step-00000010"));
+    load_model(run.path(10), run.model.model());
+    REQUIRE(run.model.weight.front() == 10);
+    REQUIRE(run.warnings.empty());
+  }
+  Run run(1);
+  run.save(10);
+  fs::create_directories(run.folder / "checkpoints/best/mine");
+  run.checkpoints.mark_best(10);
+  REQUIRE(fs::exists(run.folder / "checkpoints/best/mine"));
+  REQUIRE(run.warnings.size() == 1);
+}
+
 TEST_CASE("the paths that a user may give for a checkpoint") {
   Run run;
   run.save(10);
