@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -17,6 +18,7 @@
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/telemetry.h"
 #include "models/audit/horizon.h"
+#include "session/eval_file.h"
 
 namespace assay {
 
@@ -100,6 +102,30 @@ void link_files(const fs::path& from, const fs::path& to) {
   for (const std::string& name : names_in(from.string())) link_or_copy(from / name, to / name);
 }
 
+// The texts that the trunk generated up to the step.
+void copy_samples(const fs::path& from, const fs::path& to, int64_t step) {
+  std::istringstream lines(text_if_there(from));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    const Json sample = json_of<Json>(line);
+    const bool counts = sample.is_object() && sample.contains("step") &&
+                        sample["step"].is_number_integer() && sample["step"] <= step;
+    if (counts) kept += line + "\n";
+  }
+  if (!kept.empty()) write_file_atomic(to.string(), kept);
+}
+
+// What was measured of the trunk up to the step: step-N.json, and files that belong to it.
+void copy_evaluations(const fs::path& from, const fs::path& to, int64_t step) {
+  for (const std::string& name : names_in(from.string())) {
+    const int64_t of = step_of(name.substr(0, name.find('.')));
+    if (of < 0 || of > step || !name.ends_with(".json") || !fs::is_regular_file(from / name))
+      continue;
+    fs::create_directories(to);
+    fs::copy_file(from / name, to / name);
+  }
+}
+
 // The run as it is at the checkpoint, with the configuration of the branch.
 void fill(const Branch& branch, const fs::path& folder) {
   const fs::path trunk = branch.trunk;
@@ -116,6 +142,8 @@ void fill(const Branch& branch, const fs::path& folder) {
   }
   copy_telemetry((trunk / "telemetry.db").string(), (folder / "telemetry.db").string(),
                  branch.at.step);
+  copy_samples(trunk / kSamplesFile, folder / kSamplesFile, branch.at.step);
+  copy_evaluations(trunk / kEvaluations, folder / kEvaluations, branch.at.step);
   const auto replace = Json::error_handler_t::replace;
   write_file_atomic((folder / kBranchFile).string(),
                     origin_of(branch).dump(1, ' ', false, replace) + "\n");

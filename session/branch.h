@@ -31,9 +31,10 @@ struct Branch {
 // folder, or as branch_config().
 Branch plan_branch(const BranchRequest& request);
 
-// The folder of the branch, as of a run that was interrupted at the checkpoint: telemetry up to it,
-// the checkpoint (linked where the file system can), configuration and origin. Complete or not
-// there; one that has begun is left as it is. UserError if the folder holds anything else.
+// The folder of the branch, as of a run that was interrupted at the checkpoint: telemetry, samples
+// and evaluations up to it, the checkpoint (linked where the file system can), configuration and
+// origin. Complete or not there; one that has begun is left as it is. UserError if the folder holds
+// anything else.
 void make_branch(const Branch& branch);
 
 }  // namespace assay

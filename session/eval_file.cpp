@@ -11,8 +11,9 @@ namespace assay {
 using nlohmann::ordered_json;
 
 std::string evaluation_file(const std::string& run, int64_t step, const std::string& suffix) {
-  make_folders(run + "/evals");
-  return strprintf("%s/evals/step-%08ld%s.json", run.c_str(), long(step), suffix.c_str());
+  const std::string folder = run + "/" + kEvaluations;
+  make_folders(folder);
+  return strprintf("%s/step-%08ld%s.json", folder.c_str(), long(step), suffix.c_str());
 }
 
 namespace {

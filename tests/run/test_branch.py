@@ -90,6 +90,23 @@ def check_moved(place, trunk, share):
     check(done.returncode == 1 and "trains in one process" in done.stderr, f"under a launcher: {done.stderr}")
 
 
+def check_measured(place, trunk, share):
+    """A branch has what was measured of its trunk up to the checkpoint: the telemetry says that it was."""
+    lines = [json.dumps({"step": step, "prompt": "A", "text": f" text {step}"}) + "\n" for step in (10, 20, 30)]
+    (trunk / "samples.jsonl").write_text("".join(lines))
+    (trunk / "evals").mkdir(exist_ok=True)
+    names = ["step-00000010.json", "step-00000020.core-1-of-2.json", "step-00000020.json"]
+    for name in (*names, "step-00000030.json", "mine.json"):
+        (trunk / "evals" / name).write_text(json.dumps({"of": name}))
+    folder = place.run("measured")
+    branch(trunk, *share, "--run", folder)
+    check((folder / "samples.jsonl").read_text() == "".join(lines[:2]), "the samples up to the checkpoint")
+    check(sorted(path.name for path in (folder / "evals").iterdir()) == names, f"{list((folder / 'evals').iterdir())}")
+    check(all(json.loads((folder / "evals" / name).read_text()) == {"of": name} for name in names), "the evaluations")
+    (trunk / "samples.jsonl").unlink()
+    shutil.rmtree(trunk / "evals")
+
+
 def check_pruned(place, share):
     """A branch goes on although its trunk has removed the checkpoint."""
     place.train("rolling", "--set", "telemetry.probe_every=5", "--stop-after", "20")
@@ -194,6 +211,7 @@ def main():
         trunk, share = check_bits(place, "plain")
         check_killed(place, trunk, share)
         check_moved(place, trunk, share)
+        check_measured(place, trunk, share)
         check_pruned(place, share)
         check_bad_input(place, trunk, share)
         check_matrix(place)
