@@ -69,6 +69,17 @@ void add_skipped(SkippedLines& skipped, const BadLine& bad) {
   if (skipped.lines++ == 0) skipped.first = bad.what();
 }
 
+// UserError that says what was skipped, if anything was.
+[[noreturn]] void throw_no_text(const std::string& error, const SkippedLines& skipped) {
+  if (skipped.lines == 0) throw UserError(error, "give text that is not empty");
+  throw UserError(
+      error +
+          strprintf("; %ld bad %s skipped, the first: ", static_cast<long>(skipped.lines),
+                    skipped.lines == 1 ? "line was" : "lines were") +
+          skipped.first,
+      "give lines that have a text; --field NAME names the field that holds it");
+}
+
 void add_files(InputNotes& notes, const DocumentReader& reader) {
   const LeftOut& more = reader.left_out();
   notes.files += static_cast<int64_t>(reader.files().size());
@@ -180,9 +191,9 @@ class Preparation {
           ++bad_lines[raw.file_idx];
         });
     if (index == 0)
-      throw UserError(strprintf("no document in %s: %ld bytes in %zu files", inputs.front().c_str(),
-                                static_cast<long>(reader.bytes_read()), reader.files().size()),
-                      "give text that is not empty");
+      throw_no_text(strprintf("no document in %s: %ld bytes in %zu files", inputs.front().c_str(),
+                              static_cast<long>(reader.bytes_read()), reader.files().size()),
+                    result.notes.skipped);
     for (size_t i = 0; i < files; ++i)
       writer_.add_source({.file = reader.files()[i],
                           .bytes = reader.read()[i].bytes,
@@ -290,6 +301,7 @@ Tokenizer train_tokenizer(const std::vector<std::string>& inputs, const Document
   Progress progress("count", reader.bytes_total());
   add_files(notes, reader);
   Utf8Count utf8(notes, reader.files().size());
+  bool any = false;
   const auto count = [&](size_t worker, const RawDocument& raw) {
     const std::string text = document_text(raw, options);
     counters[worker]->add(text);
@@ -298,10 +310,13 @@ Tokenizer train_tokenizer(const std::vector<std::string>& inputs, const Document
   for_each_document<size_t>(
       reader, workers, count,
       [&](const RawDocument& raw, size_t wrong) {
+        any = true;
         utf8.add(raw, wrong);
         progress.update(reader.bytes_read());
       },
       [&](const RawDocument&, const BadLine& bad) { add_skipped(notes.skipped, bad); });
+  if (!any && notes.skipped.lines > 0)
+    throw_no_text("there is no text to train a tokenizer on", notes.skipped);
   for (int i = 1; i < workers; ++i) counters[0]->merge(*counters[static_cast<size_t>(i)]);
   return train_bpe(*counters[0], vocab_size);
 }

@@ -500,6 +500,17 @@ TEST_CASE("bad lines are skipped and counted on request") {
   InputNotes notes;
   train_tokenizer(corpus.config.inputs, corpus.config.documents, 257, 2, notes);
   REQUIRE(notes.skipped.lines == 4);
+
+  // Of which nothing is left.
+  corpus.config.documents.field = "body";
+  const std::string skipped = "; 7 bad lines were skipped, the first: " + corpus.config.inputs[0] +
+                              " line 1 has no field \"body\"";
+  corpus.config.corpus.folder = corpus.folder / "new";
+  expect_error([&] { prepare(small_tokenizer(), corpus.config); }, "2 files" + skipped);
+  InputNotes none;
+  expect_error(
+      [&] { train_tokenizer(corpus.config.inputs, corpus.config.documents, 257, 2, none); },
+      "there is no text to train a tokenizer on" + skipped);
 }
 
 TEST_CASE("damaged manifests are refused") {
