@@ -65,7 +65,8 @@ if works("synth", "synth.yaml", "--set", "data.synth.seed=7", "--stories", "2") 
     failures.append("--set data.synth.seed=7 --stories are not of seed 7")
 refused("missing.yaml", "", "synth", "missing.yaml", "--stories", "2")
 refused("data.synth is absent", "data.synth", "synth", "files.yaml", "--stories", "2")
-for other in (("--out", "c2"), ("--ngrams",), ("--json",), ("--overwrite",)):
+for other in (("--out", "c2"), ("--ngrams",), ("--json",), ("--overwrite",), ("--tokens", "20000"), ("--val-tokens", "3000"),
+              ("--vocab-size", "600")):
     refused(other[0], "", "synth", "--stories", "2", *other)
 
 refused("corpus", "--overwrite", "synth", "-o", "corpus", *small)

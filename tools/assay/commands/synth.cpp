@@ -196,7 +196,8 @@ void add_synth_commands(Commands& commands) {
   add_set_option(synth, s->sets)->needs(config);
   for (const char* of_flags : {"--tokens", "--val-tokens", "--vocab-size", "--seed", "--overwrite"})
     synth->get_option(of_flags)->excludes(config);
-  for (const char* of_corpus : {"--out", "--overwrite", "--ngrams", "--json"})
+  for (const char* of_corpus :
+       {"--out", "--tokens", "--val-tokens", "--vocab-size", "--overwrite", "--ngrams", "--json"})
     synth->get_option(of_corpus)->excludes(stories);
   synth->footer("docs/synth.md describes how the stories are made.");
   commands.on_chosen(synth, [s] { return run_synth(*s); });
