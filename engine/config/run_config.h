@@ -39,7 +39,8 @@ void visit(V& v, RunConfig& c) {
     free_on_resume(not_negative()));
   v("threads", c.threads, "CPU threads; 0 = all cores that the process may use",
     free_on_resume(between(0, 1024)));
-  v("checkpoint_every", c.checkpoint_every, "steps between checkpoints; 0 = by time and at the end",
+  v("checkpoint_every", c.checkpoint_every,
+    "steps between checkpoints, beside those by time and at the end; 0 = only those",
     free_on_resume(not_negative()));
   v("checkpoint_minutes", c.checkpoint_minutes,
     "minutes between checkpoints, more where saving would take over 5% of the time; 0 = none by "

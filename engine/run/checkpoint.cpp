@@ -44,6 +44,14 @@ std::optional<bool> is_milestone(const std::string& folder) {
   }
 }
 
+bool is_by_time(const std::string& folder) {
+  try {
+    return read_checkpoint_manifest(folder).by_time;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
 // The step of a checkpoint in the folder `best`, where it is no link: `cp -rL` and `scp -r` copy
 // what it links to. nullopt of anything else.
 std::optional<int64_t> step_of_copy(const std::string& best) {
@@ -173,7 +181,8 @@ void Checkpoints::write(const std::string& name, const TrainingState& state,
             long(s.count), s.whole.shape_text().c_str());
     }
   }
-  CheckpointManifest manifest = {.step = state.step, .milestone = keep == Keep::kMilestone};
+  CheckpointManifest manifest = {
+      .step = state.step, .milestone = keep == Keep::kMilestone, .by_time = keep == Keep::kByTime};
   manifest.files = write_tensors(path, whole_file(TensorKind::kModel), model,
                                  whole_file(TensorKind::kOptimizer), optimizer);
   manifest.files[kCheckpointState] = write_state(path, state);
@@ -205,8 +214,10 @@ void Checkpoints::write_together(const std::string& name, const TrainingState& s
   const std::vector<std::string> written = gather_texts(*ranks_, own_files);
 
   on_first_rank(*ranks_, [&] {
-    CheckpointManifest manifest = {
-        .step = state.step, .milestone = keep == Keep::kMilestone, .ranks = ranks_->size()};
+    CheckpointManifest manifest = {.step = state.step,
+                                   .milestone = keep == Keep::kMilestone,
+                                   .by_time = keep == Keep::kByTime,
+                                   .ranks = ranks_->size()};
     for (const std::string& text : written) {
       const json files = json_or_throw(text);
       for (const auto& [file, done] : files.items())
@@ -328,12 +339,20 @@ void Checkpoints::prune(int64_t newest) {
   }
   int64_t rolling = 0;
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
-    if (is_milestone(*folder).value_or(true) || ++rolling <= keep_last_) continue;
-    try {
-      remove_checkpoint(*folder);
-    } catch (const UserError& error) {
-      if (warn_) warn_(std::string("cannot remove an old checkpoint: ") + error.what());
+    if (is_by_time(*folder)) {
+      if (*folder != folder_ + "/" + step_name(newest)) remove_old(*folder);
+      continue;
     }
+    if (is_milestone(*folder).value_or(true) || ++rolling <= keep_last_) continue;
+    remove_old(*folder);
+  }
+}
+
+void Checkpoints::remove_old(const std::string& folder) const {
+  try {
+    remove_checkpoint(folder);
+  } catch (const UserError& error) {
+    if (warn_) warn_(std::string("cannot remove an old checkpoint: ") + error.what());
   }
 }
 

@@ -44,7 +44,11 @@ TrainingState training_state(const nlohmann::json& json);
 
 class Checkpoints {
  public:
-  enum class Keep { kRolling, kMilestone };
+  enum class Keep {
+    kRolling,
+    kMilestone,
+    kByTime,  // until the next one, and beside the rolling ones, which it does not push out
+  };
   using Warn = std::function<void(const std::string&)>;
 
   // keep_last: number of rolling checkpoints to keep; milestones are always kept. warn: called with
@@ -93,6 +97,7 @@ class Checkpoints {
   std::optional<std::string> newest_here() const;
   void link_copied_best() const;
   void prune(int64_t newest);
+  void remove_old(const std::string& folder) const;
 
   std::string folder_;
   int64_t keep_last_;

@@ -91,6 +91,7 @@ CheckpointManifest parse_manifest(const std::string& text) {
     }
     manifest.step = j.value("step", int64_t{0});
     manifest.milestone = j.value("milestone", false);
+    manifest.by_time = j.value("by_time", false);
     return manifest;
   } catch (const json::exception&) {
     refuse("is not the manifest of a checkpoint");
@@ -147,6 +148,7 @@ std::string CheckpointManifest::tensor_files_text(const std::string& folder,
 
 std::string CheckpointManifest::text() const {
   json j = {{"format", format()}, {"step", step}, {"milestone", milestone}};
+  if (by_time) j["by_time"] = true;
   if (format() == 2) {
     j["ranks"] = ranks;
     j["tensors"] = {{"model", model}, {"optimizer", optimizer}};

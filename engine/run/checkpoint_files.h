@@ -27,7 +27,8 @@ std::string rank_file(TensorKind kind, int64_t rank);
 struct CheckpointManifest {
   int64_t step = 0;
   bool milestone = false;
-  int64_t ranks = 1;  // that wrote it; more than one: format 2
+  bool by_time = false;  // beside the checkpoints of run.checkpoint_every
+  int64_t ranks = 1;     // that wrote it; more than one: format 2
   // Format 2: names in the order that they have in format 1.
   std::vector<std::string> model = {}, optimizer = {};
   std::map<std::string, WrittenFile> files = {};

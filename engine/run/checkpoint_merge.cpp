@@ -47,7 +47,8 @@ bool merge_checkpoint(const std::string& folder) {
     remove_rank_files(folder);
     return false;
   }
-  CheckpointManifest merged = {.step = sliced.step, .milestone = sliced.milestone};
+  CheckpointManifest merged = {
+      .step = sliced.step, .milestone = sliced.milestone, .by_time = sliced.by_time};
   merged.files[kCheckpointState] = sliced.files.at(kCheckpointState);
   try {
     for (const TensorKind kind : kKinds) {

@@ -390,7 +390,8 @@ class Run {
   void try_to_save() {
     std::string folder;
     try {
-      folder = write_checkpoint(keep());
+      folder = write_checkpoint(p_.config.run.checkpoint_every > 0 ? Checkpoints::Keep::kByTime
+                                                                   : Checkpoints::Keep::kRolling);
     } catch (const UserError& error) {
       saved_at_ = Clock::now();
       p_.recorder.no_checkpoint(done_, error.what());

@@ -118,6 +118,19 @@ TEST_CASE("the newest checkpoints and every milestone are kept") {
   REQUIRE(run.load() == 60);
 }
 
+TEST_CASE("a checkpoint by time is kept until the next one, and pushes out none") {
+  using Names = std::vector<std::string>;
+  Run run(2);
+  run.save(100);
+  run.save(200);
+  run.save(230, Checkpoints::Keep::kByTime);
+  run.save(260, Checkpoints::Keep::kByTime);
+  REQUIRE(run.names() == Names{"step-00000100", "step-00000200", "step-00000260"});
+  REQUIRE(run.load() == 260);
+  run.save(300);
+  REQUIRE(run.names() == Names{"step-00000200", "step-00000300"});
+}
+
 TEST_CASE("a damaged checkpoint is named and the previous one is used") {
   struct Row {
     const char* what;
