@@ -30,7 +30,9 @@ class Gunzip : public Unpacker {
   ~Gunzip() override { inflateEnd(&stream_); }
 
   std::string unpack(Piece& piece) override {
+    if (between_) skip_padding(piece);
     if (between_ && piece.in_bytes == 0) return "";
+    if (padded_) return "bytes after the zeros behind its end";
     if (between_) inflateReset(&stream_);
     // zlib does not write to next_in, although its type lacks const.
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(piece.in));
@@ -49,8 +51,14 @@ class Gunzip : public Unpacker {
   bool between_streams() const override { return between_; }
 
  private:
+  // Tapes and some programs fill the last block with zeros; gzip ignores them too.
+  void skip_padding(Piece& piece) {
+    for (; piece.in_bytes > 0 && *piece.in == 0; ++piece.in, --piece.in_bytes) padded_ = true;
+  }
+
   z_stream stream_ = {};
   bool between_ = false;
+  bool padded_ = false;  // the last stream is over, and zeros follow
 };
 
 class Unzstd : public Unpacker {

@@ -1,9 +1,9 @@
 // Reads the bytes of a file in order; *.gz and *.zst are unpacked as they are read, never whole in
 // memory.
 //
-// A compressed file may have several streams one after the other, as `cat a.gz b.gz` makes them.
-// UserError with the line of the text reached when it is damaged, cut short, or not of the format
-// that its name implies.
+// A compressed file may have several streams one after the other, as `cat a.gz b.gz` makes them; a
+// *.gz may end in zeros. UserError with the line of the text reached when it is damaged, cut short,
+// or not of the format that its name implies.
 #pragma once
 
 #include <cstddef>

@@ -65,6 +65,19 @@ TEST_CASE("compressed files are read as the original text") {
   REQUIRE(unpacked_name("a/b.jsonl") == "a/b.jsonl");
 }
 
+TEST_CASE("zeros at the end of a .gz are not text") {
+  const TempFolder folder;
+  const std::string path = folder / "a.txt.gz", two = gzip("one\n") + gzip("two\n");
+  for (const size_t zeros : {1, 511, 1'000'000}) {
+    write_file_plain(path, two + std::string(zeros, '\0'));
+    for (const size_t bytes : {3, 4096}) REQUIRE(read_all(path, bytes) == "one\ntwo\n");
+    write_file_plain(path, two + std::string(zeros, '\0') + gzip("three\n"));
+    expect_error([&] { read_all(path, 4096); }, "is damaged: bytes after the zeros");
+    write_file_plain(path, std::string(zeros, '\0'));
+    expect_error([&] { read_all(path, 4096); }, "a.txt.gz is ");
+  }
+}
+
 TEST_CASE("damaged or truncated compressed files are refused with the line") {
   const TempFolder folder;
   std::string text;
