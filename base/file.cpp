@@ -113,10 +113,11 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::discard() noexcept {
-  if (file_ < 0) return;
+  if (file_ < 0 && !closed_) return;
   unlink(part_.c_str());
-  close(file_);
+  if (file_ >= 0) close(file_);
   file_ = -1;
+  closed_ = false;
 }
 
 void AtomicFile::put(int64_t offset, const char* data, size_t bytes) {
@@ -167,11 +168,20 @@ void AtomicFile::sync() {
   if (fsync(file_) != 0) throw_write(path_, errno, written_);
 }
 
-void AtomicFile::commit() {
+void AtomicFile::close_part() {
   sync();
-  if (rename(part_.c_str(), path_.c_str()) != 0) throw_write(path_, errno, written_);
   close(file_);
   file_ = -1;
+  closed_ = true;
+  std::vector<char>().swap(buffer_);
+}
+
+void AtomicFile::commit() {
+  if (!closed_) sync();
+  if (rename(part_.c_str(), path_.c_str()) != 0) throw_write(path_, errno, written_);
+  if (file_ >= 0) close(file_);
+  file_ = -1;
+  closed_ = false;
   const int folder = open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // The folder may be writable but not readable. The rename is done; syncing it is left to the
   // system.

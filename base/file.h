@@ -37,6 +37,9 @@ class AtomicFile {
   // Puts everything written so far on the disk, so that commit() only has to rename. Files that
   // belong together are all synced before the first is committed.
   void sync();
+  // Syncs, and closes the part file, which commit() then only renames: of many files that belong
+  // together. Another process may then write it, so that one of them must stay open.
+  void close_part();
   void commit();
 
   // Written so far, including what is still buffered.
@@ -53,6 +56,7 @@ class AtomicFile {
   std::vector<char> buffer_;
   int64_t written_ = 0;  // bytes already handed to the system
   int file_ = -1;
+  bool closed_ = false;  // by close_part()
 };
 
 // Opens this file, which it makes, for writing, with a lock that other processes respect. -1 with

@@ -151,6 +151,8 @@ void CorpusWriter::refuse_existing() const {
 ShardWriter& CorpusWriter::open_shard(Split split) {
   Part& part = parts_[static_cast<int>(split)];
   if (part.shards.empty() || part.shards.back()->tokens() == config_.shard_tokens) {
+    // The first one stays open: its lock keeps other processes from this name.
+    if (part.shards.size() > 1) part.shards.back()->close_part();
     const size_t number = part.shards.size() + (split == Split::kTrain ? 1 : 0);
     part.shards.push_back(std::make_unique<ShardWriter>(
         strprintf("%s/%s_%s_%06zu.bin", config_.folder.c_str(), config_.name.c_str(),

@@ -1,5 +1,6 @@
 // Writes the files of one corpus: NAME_val_000000.bin, NAME_train_000001.bin, ..., tokenizer.json,
-// manifest.json. They get their final names only when all of them are written, the manifest last.
+// manifest.json. They get their final names only when all of them are written, the manifest last. A
+// full shard is closed: a corpus may have more than a process may have open files.
 #pragma once
 
 #include <cstdint>

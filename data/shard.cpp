@@ -188,6 +188,7 @@ void ShardWriter::append(View<const int32_t, 1> tokens) {
 }
 
 std::string ShardWriter::seal() {
+  if (!hash_.empty()) return hash_;
   const Format& format = kFormats[token_bytes_ == 2 ? 0 : 1];
   const int32_t start[3] = {format.magic, format.version, static_cast<int32_t>(tokens_)};
   file_.write_at(0, start, sizeof start);
@@ -195,8 +196,14 @@ std::string ShardWriter::seal() {
   return hash_ = sha256_file(file_.part_path());
 }
 
+void ShardWriter::close_part() {
+  seal();
+  file_.close_part();
+  std::vector<uint16_t>().swap(narrow_);
+}
+
 std::string ShardWriter::commit() {
-  if (hash_.empty()) seal();
+  seal();
   file_.commit();
   return hash_;
 }

@@ -85,8 +85,11 @@ class ShardWriter {
   void append(View<const int32_t, 1> tokens);
   int64_t tokens() const { return tokens_; }
   const std::string& path() const { return file_.path(); }
-  // Writes the header and syncs the part file to the disk. Returns its SHA-256.
+  // Writes the header and syncs the part file to the disk, once. Returns its SHA-256.
   std::string seal();
+  // Seals the file if necessary, and closes it: it takes no memory and no open file until commit().
+  // Another process may then write the part file, unless an open one of the same corpus forbids it.
+  void close_part();
   // Seals the file if necessary and gives it its final name. Returns the SHA-256.
   std::string commit();
 

@@ -189,6 +189,28 @@ TEST_CASE("shards do not depend on threads, and documents continue in the next s
   REQUIRE(tokens[0] == tokens[1]);
 }
 
+TEST_CASE("a corpus has one writer, although its full shards are closed") {
+  const TempFolder folder;
+  const CorpusWriter::Config config{.folder = folder / "out", .shard_tokens = 1024};
+  const std::vector<int32_t> tokens(5000, 65);
+  const View<const int32_t, 1> document{tokens.data(), {static_cast<int64_t>(tokens.size())}};
+  CorpusWriter first(small_tokenizer(), config);
+  first.add_document(Split::kTrain, document, 5000);
+  CorpusWriter second(small_tokenizer(), config);
+  expect_error([&] { second.add_document(Split::kTrain, document, 5000); },
+               "is being written by another process");
+  first.add_document(Split::kTrain, document, 5000);
+  const Manifest manifest = first.commit();
+  REQUIRE(manifest.shards.size() == 10);
+  REQUIRE(manifest.tokens("train") == 10002);
+  REQUIRE(verify_corpus(manifest, folder / "out").empty());
+  {
+    CorpusWriter dropped(small_tokenizer(), {.folder = folder / "new", .shard_tokens = 1024});
+    dropped.add_document(Split::kTrain, document, 5000);
+  }
+  REQUIRE(!fs::exists(folder / "new"));
+}
+
 TEST_CASE("a replaced corpus leaves no shard of the old one") {
   Corpus corpus;
   prepare(small_tokenizer(), corpus.config);

@@ -83,6 +83,17 @@ seen = json.loads(works("data", "inspect", "c", "--json"))["shards"]
 check("inspect", [s["documents"] for s in seen] == [95, 5] and "cat number" in seen[0]["begins"])
 check("inspect for people", "the cat" in works("data", "inspect", "c/corpus_*.bin"))
 
+# More shards than a process may have open files.
+(work / "many.txt").write_text(stories * 30)
+many = ("data", "prepare", "many.txt", "--tokenizer", "c", "--shard-tokens", "1024")
+works(*many, "-o", "many")
+few = run(*many, "-o", "few", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)))
+shards = sorted(p.name for p in (work / "many").iterdir())
+check("more than forty shards", few.returncode == 0 and len(shards) > 60, few)
+check("the same shards with few open files",
+      few.returncode == 0 and all((work / "few" / name).read_bytes() == (work / "many" / name).read_bytes() for name in shards))
+works("data", "verify", "few")
+
 # A folder with all that people have in one.
 mess = work / "mess"
 mess.mkdir()
