@@ -25,7 +25,7 @@ constexpr const char* kNameTheField =
     "name the field that holds the text: --field NAME; --skip-bad-lines skips lines without it";
 
 std::string unpacked_extension(const std::string& file) {
-  return fs::path(unpacked_name(file)).extension().string();
+  return lower_extension(unpacked_name(file));
 }
 
 bool is_jsonl(const std::string& file) {
@@ -37,7 +37,7 @@ bool is_jsonl(const std::string& file) {
 bool is_corpus_file(const std::string& file) {
   const std::string extension = unpacked_extension(file);
   return extension == ".txt" || extension == ".text" || extension == ".md" ||
-         (is_jsonl(file) && fs::path(file).extension() != ".json");
+         (is_jsonl(file) && lower_extension(file) != ".json");
 }
 
 void count_unreadable(LeftOut& left_out, const fs::path& path, const std::string& why) {
@@ -134,6 +134,15 @@ void require_lines(const RawDocument& document) {
         "write each object on one line, e.g. with: jq -c . " + document.file + " > lines.jsonl");
 }
 
+// Whether a text begins as JSONL does: its first line is an object with a string in the field.
+bool begins_as_jsonl(std::string_view text, const std::string& field) {
+  const size_t first = text.find_first_not_of(kDocumentSpace);
+  if (first == std::string::npos || text[first] != '{') return false;
+  const auto object = json_of(text.substr(first, text.find('\n', first) - first));
+  const auto found = object.is_object() ? object.find(field) : object.end();
+  return found != object.end() && found->is_string();
+}
+
 // The text in the field of a JSONL line. The parser's errors name the byte of the line, from 1.
 std::string field_text(const RawDocument& document, const std::string& field) {
   const std::string where =
@@ -193,7 +202,7 @@ bool DocumentReader::open_next() {
   file_ = std::make_unique<InputFile>(files_[next_file_++]);
   buffer_.clear();
   at_ = scanned_ = 0;
-  end_of_file_ = inside_ = false;
+  end_of_file_ = inside_ = looked_ = false;
   line_ = 0;
   if (!is_jsonl(files_[next_file_ - 1])) skip_mark();
   return true;
@@ -220,6 +229,16 @@ void DocumentReader::fill() {
   const size_t got = file_->read(buffer_.data() + have, kReadBytes);
   buffer_.resize(have + got);
   end_of_file_ = got == 0;
+  const bool enough = end_of_file_ || buffer_.size() >= kReadBytes;
+  if (!looked_ && (enough || buffer_.find('\n') != std::string::npos)) look_for_jsonl();
+}
+
+// Of the first line of a text file.
+void DocumentReader::look_for_jsonl() {
+  looked_ = true;
+  const std::string& file = files_[next_file_ - 1];
+  if (is_jsonl(file) || !begins_as_jsonl(buffer_, options_.field)) return;
+  if (like_jsonl_.files++ == 0) like_jsonl_.first = file;
 }
 
 // Before more is read behind what has no end yet.

@@ -6,8 +6,9 @@
 //   folder  its *.txt, *.text, *.md, *.jsonl, *.ndjson, at any depth, in lexicographic order; what
 //           cannot be read in it is left out and counted
 //
-// Files may be compressed: *.txt.gz, *.jsonl.zst (data/input_file.h); of a folder *.json.gz and
-// *.json.zst are then read too. Bytes are taken as they are: text need not be UTF-8 (JSON must be).
+// Extensions count in any case: A.JSONL. Files may be compressed: *.txt.gz, *.jsonl.zst
+// (data/input_file.h); of a folder *.json.gz and *.json.zst are then read too. Bytes are taken as
+// they are: text need not be UTF-8 (JSON must be).
 #pragma once
 
 #include <cstdint>
@@ -72,6 +73,13 @@ struct LeftOut {
   std::string first;            // unreadable one, with the reason; "" if there is none
 };
 
+// Files that are read as text, but whose first line is an object with a text: JSONL under another
+// name.
+struct LikeJsonl {
+  int64_t files = 0;
+  std::string first;  // "" if there is none
+};
+
 class DocumentReader {
  public:
   // UserError for a path that is missing or unreadable and for a folder without such files.
@@ -86,6 +94,7 @@ class DocumentReader {
   int64_t bytes_read() const { return bytes_before_ + (file_ ? file_->bytes_read() : 0); }
   const std::vector<std::string>& files() const { return files_; }
   const LeftOut& left_out() const { return left_out_; }
+  const LikeJsonl& like_jsonl() const { return like_jsonl_; }  // of the files read so far
   // A file that was read to its end.
   struct Read {
     int64_t bytes = 0;
@@ -98,6 +107,7 @@ class DocumentReader {
   void skip_mark();
   void close();
   void fill();
+  void look_for_jsonl();
   void require_bounded() const;
   bool next_text(RawDocument& document);
   bool next_line(RawDocument& document);
@@ -105,6 +115,7 @@ class DocumentReader {
   DocumentOptions options_;
   std::vector<std::string> files_;
   LeftOut left_out_;
+  LikeJsonl like_jsonl_;
   size_t next_file_ = 0;
   std::unique_ptr<InputFile> file_;
   std::vector<Read> read_;
@@ -112,6 +123,7 @@ class DocumentReader {
   size_t at_ = 0;
   size_t scanned_ = 0;  // no separator begins before this position
   bool end_of_file_ = false;
+  bool looked_ = false;  // at the first line of the file
   bool inside_ = false;  // the document began in an earlier part
   int64_t line_ = 0;
   int64_t bytes_total_ = 0;

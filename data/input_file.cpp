@@ -6,6 +6,7 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <new>
 
@@ -87,20 +88,27 @@ class Unzstd : public Unpacker {
   bool between_ = false;
 };
 
-std::string extension(const std::string& path) {
-  return std::filesystem::path(path).extension().string();
+}  // namespace
+
+std::string lower_extension(const std::string& path) {
+  std::string extension = std::filesystem::path(path).extension().string();
+  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return extension;
 }
 
+namespace {
+
 std::unique_ptr<Unpacker> make_unpacker(const std::string& path) {
-  if (extension(path) == ".gz") return std::make_unique<Gunzip>();
-  if (extension(path) == ".zst") return std::make_unique<Unzstd>();
+  if (lower_extension(path) == ".gz") return std::make_unique<Gunzip>();
+  if (lower_extension(path) == ".zst") return std::make_unique<Unzstd>();
   return nullptr;
 }
 
 }  // namespace
 
 std::string unpacked_name(const std::string& path) {
-  const bool packed = extension(path) == ".gz" || extension(path) == ".zst";
+  const std::string extension = lower_extension(path);
+  const bool packed = extension == ".gz" || extension == ".zst";
   return packed ? std::filesystem::path(path).replace_extension().string() : path;
 }
 

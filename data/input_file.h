@@ -16,6 +16,9 @@
 
 namespace assay {
 
+// The extension of the path in small letters: ".gz" of "a.GZ".
+std::string lower_extension(const std::string& path);
+
 // The path without .gz or .zst.
 std::string unpacked_name(const std::string& path);
 

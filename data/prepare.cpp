@@ -89,6 +89,13 @@ void add_files(InputNotes& notes, const DocumentReader& reader) {
   notes.left_out.kinds.insert(more.kinds.begin(), more.kinds.end());
 }
 
+// Call when all is read.
+void add_like_jsonl(InputNotes& notes, const DocumentReader& reader) {
+  const LikeJsonl& more = reader.like_jsonl();
+  if (notes.like_jsonl.files == 0) notes.like_jsonl.first = more.first;
+  notes.like_jsonl.files += more.files;
+}
+
 // Counts the documents of each file, and those that are not UTF-8. In the order of the documents.
 class Utf8Count {
  public:
@@ -190,6 +197,7 @@ class Preparation {
           add_skipped(result.notes.skipped, bad);
           ++bad_lines[raw.file_idx];
         });
+    add_like_jsonl(result.notes, reader);
     if (index == 0)
       throw_no_text(strprintf("no document in %s: %ld bytes in %zu files", inputs.front().c_str(),
                               static_cast<long>(reader.bytes_read()), reader.files().size()),
@@ -282,6 +290,10 @@ PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config) {
         strprintf("no document is held out for validation: %ld documents at --val-share %g",
                   static_cast<long>(preparation.documents(Split::kTrain)), *config.val_share),
         "raise --val-share, or take every N-th document with --val-every N");
+  if (preparation.documents(Split::kTrain) == 0 && result.notes.like_jsonl.files > 0)
+    throw UserError("no document is left to train on: " + result.notes.like_jsonl.first +
+                        " was read as text, but its first line is a JSON object",
+                    "name it *.jsonl: then each line is a document");
   preparation.finish(result);
   writer.set_shuffle_seed(config.shuffle_seed);
   result.manifest = writer.commit(!by_rule    ? "own text"
@@ -315,6 +327,7 @@ Tokenizer train_tokenizer(const std::vector<std::string>& inputs, const Document
         progress.update(reader.bytes_read());
       },
       [&](const RawDocument&, const BadLine& bad) { add_skipped(notes.skipped, bad); });
+  add_like_jsonl(notes, reader);
   if (!any && notes.skipped.lines > 0)
     throw_no_text("there is no text to train a tokenizer on", notes.skipped);
   for (int i = 1; i < workers; ++i) counters[0]->merge(*counters[static_cast<size_t>(i)]);

@@ -51,6 +51,7 @@ struct InputNotes {
   // Files of val_inputs with the bytes of one of inputs, of which documents are in both splits.
   int64_t trained_val_files = 0;
   std::string first_trained_val;  // "texts/a.md, as texts/a.md"; "" if there is none
+  LikeJsonl like_jsonl;
 };
 
 struct PrepareResult {

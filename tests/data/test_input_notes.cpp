@@ -8,6 +8,7 @@
 #include "data/utf8.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
+#include "tests/data/packed.h"
 #include "tests/data/shard_files.h"
 #include "tests/data/small_corpus.h"
 #include "tests/data/temp_folder.h"
@@ -106,6 +107,38 @@ TEST_CASE("what cannot be read in a folder is left out and counted") {
   // Given by name, such a file is an error.
   expect_error([&] { DocumentReader({folder / "bad/loop"}, {}); }, "Too many levels");
   expect_error([&] { DocumentReader({folder / "in/z-dangling.txt"}, {}); }, "No such file");
+}
+
+TEST_CASE("JSONL is known by its extension in any case, and noticed under another name") {
+  const TempFolder folder;
+  fs::create_directories(folder / "in");
+  const std::string lines = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n";
+  write_file_plain(folder / "in/A.JSONL", lines);
+  write_file_plain(folder / "in/b.Json.GZ", gzip(lines));
+  write_file_plain(folder / "in/c.TXT", "three");
+  write_file_plain(folder / "in/d.JSON", "{}");
+  PrepareConfig config{.inputs = {folder / "in"}, .corpus = {.folder = folder / "out"}};
+  config.val_every = 0;
+  PrepareResult result = prepare(small_tokenizer(), config);
+  REQUIRE(result.manifest.documents("train") == 5);
+  REQUIRE(result.notes.left_out.other_files == 1);
+  REQUIRE(result.notes.like_jsonl.files == 0);
+
+  write_file_plain(folder / "part.jsonl.txt", "\n " + lines);
+  write_file_plain(folder / "none.txt", "{\"body\": \"one\"}\n");
+  write_file_plain(folder / "cut.txt", "{\"text\": \"one\", \n");
+  write_file_plain(folder / "lines", "{\"text\": \"one\"}");
+  InputNotes notes;
+  const std::vector<std::string> files = {folder / "none.txt", folder / "cut.txt",
+                                          folder / "part.jsonl.txt", folder / "lines"};
+  train_tokenizer(files, {}, 257, 2, notes);
+  REQUIRE(notes.like_jsonl.files == 2);
+  REQUIRE(notes.like_jsonl.first == folder / "part.jsonl.txt");
+  config.inputs = {folder / "lines"};
+  config.val_every = 20;
+  config.corpus.folder = folder / "out2";
+  expect_error([&] { prepare(small_tokenizer(), config); },
+               "lines was read as text, but its first");
 }
 
 TEST_CASE("JSON that is not one object per line says what it is") {

@@ -93,6 +93,10 @@ check("more than forty shards", few.returncode == 0 and len(shards) > 60, few)
 check("the same shards with few open files",
       few.returncode == 0 and all((work / "few" / name).read_bytes() == (work / "many" / name).read_bytes() for name in shards))
 works("data", "verify", "few")
+(work / "lines.txt").write_text('{"text": "x"}\n' * 9)
+done = run("data", "prepare", "one.txt", "lines.txt", "--tokenizer", "c", "-o", "as-text", "--val-every", "0")
+check("JSONL under another name", done.returncode == 0 and "warning: 1 file was read as text, but begins as JSONL: name it *.jsonl "
+      "if each line is a document, the first: lines.txt" in done.stderr, done)
 
 # A folder with all that people have in one.
 mess = work / "mess"

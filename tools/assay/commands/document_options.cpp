@@ -72,6 +72,10 @@ void warn_of_input(const InputNotes& notes) {
   warn(notes.not_utf8, "document is not UTF-8", "documents are not UTF-8", notes.first_not_utf8);
   warn(notes.trained_val_files, "validation file (--val) is trained on too",
        "validation files (--val) are trained on too", notes.first_trained_val);
+  warn(notes.like_jsonl.files,
+       "file was read as text, but begins as JSONL: name it *.jsonl if each line is a document",
+       "files were read as text, but begin as JSONL: name them *.jsonl if each line is a document",
+       notes.like_jsonl.first);
   warn(notes.left_out.unreadable, "entry of the folder cannot be read and was left out",
        "entries of the folders cannot be read and were left out", notes.left_out.first);
 }
