@@ -156,7 +156,7 @@ def check_build(root):
     text = root.run(f"cmake --build build --parallel {os.cpu_count()} --target assay test_base", folder="/assay")
     expect("warning:" not in text, text[-6000:])
     root.run("build/test_base", folder="/assay")
-    expect("limits" in root.run("build/assay doctor --quick", folder="/assay").lower(), "doctor")
+    expect("energy" in root.run("build/assay doctor --quick", folder="/assay"), "doctor")
     text = root.run("build/assay train models/presets/tiny/moe.yaml --run runs/short --fresh " + shlex.join(SHORT), folder="/assay")
     expect("step 4/4" in text or "4/4" in text, text)
     root.run("build/assay receipt verify runs/short", folder="/assay")
