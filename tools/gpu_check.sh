@@ -83,11 +83,14 @@ if [[ -n $continued ]]; then
 fi
 
 gpu="no GPU"
+capability=""  # of the GPU: 9.0
 if [[ $dry == no ]]; then
-  if ! gpu=$(nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv,noheader 2>&1); then
+  if ! gpu=$(nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,compute_cap --format=csv,noheader 2>&1); then
     fail "no NVIDIA GPU here (nvidia-smi: ${gpu##*$'\n'})" "run it on a machine with a GPU of compute capability 8.0 or newer; without one, ctest -LE gpu runs the same kernels on the CPU"
   fi
   gpu=${gpu%%$'\n'*}  # the first of several
+  capability=${gpu##*, }
+  gpu=${gpu%, *}
   memory=$(sed -n 's/.*, \([0-9]*\) MiB.*/\1/p' <<<"$gpu")
 fi
 # prepare_out: the folder of the logs, with those of an earlier call if this one goes on from it. Called before the first
@@ -106,7 +109,7 @@ prepare_out() {
 # Folder for small runs; removed when this script ends, also by Ctrl-C or a time limit.
 scratch=$(mktemp -d)
 logs="$out/logs"
-export build scratch logs
+export build scratch logs capability
 interrupted=0
 # interrupt STATUS: ends the step that runs; it and all others are left.
 interrupt() {
@@ -124,6 +127,9 @@ source tools/gpu_check/agenda.sh
 # shellcheck source=tools/gpu_check/results.sh
 source tools/gpu_check/results.sh
 if [[ -n $continued ]]; then read_earlier "$continued"; fi
+if [[ $dry == no && -z $(image_of "$capability") ]]; then
+  fail "this GPU has compute capability $capability, the kernels are for 8.x, 9.0, 10.x and 12.x" "choose another GPU; without one, ctest -LE gpu runs the same kernels on the CPU"
+fi
 
 measured=""    # steps of bench_step
 benches=""     # steps of the benches of ops
@@ -197,7 +203,8 @@ if [[ $prebuilt == no ]]; then
   step kernels 5 20 bash tools/check_kernels.sh --no-build "$build"
 fi
 without=$(unless '[[ -x $build/test_device ]]' "no test_device in $build") step device 2 40 "$build/test_device"
-without=$(unless '[[ -x $build/test_wrappers_cuda ]]' "no test_wrappers_cuda in $build") step wrappers 3 40 "$build/test_wrappers_cuda"
+no_wrappers=$(unless '[[ $capability == 9.0 ]]' "the wrappers are for 9.0, this GPU has $capability")
+without=${no_wrappers:-$(unless '[[ -x $build/test_wrappers_cuda ]]' "no test_wrappers_cuda in $build")} step wrappers 3 40 "$build/test_wrappers_cuda"
 step limits.json 14 40 "$build/bench_limits" --json
 
 begin_section "what no GPU has executed"

@@ -2,7 +2,8 @@
 // CUDA kernels on the GPU: against the scalar reference, then again and in device memory, to the
 // same bits. A case's own buffers are pinned host memory at the same address on the device, so that
 // cases fill and compare them as on the CPU; large cases run in device memory only. --large: only
-// these; --small: only cheap cases. Exits 1 if a case fails or there is no GPU.
+// these; --small: only cheap cases. Exits 1 if a case fails or there is no GPU, 77 if this GPU runs
+// none of the cases.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>

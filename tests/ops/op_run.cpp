@@ -208,8 +208,9 @@ int op_check_main(int argc, char** argv, OpBackend backend) {
     std::printf("\n");
   }
   if (chosen == 0) say_no_case(backend, op);
+  if (failed > 0 || chosen == 0) return 1;
   // With several shards, one may have only skipped cases.
-  return failed > 0 || chosen == 0 || (shard.of == 1 && done == left_out);
+  return shard.of == 1 && done == left_out ? kAllSkipped : 0;
 }
 
 }  // namespace assay

@@ -42,6 +42,10 @@ struct OpBackend {
   std::function<bool()> broken = {};
 };
 
+// The exit status of a check whose cases are all skipped here, as ctest's SKIP_RETURN_CODE.
+inline constexpr int kAllSkipped = 77;
+
+// 0: every case passed, or with --shard some are skipped; kAllSkipped; else 1.
 int op_check_main(int argc, char** argv, OpBackend backend);
 
 }  // namespace assay

@@ -12,10 +12,11 @@ namespace {
 std::unique_ptr<gpu::Device> open() {
   try {
     auto device = gpu::open_device();
-    if (device->facts().capability == 90) return device;
-    throw UserError(strprintf("this GPU has compute capability %d.%d, the wrappers are for 9.0",
-                              device->facts().capability / 10, device->facts().capability % 10),
-                    "run test_simt_wrappers, which needs no GPU");
+    const int capability = device->facts().capability;
+    if (capability == 90) return device;
+    std::printf("not run: this GPU has compute capability %d.%d, the wrappers are for 9.0\n",
+                capability / 10, capability % 10);
+    std::exit(77);  // ctest's SKIP_RETURN_CODE
   } catch (const UserError& error) {
     std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
     std::exit(1);

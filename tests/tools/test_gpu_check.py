@@ -24,7 +24,11 @@ echo "$name $*" >>"$FAKE_CALLS"
 if [[ ${FAKE_HANG:-} == "$name" ]]; then exec sleep 1000; fi
 if [[ ${FAKE_FAIL:-} == "$name" ]]; then echo "broken as planned" >&2; exit 7; fi
 """
-OP_CHECK = 'echo "ok   a case"\necho "2 cases, 0 failed"\n'
+# FAKE_SKIP names an op that the GPU has no kernels for.
+OP_CHECK = """if [[ "$*" == *"--op ${FAKE_SKIP:-none} "* ]]; then echo "0 cases, 0 failed, 18 skipped"; exit 77; fi
+echo "ok   a case"
+echo "2 cases, 0 failed"
+"""
 BENCH = 'echo "{\\"program\\": \\"$name\\", \\"cases\\": [\n]}"\n'
 # Another build is half as fast.
 STEP = """speed=2000
@@ -67,7 +71,7 @@ for name in ("limits", "attention", "gemm", "grouped", "head", "memory_ops", "op
     program(place / f"bin/bench_{name}", BENCH)
 program(place / "bin/bench_step", STEP)
 program(place / "also/before/bin/bench_step", STEP)
-program(work / "path/nvidia-smi", "echo 'NVIDIA H200, 580.1, 143771 MiB, 1980 MHz'\n")
+program(work / "path/nvidia-smi", "echo \"NVIDIA H200, 580.1, 143771 MiB, 1980 MHz, ${FAKE_CAPABILITY:-9.0}\"\n")
 program(work / "path/compute-sanitizer", "echo 'ok   a case'\necho '2 cases, 0 failed'\n")
 program(work / "path/nproc", "echo 1\n")
 
@@ -170,6 +174,24 @@ process.send_signal(signal.SIGTERM)
 out, error = process.communicate()
 check(process.returncode == 143 and statuses("signal")["limits"] == "0" and statuses("signal")["bench_quantisers"] == "left" and
       "bench_head" in results("signal")["left"], "SIGTERM", out + error)
+
+# Another kind of GPU: an op whose cases it skips and the wrappers are not here, and that is no failure.
+few = ("--only", "wrappers|op_check_swiglu_codes|op_check_attention", "--out", str(work / "other"))
+code, text, calls = run(*few, FAKE_CAPABILITY="12.0", FAKE_SKIP="swiglu_codes")
+check(code == 0 and statuses("other") == {"op_check_attention": "0"} and "test_wrappers_cuda" not in calls and
+      results("other")["not_here"] == ["wrappers", "op_check_swiglu_codes"] and "not here: 0 cases, 0 failed, 18 skipped" in text and
+      "not here: the wrappers are for 9.0, this GPU has 12.0" in text, "what another GPU has not", text)
+code, text, calls = run(*few, FAKE_CAPABILITY="11.0")
+check(code == 1 and calls == ["nvidia-smi"] and "error: this GPU has compute capability 11.0" in text, "a GPU without an image", text)
+
+# The build has the image of this GPU.
+program(work / "path/cmake", 'echo "$*"\n')
+for capability, image in (("8.0", "80"), ("8.6", "80"), ("8.9", "89"), ("9.0", "90a"), ("10.3", "100"), ("12.1", "120")):
+    environment = {**os.environ, "PATH": f"{work / 'path'}:{os.environ['PATH']}", "FAKE_CALLS": str(work / "calls"),
+                   "build": str(work / "built"), "capability": capability}
+    text = subprocess.run(["bash", "-c", f"source {ROOT}/tools/gpu_check/steps.sh && build_all"], env=environment, text=True,
+                          capture_output=True).stdout
+    check(f"-DASSAY_GPUS={image}\n" in text, f"the image of {capability}", text)
 
 # Errors, before anything runs.
 (place / "MANIFEST").write_text("# assay bundle\n# commit def456\n")

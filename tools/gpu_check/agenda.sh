@@ -75,7 +75,8 @@ run_step() {
 }
 
 # step NAME ABOUT LIMIT COMMAND...: a step that is expected to take ABOUT seconds and may take LIMIT.
-# Output goes to logs/NAME.log; if NAME ends in .json, stdout goes to logs/NAME.
+# Output goes to logs/NAME.log; if NAME ends in .json, stdout goes to logs/NAME. Status 77 says that
+# this GPU has nothing of it to do.
 step() {
   local name=$1 about=$2 limit=$3
   shift 3
@@ -128,6 +129,10 @@ step() {
     leave "$short" "$limit"
   elif [[ $status == 0 ]]; then
     ok+=("$short")
+  elif [[ $status == 77 ]]; then
+    not_here+=("$short")
+    printf '%4d s  %-36s not here: %s\n' $((SECONDS - begin)) "$short" "$(tail -1 "$log")"
+    return
   else
     word="FAILED ($status)"
     failed+=("$short")
