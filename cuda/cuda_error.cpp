@@ -1,6 +1,7 @@
 #include "cuda/cuda_error.h"
 
 #include "base/check.h"
+#include "cuda/device.h"
 #include "cuda/recent_kernels.h"
 #include "cuda/stuck_wait.h"
 
@@ -11,8 +12,10 @@ void cuda_check(cudaError_t status, const std::string& doing) {
   throw UserError(strprintf("CUDA failed while %s: %s (%s); latest launches, newest first: %s%s",
                             doing.c_str(), cudaGetErrorString(status), cudaGetErrorName(status),
                             recent_kernels().c_str(), stuck_wait_text(stuck_wait()).c_str()),
-                  "set ASSAY_SYNC_LAUNCHES=1 to wait for each kernel and name the one that fails; "
-                  "--device cpu works meanwhile");
+                  status == cudaErrorMemoryAllocation
+                      ? kFullGpuHint
+                      : "set ASSAY_SYNC_LAUNCHES=1 to wait for each kernel and name the one that "
+                        "fails; --device cpu works meanwhile");
 }
 
 }  // namespace assay::gpu

@@ -10,10 +10,6 @@ namespace assay::gpu {
 
 namespace {
 
-double gib(int64_t bytes) {
-  return double(bytes) / (1 << 30);
-}
-
 int64_t attribute(cudaDeviceAttr which, int number) {
   int value = 0;
   cuda_check(cudaDeviceGetAttribute(&value, which, number), "reading the GPU's properties");
@@ -30,18 +26,17 @@ int64_t available() {
   return int64_t(free);
 }
 
-[[noreturn]] void out_of_memory(const char* kind, size_t bytes) {
-  cudaGetLastError();  // clears the error, which is not sticky
-  throw UserError(strprintf("cannot allocate %.2f GiB of %s memory, %.2f GiB of GPU memory is free",
-                            gib(int64_t(bytes)), kind, gib(available())),
-                  "reduce run.micro_batch or the model, or end other programs on the GPU "
-                  "(nvidia-smi)");
+// Whether an allocation found too little memory. Clears the error, which is not sticky.
+bool out_of_memory(cudaError_t status) {
+  if (status != cudaErrorMemoryAllocation) return false;
+  cudaGetLastError();
+  return true;
 }
 
 void* allocate_device(size_t bytes) {
   void* p = nullptr;
   const cudaError_t status = cudaMalloc(&p, bytes > 0 ? bytes : 1);
-  if (status == cudaErrorMemoryAllocation) out_of_memory("device", bytes);
+  if (out_of_memory(status)) throw out_of_gpu_memory(bytes, available());
   cuda_check(status, strprintf("allocating %zu bytes on the GPU", bytes));
   return p;
 }
@@ -50,7 +45,7 @@ void* allocate_pinned(size_t bytes) {
   void *p = nullptr, *seen = nullptr;
   const cudaError_t status =
       cudaHostAlloc(&p, bytes > 0 ? bytes : 1, cudaHostAllocMapped | cudaHostAllocPortable);
-  if (status == cudaErrorMemoryAllocation) out_of_memory("pinned host", bytes);
+  if (out_of_memory(status)) throw out_of_pinned_memory(bytes);
   cuda_check(status, strprintf("pinning %zu bytes of host memory", bytes));
   cuda_check(cudaHostGetDevicePointer(&seen, p, 0), "mapping host memory for the GPU");
   CHECK(seen == p, "pinned memory at %p is at %p on the GPU: no unified addressing", p, seen);
@@ -183,9 +178,11 @@ DeviceFacts device_facts(int number) {
   facts.toolkit = CUDART_VERSION;
   if (cudaDriverGetVersion(&facts.driver) != cudaSuccess) facts.driver = 0;
   if (facts.driver == 0) return facts;
-  if (cudaGetDeviceCount(&facts.devices) != cudaSuccess) {
+  const cudaError_t counted = cudaGetDeviceCount(&facts.devices);
+  if (counted != cudaSuccess) {
     cudaGetLastError();
     facts.devices = 0;
+    if (counted != cudaErrorNoDevice) facts.driver_problem = cudaGetErrorString(counted);
   }
   if (number >= facts.devices) return facts;
   cudaDeviceProp properties;

@@ -1,7 +1,7 @@
 // The GPU for host code: open it, own its streams, events and memory. Nothing is copyable;
 // destructors free what an object owns. Failures are UserErrors with a hint. In a build without
-// CUDA the same functions throw (cuda/device_absent.cpp). A build with CUDA also starts on a
-// machine without a driver; only these calls fail there.
+// CUDA device_facts() is empty, and the other functions throw (cuda/device_absent.cpp). A build
+// with CUDA also starts on a machine without a driver; only these calls fail there.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,18 @@
 #include <memory>
 #include <string>
 
+#include "base/check.h"
 #include "cuda/context.h"
 #include "cuda/product_choice.h"
 
 namespace assay::gpu {
 
-// The driver, the toolkit and one GPU. Versions as CUDA writes them: 13000 is 13.0; 0 is no driver.
-// free_bytes is set by open_device().
+// The driver, the toolkit and one GPU. Versions as CUDA writes them: 13000 is 13.0; 0 is no driver,
+// or a build without CUDA. free_bytes is set by open_device().
 struct DeviceFacts {
   int driver = 0, toolkit = 0;
   int devices = 0;
+  std::string driver_problem = {};  // why the driver cannot say how many; "" if it can
   std::string name;
   int capability = 0;  // 90 is compute capability 9.0
   int multiprocessors = 0;
@@ -31,10 +33,17 @@ struct DeviceFacts {
 };
 // number: of the GPU, among those that CUDA_VISIBLE_DEVICES leaves.
 DeviceFacts device_facts(int number = 0);
-// Throws UserError if the program cannot use the GPU: no driver, a driver of an older major version
-// than the toolkit, no GPU, one that no image of the program runs on (cuda/gpu_kind.h), or no
-// cuBLASLt.
+// Throws UserError if the program cannot use the GPU: it was built without CUDA, no driver, one of
+// an older major version than the toolkit or one that does not work, no GPU, one that no image of
+// the program runs on (cuda/gpu_kind.h), or no cuBLASLt.
 void require_usable(const DeviceFacts& facts);
+
+// What an allocation throws for which there is not enough memory of the GPU, or of the machine.
+UserError out_of_gpu_memory(size_t bytes, int64_t free_bytes);
+UserError out_of_pinned_memory(size_t bytes);
+// What to do where the GPU's memory is full.
+inline constexpr const char* kFullGpuHint =
+    "reduce run.micro_batch or the model, or end other programs on the GPU (nvidia-smi)";
 
 namespace detail {
 using Handle = std::unique_ptr<void, void (*)(void*)>;

@@ -1,5 +1,6 @@
 // cuda/device.h for a build without the CUDA toolkit: using a GPU is a user error.
-#include "base/check.h"
+#include <cstdlib>
+
 #include "cuda/device.h"
 #include "cuda/product_library.h"
 
@@ -8,14 +9,14 @@ namespace assay::gpu {
 namespace {
 
 [[noreturn]] void absent() {
-  throw UserError("this program was built without CUDA",
-                  "use --device cpu, or build it where CMake finds the CUDA toolkit (nvcc)");
+  require_usable({});  // throws: there is no toolkit
+  std::abort();
 }
 
 }  // namespace
 
 DeviceFacts device_facts(int) {
-  absent();
+  return {};
 }
 
 Stream::Stream() : handle_(nullptr, nullptr) {

@@ -1,7 +1,7 @@
 #include <cstdlib>
 #include <string>
+#include <vector>
 
-#include "base/check.h"
 #include "cuda/device.h"
 #include "cuda/gpu_kind.h"
 
@@ -13,6 +13,27 @@ std::string version(int v) {
   return strprintf("%d.%d", v / 1000, v % 1000 / 10);
 }
 
+double gib(int64_t bytes) {
+  return double(bytes) / (1 << 30);
+}
+
+// "sm_80, sm_90a"
+std::string list_of(const std::vector<std::string>& images) {
+  std::string list;
+  for (const std::string& image : images) list += (list.empty() ? "sm_" : ", sm_") + image;
+  return list;
+}
+
+// The images that this program could have.
+std::vector<std::string> possible_images() {
+  std::vector<std::string> all;
+  for (int capability = 80; capability < 200; ++capability) {
+    const std::string image = image_to_build(capability);
+    if (!image.empty() && (all.empty() || all.back() != image)) all.push_back(image);
+  }
+  return all;
+}
+
 void require_image(const DeviceFacts& facts) {
   const std::string gpu = strprintf("%s has compute capability %d.%d", facts.name.c_str(),
                                     facts.capability / 10, facts.capability % 10);
@@ -21,17 +42,21 @@ void require_image(const DeviceFacts& facts) {
                     "choose another GPU with CUDA_VISIBLE_DEVICES, or use --device cpu");
   }
   if (!image_for(facts.capability, built_images()).empty()) return;
-  std::string images;
-  for (const std::string& image : built_images())
-    images += (images.empty() ? "sm_" : ", sm_") + image;
-  throw UserError(gpu + ", this program was built for " + images,
-                  "build it with cmake -DASSAY_GPUS=" + image_to_build(facts.capability) +
-                      ", choose another GPU with CUDA_VISIBLE_DEVICES, or use --device cpu");
+  const std::string image = image_to_build(facts.capability);
+  const std::string todo = image.empty() ? "it can be built for " + list_of(possible_images()) +
+                                               ", none of which runs on this GPU: "
+                                         : "build it with cmake -DASSAY_GPUS=" + image + ", ";
+  throw UserError(gpu + ", this program was built for " + list_of(built_images()),
+                  todo + "choose another GPU with CUDA_VISIBLE_DEVICES, or use --device cpu");
 }
 
 }  // namespace
 
 void require_usable(const DeviceFacts& facts) {
+  if (facts.toolkit == 0) {
+    throw UserError("this program was built without CUDA",
+                    "use --device cpu, or build it where CMake finds the CUDA toolkit (nvcc)");
+  }
   if (facts.driver == 0) {
     throw UserError("no NVIDIA driver on this machine (libcuda.so.1 was not found)",
                     "use --device cpu; for the GPU install the driver, and in a container start it "
@@ -44,6 +69,11 @@ void require_usable(const DeviceFacts& facts) {
         "update the driver, or build with the toolkit of the driver's version; --device "
         "cpu works meanwhile");
   }
+  if (!facts.driver_problem.empty()) {
+    throw UserError("the NVIDIA driver does not work: " + facts.driver_problem,
+                    "restart after an update of the driver, and with NVSwitch start "
+                    "nvidia-fabricmanager; nvidia-smi may say more; --device cpu works meanwhile");
+  }
   if (facts.devices == 0) {
     throw UserError("the NVIDIA driver reports no GPU",
                     "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
@@ -54,6 +84,20 @@ void require_usable(const DeviceFacts& facts) {
                     "install cuBLAS from the CUDA toolkit, or add its folder to LD_LIBRARY_PATH; "
                     "--device cpu works meanwhile");
   }
+}
+
+UserError out_of_gpu_memory(size_t bytes, int64_t free_bytes) {
+  return UserError(strprintf("cannot allocate %.2f GiB of device memory, %.2f GiB of GPU memory is "
+                             "free",
+                             gib(int64_t(bytes)), gib(free_bytes)),
+                   kFullGpuHint);
+}
+
+UserError out_of_pinned_memory(size_t bytes) {
+  return UserError(
+      strprintf("cannot pin %.2f GiB of the machine's memory for the GPU", gib(int64_t(bytes))),
+      "end other programs on this machine (free -h), give its container more memory, or reduce "
+      "run.micro_batch or the model");
 }
 
 Context::Launches launches_by_environment() {

@@ -48,8 +48,14 @@ Image read_image(const std::string& name) {
 GpuKind gpu_kind(int capability) {
   CHECK(capability >= 80, "gpu_kind: compute capability %d", capability);
   if (const Row* const row = row_of(capability)) return row->kind;
-  return {capability, Products::kMmaSync, 99 * kKb, capability > 90, capability >= 89,
-          false,      capability};
+  const std::string image = image_to_build(capability);
+  return {capability,
+          Products::kMmaSync,
+          99 * kKb,
+          capability > 90,
+          capability >= 89,
+          false,
+          image.empty() ? capability : read_image(image).capability};
 }
 
 GpuKind gpu_kind_by_environment(int capability) {
@@ -122,8 +128,9 @@ std::string image_for(int capability, const std::vector<std::string>& images) {
 }
 
 std::string image_to_build(int capability) {
-  const Row* const row = row_of(capability);
-  return row ? row->image : std::to_string(capability);
+  std::vector<std::string> all;
+  for (const Row& row : kRows) all.emplace_back(row.image);
+  return image_for(capability, all);
 }
 
 }  // namespace assay::gpu

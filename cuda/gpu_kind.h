@@ -23,8 +23,8 @@ struct GpuKind {
   int image;
 };
 
-// The kind of a compute capability of 8.0 or newer, with the image that image_to_build() names. A
-// GPU that is not in the table has what every newer one has.
+// The kind of a compute capability of 8.0 or newer, with the image that image_to_build() names. One
+// that is not in the table has what every newer one has, and its own image if that names none.
 GpuKind gpu_kind(int capability);
 // The same with the image that this program has for it, if any, and the choice of the environment:
 // ASSAY_GPU_PATH=mma takes the mma.sync kernels where there are faster ones. UserError if it is
@@ -44,7 +44,7 @@ std::vector<SlowPart> slow_parts(const GpuKind& kind);
 const std::vector<std::string>& built_images();
 // The best of `images` for a GPU; "" if none runs on it.
 std::string image_for(int capability, const std::vector<std::string>& images);
-// The image to build for a GPU.
+// The image to build for a GPU; "" if the kernels cannot be built for it.
 std::string image_to_build(int capability);
 
 }  // namespace assay::gpu

@@ -18,6 +18,7 @@
 #include "tests/catch.h"
 #if ASSAY_HAS_CUDA
 #include "cuda/cublaslt.h"
+#include "cuda/cuda_error.h"
 #endif
 
 namespace assay::gpu {
@@ -74,6 +75,10 @@ TEST_CASE("an unusable GPU is refused with the reason") {
   facts = kGpu;
   facts.devices = 0;
   REQUIRE(has(refusal(facts), "no GPU"));
+  facts.driver_problem = "system has unsupported display driver / cuda driver combination";
+  REQUIRE(refusal(facts) == "the NVIDIA driver does not work: " + facts.driver_problem);
+  REQUIRE(has(hint(facts), "restart after an update"));
+  REQUIRE(refusal({}) == "this program was built without CUDA");
 
   facts = kGpu;
   facts.capability = 75;
@@ -87,6 +92,14 @@ TEST_CASE("an unusable GPU is refused with the reason") {
     REQUIRE(has(refusal(facts), ("this program was built for sm_" + built_images()[0]).c_str()));
     REQUIRE(has(hint(facts), ("-DASSAY_GPUS=" + image_to_build(capability)).c_str()));
   }
+
+  // Nor can it be built for every GPU.
+  facts.name = "Thor";
+  facts.capability = 110;
+  REQUIRE(has(refusal(facts), "Thor has compute capability 11.0, this program was built for sm_"));
+  REQUIRE(hint(facts) ==
+          "it can be built for sm_80, sm_89, sm_90a, sm_100, sm_120, none of which runs on this "
+          "GPU: choose another GPU with CUDA_VISIBLE_DEVICES, or use --device cpu");
 
   facts = kGpu;
   facts.products_problem = "libcublasLt.so.13 cannot be loaded (no such file)";
@@ -108,9 +121,12 @@ TEST_CASE("an image runs on its own GPU, and without an a on later ones of its m
   REQUIRE(image_for(80, {"86", "90a"}).empty());
   REQUIRE(image_for(91, {"90a"}).empty());
   // What is proposed runs on the GPU that it is proposed for.
-  for (const int capability : {80, 86, 87, 89, 90, 100, 103, 120, 121, 130}) {
+  for (const int capability : {80, 86, 87, 88, 89, 90, 100, 101, 103, 120, 121}) {
+    REQUIRE(!image_to_build(capability).empty());
     REQUIRE(image_for(capability, {image_to_build(capability)}) == image_to_build(capability));
   }
+  REQUIRE(image_to_build(101) == "100");
+  for (const int capability : {75, 91, 110, 130}) REQUIRE(image_to_build(capability).empty());
 }
 
 TEST_CASE("the kind of a GPU has its limits, and products that the environment may choose") {
@@ -121,7 +137,8 @@ TEST_CASE("the kind of a GPU has its limits, and products that the environment m
     REQUIRE(gpu_kind(capability).products == Products::kMmaSync);
     REQUIRE(gpu_kind(capability).capability == capability);
   }
-  for (const int capability : {80, 86, 87, 89, 90, 100, 103, 120, 121, 130}) {
+  REQUIRE(gpu_kind(130).image == 130);
+  for (const int capability : {80, 86, 87, 89, 90, 100, 103, 120, 121}) {
     REQUIRE(gpu_kind(capability).image == std::atoi(image_to_build(capability).c_str()));
     REQUIRE(slow_parts(gpu_kind(capability)).size() == (capability / 10 == 10 ? 1 : 0));
   }
@@ -240,6 +257,34 @@ TEST_CASE("every function of cuBLASLt is found where the library is") {
 }
 #endif
 
+TEST_CASE("too little memory is said of the memory that is short") {
+  const UserError of_gpu = out_of_gpu_memory(size_t{3} << 30, int64_t{1} << 29);
+  REQUIRE(std::string(of_gpu.what()) ==
+          "cannot allocate 3.00 GiB of device memory, 0.50 GiB of GPU memory is free");
+  REQUIRE(of_gpu.hint() == kFullGpuHint);
+  const UserError pinned = out_of_pinned_memory(size_t{3} << 30);
+  REQUIRE(std::string(pinned.what()) == "cannot pin 3.00 GiB of the machine's memory for the GPU");
+  REQUIRE(has(pinned.hint(), "on this machine"));
+  REQUIRE(!has(pinned.hint(), "nvidia-smi"));
+}
+
+#if ASSAY_HAS_CUDA
+TEST_CASE("a CUDA call that finds the GPU's memory full says what to do about that") {
+  const auto hint_of = [](cudaError_t status) {
+    try {
+      cuda_check(status, "starting rmsnorm");
+    } catch (const UserError& error) {
+      REQUIRE(has(error.what(), "CUDA failed while starting rmsnorm: "));
+      return error.hint();
+    }
+    return std::string();
+  };
+  REQUIRE(hint_of(cudaSuccess) == "");
+  REQUIRE(hint_of(cudaErrorMemoryAllocation) == kFullGpuHint);
+  REQUIRE(has(hint_of(cudaErrorLaunchFailure), "ASSAY_SYNC_LAUNCHES=1"));
+}
+#endif
+
 TEST_CASE("open_device opens the GPU or reports why it cannot") {
   std::unique_ptr<Device> device;
   std::string why;
@@ -251,10 +296,9 @@ TEST_CASE("open_device opens the GPU or reports why it cannot") {
   }
   if (device == nullptr) {
     std::printf("not run: copies, events and graphs on a GPU (%s)\n", why.c_str());
-#if ASSAY_HAS_CUDA
     REQUIRE(why != "");
     REQUIRE(why == refusal(device_facts()));
-#else
+#if !ASSAY_HAS_CUDA
     REQUIRE(why == "this program was built without CUDA");
 #endif
     return;

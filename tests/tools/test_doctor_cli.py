@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""assay doctor as a user calls it. Usage: test_doctor_cli.py ASSAY"""
+"""assay doctor as a user calls it, in a build without CUDA, and with the SIMT emulator for the GPU.
+Usage: test_doctor_cli.py ASSAY WITHOUT_CUDA ON_EXECUTOR"""
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
-ASSAY = sys.argv[1]
+ASSAY, WITHOUT_CUDA, ON_EXECUTOR = sys.argv[1:]
+PRESETS = f"{pathlib.Path(__file__).resolve().parents[2]}/models/presets/"
 failures = []
 
 
@@ -39,6 +42,38 @@ expect("limits" not in quick, "--quick measured the limits")
 text = doctor("--quick")
 for word in ("program", "cpu", "memory", "gpu", "disk", "not available on this machine", "recipe \"auto\""):
     expect(word in text, f"{word} is not in the text")
+
+
+
+def called(program, *arguments, expect_status=0, **environment):
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, env={**os.environ, **environment})
+    expect(done.returncode == expect_status, f"{program} {arguments}: exit {done.returncode}, {done.stderr}")
+    return done
+
+
+# A build without CUDA has no GPU, and can plan for one.
+built_without = "this program was built without CUDA"
+facts = json.loads(called(WITHOUT_CUDA, "doctor", "--quick", "--json").stdout)
+expect(facts["gpu"] == {"usable": False, "problem": built_without}, f"without CUDA: {facts}")
+expect("gpu" not in facts["energy"], f"without CUDA: {facts}")
+expect(sum(built_without in a["what"] for a in facts["advice"]) == 1, f"without CUDA: {facts['advice']}")
+expect("energy" in called(WITHOUT_CUDA, "doctor", "--quick").stdout, "--quick without CUDA")
+on_gpu = ("--device", "cuda")
+plan = ("train", PRESETS + "tiny/moe.yaml", "--plan", "--json", *on_gpu)
+planned = [json.loads(called(program, *plan).stdout)["total_bytes"] for program in (WITHOUT_CUDA, ON_EXECUTOR)]
+expect(planned[0] == planned[1], f"planned bytes without CUDA, with a GPU: {planned}")
+text = called(WITHOUT_CUDA, "matrix", PRESETS + "posts/tiny.yaml", "--dry-run", "--memory", "139GiB", *on_gpu).stdout
+expect("moe" in text, f"matrix --dry-run without CUDA: {text}")
+done = called(WITHOUT_CUDA, "train", PRESETS + "tiny/moe.yaml", "--run", "/nowhere/run", *on_gpu, expect_status=1)
+expect(f"error: {built_without}\nhint: use --device cpu" in done.stderr, f"train without CUDA: {done.stderr}")
+
+# A GPU without room for the measurements is usable all the same.
+facts = json.loads(called(ON_EXECUTOR, "doctor", "--json", ASSAY_FAKE_FULL_GPU="1").stdout)
+if "not_measured" in facts["gpu"]:  # not in a build without CUDA, which measures no GPU
+    expect(facts["gpu"]["usable"] and "cannot allocate 1.00 GiB" in facts["gpu"]["not_measured"], f"full: {facts}")
+    expect(any("was not measured" in a["what"] and "--quick" in a["todo"] for a in facts["advice"]), f"full: {facts}")
+else:
+    expect("copy_tb_per_s" not in facts["gpu"], f"a full GPU: {facts['gpu']}")
 
 print("\n".join(failures) if failures else "doctor: ok")
 sys.exit(1 if failures else 0)

@@ -155,12 +155,32 @@ ordered_json image_names() {
   return names;
 }
 
+// Opens the GPU, which may fail, and measures it. Too little free memory for that is no reason not
+// to use it.
+void measure_gpu(ordered_json& j, std::vector<Advice>& advice) {
+#if ASSAY_HAS_CUDA
+  const auto device = gpu::open_device();
+  try {
+    const DeviceTimer timer(*device);
+    j["copy_tb_per_s"] = copy_limit(*device, timer) * 1e-12;
+    j["matmul_bf16_tflop_per_s"] = matmul_limit(*device, timer) * 1e-12;
+  } catch (const UserError& error) {
+    j["not_measured"] = error.what();
+    advice.push_back({std::string("the GPU was not measured: ") + error.what(),
+                      "end other programs on it (nvidia-smi), or leave this out with --quick"});
+  }
+#else
+  static_cast<void>(j);
+  static_cast<void>(advice);
+#endif
+}
+
 ordered_json gpu_facts(MachineLimits limits, std::vector<Advice>& advice) {
   ordered_json j;
   j["usable"] = false;
   try {
     const gpu::DeviceFacts facts = gpu::device_facts();
-    j["toolkit"] = cuda_version(facts.toolkit);
+    if (facts.toolkit > 0) j["toolkit"] = cuda_version(facts.toolkit);
     if (facts.driver > 0) j["driver"] = cuda_version(facts.driver);
     if (facts.devices > 0) {
       j["name"] = facts.name;
@@ -172,7 +192,7 @@ ordered_json gpu_facts(MachineLimits limits, std::vector<Advice>& advice) {
       j["has_fp8"] = facts.capability >= 89;
       j["has_nvfp4"] = facts.capability >= 100;
     }
-    j["images"] = image_names();
+    if (facts.toolkit > 0) j["images"] = image_names();
     gpu::require_usable(facts);
     j["image"] = "sm_" + gpu::image_for(facts.capability, gpu::built_images());
     const gpu::GpuKind kind = gpu::gpu_kind_by_environment(facts.capability);
@@ -183,16 +203,7 @@ ordered_json gpu_facts(MachineLimits limits, std::vector<Advice>& advice) {
     j["native_products"] = native.empty() ? "none: recipes are simulated in bf16" : native;
     for (const gpu::SlowPart& slow : gpu::slow_parts(kind))
       advice.push_back({"slower than this GPU could be: " + slow.what, slow.todo});
-#if ASSAY_HAS_CUDA
-    if (limits == MachineLimits::kMeasured) {
-      const auto device = gpu::open_device();
-      const DeviceTimer timer(*device);
-      j["copy_tb_per_s"] = copy_limit(*device, timer) * 1e-12;
-      j["matmul_bf16_tflop_per_s"] = matmul_limit(*device, timer) * 1e-12;
-    }
-#else
-    static_cast<void>(limits);
-#endif
+    if (limits == MachineLimits::kMeasured) measure_gpu(j, advice);
     j["usable"] = true;
   } catch (const UserError& error) {
     j["problem"] = error.what();
