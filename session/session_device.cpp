@@ -73,10 +73,13 @@ double peak_flop_per_s(const SessionDevice& device, Exec on, Recipe recipe) {
     const LimitType type = recipe == Recipe::kBf16 ? LimitType::kBf16 : LimitType::kFloat;
     return 1e9 * measured_matmul_limit_gflops(on, type);
   }
+  return peak_flop_per_s_of_gpu(device.gpu->facts().name);
+}
+
+double peak_flop_per_s_of_gpu(const std::string& name) {
+  if (name.find(" MIG ") != std::string::npos) return 0;  // a part of the GPU that is named
   for (const Peak& peak : kPeaks) {
-    if (device.gpu->facts().name.find(peak.name) != std::string::npos) {
-      return 1e12 * peak.tflop_per_s;
-    }
+    if (name.find(peak.name) != std::string::npos) return 1e12 * peak.tflop_per_s;
   }
   return 0;
 }
