@@ -1,14 +1,31 @@
 // Whether what the ranks have planned fits into their machines and GPUs, before they allocate it.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "cuda/memory_plan.h"
 #include "session/ranks.h"
 
 namespace assay {
 
 // Collective, with the plan of every rank. Where the ranks of one machine together need more memory
-// than it has, or one rank more than its GPU has free, all throw one NotEnoughMemory, and the first
-// rank prints its plan on stderr. ranks may be null: then MemoryPlan::allocate() finds out.
+// than it has, or those of one GPU more than it has free, all throw one NotEnoughMemory, and the
+// first rank prints its plan on stderr. ranks may be null: then MemoryPlan::allocate() finds out.
 void require_room(Ranks* ranks, const MemoryPlan& plan, const gpu::Context* gpu);
+
+// What a rank needs, and what there is where it runs.
+struct RankNeed {
+  int64_t machine, gpu;        // the first ranks there
+  size_t host, machine_bytes;  // bytes of the machine's memory
+  size_t on_gpu, gpu_free;     // bytes of the GPU's
+};
+struct Shortage {
+  std::string why;
+  size_t available;  // bytes for each of the ranks that share
+};
+// Of the first GPU whose ranks need more than it has free together. all: in the order of ranks.
+std::optional<Shortage> gpu_shortage(const std::vector<RankNeed>& all);
 
 }  // namespace assay

@@ -69,6 +69,7 @@ std::unique_ptr<NcclGroup> Ranks::gpu_group(gpu::Context& context) {
 
 bool Ranks::share_gpus(const gpu::DeviceFacts& mine, bool share) {
   const std::vector<std::string> all = gather_texts(group(), mine.uuid);
+  gpu_rank_ = int(std::find(all.begin(), all.end(), mine.uuid) - all.begin());
   for (size_t r = 0; r < all.size(); ++r) {
     const auto same = std::find(all.begin() + ptrdiff_t(r) + 1, all.end(), all[r]);
     if (same == all.end()) continue;

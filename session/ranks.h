@@ -51,6 +51,8 @@ class Ranks {
   int gpu_number(int devices) const { return devices > 0 ? node_rank() % devices : 0; }
   // Whether two ranks have the same GPU. UserError if they have, except with `share`. Collective.
   bool share_gpus(const gpu::DeviceFacts& mine, bool share);
+  // The first rank with the GPU of this one, after share_gpus(); before, this rank.
+  int gpu_rank() const { return gpu_rank_ < 0 ? rank() : gpu_rank_; }
 
   // From here on a rank that is lost ends all (comm/control.h). folder: of the run. Collective.
   // goes_on: how the same command goes on after a loss at about this step, for the hint.
@@ -91,6 +93,7 @@ class Ranks {
   std::function<std::string(int64_t step)> goes_on_;
   std::vector<std::unique_ptr<Group>> parts_;
   std::string left_;
+  int gpu_rank_ = -1;
   const char* what_ = "start";
   int64_t step_ = 0;
   Control::Pace pace_ = Control::Pace::kSlow;

@@ -126,6 +126,12 @@ def check_refused():
         check(other.returncode == 1 and "error: rank 1 differs in its device: cuda on rank 0, cpu there\nhint: " in other.stderr
               and other.stderr.count("error:") == 1 and not (place.run("no") / "config.yaml").exists(), other.stderr)
         check("error:" in done.stderr and "NCCL" in done.stderr and "hint:" in done.stderr, done.stderr)
+        # A GPU that has room for one of them.
+        plan = json.loads(assay("train", place.config, "--plan", "--json", *SMALL, "--ranks", "2").stdout)
+        os.environ["SIMT_FREE_BYTES"] = str(plan["total_bytes_by_rank"][0] * 5 // 4)
+        done = place.train("no", *SMALL, *RANKS, expect=1)
+        del os.environ["SIMT_FREE_BYTES"]
+        check("error: the 2 ranks on the GPU of rank 0 need" in done.stderr, done.stderr)
 
 
 def check_own_gpus():
