@@ -6,7 +6,7 @@
 // so that a few small products show which it was. With ASSAY_FAKE_CUBLASLT_TIMED=1 it multiplies
 // nothing, and each takes its own time on the emulator's clock instead. ASSAY_FAKE_CUBLASLT_VERSION
 // is the version that it says it has. ASSAY_FAKE_CUBLASLT_ORDER=reversed proposes the last one
-// first.
+// first. With ASSAY_FAKE_CUBLASLT_FAULT=1 products fail when they run.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/bf16.h"
+#include "base/check.h"
 #include "cuda/simt/context.h"
 #include "cuda/simt/run_grid.h"
 #include "cuda/simt/stream.h"
@@ -314,7 +315,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     assay::simt::enqueue(stream, [takes] { assay::simt::advance_clock(takes); });
     return CUBLAS_STATUS_SUCCESS;
   }
-  assay::simt::enqueue(stream, [product] {
+  const bool fails = std::getenv("ASSAY_FAKE_CUBLASLT_FAULT") != nullptr;
+  assay::simt::enqueue(stream, [product, fails] {
+    if (fails) throw assay::UserError("an illegal access", "see the product");
     assay::simt::run_grid("matmul", {1, 1, 1}, {1, 1, 1}, 0, [&] { multiply(product); });
   });
   return CUBLAS_STATUS_SUCCESS;

@@ -14,6 +14,7 @@
 #include "cuda/memory_plan.h"
 #include "cuda/product_library.h"
 #include "cuda/scaled_matmul.h"
+#include "cuda/simt/stream.h"
 #include "cuda/transfer.h"
 #include "tests/catch.h"
 
@@ -73,6 +74,8 @@ class Bench {
     const auto [key, call] = called();
     return product_library()->proposals(on(), key, call, most);
   }
+  float first() const { return d_[0]; }  // now, without a wait
+  void wait_for_launches() { device_->context()->launches = Context::Launches::kWaiting; }
   double exact(int64_t i, int64_t j) const {
     double sum = 0;
     for (int64_t k = 0; k < kK; ++k) sum += double(a_[i * kK + k]) * double(b_[j * kK + k]);
@@ -235,6 +238,26 @@ TEST_CASE("a product that the library has no algorithm for is an error with its 
     REQUIRE(std::string(error.what()) ==
             "cuBLASLt has no algorithm for (16, 16, 16) e4m3 tensor by e4m3 tensor^T");
   }
+}
+
+TEST_CASE("where launches are waited for a product is too, and a failure names it") {
+  Bench place;
+  simt::set_pace(simt::Pace::kLate);
+  matmul(place.on(), place.product());
+  REQUIRE(place.first() == 0);  // it is queued
+  place.wait_for_launches();
+  matmul(place.on(), place.product());
+  REQUIRE(std::abs(double(place.first()) - place.exact(0, 0)) < 1e-3);
+  setenv("ASSAY_FAKE_CUBLASLT_FAULT", "1", 1);
+  std::string why;
+  try {
+    matmul(place.on(), place.product());
+  } catch (const UserError& error) {
+    why = error.what();
+  }
+  unsetenv("ASSAY_FAKE_CUBLASLT_FAULT");
+  simt::set_pace(simt::Pace::kPrompt);
+  REQUIRE(why == "the product (5, 3, 700) float by float^T failed: an illegal access");
 }
 
 TEST_CASE("a product of no terms is what is added, or zero") {
