@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "cuda/context.h"
+#include "cuda/product_library.h"
 #include "cuda/recent_kernels.h"
 
 #if CUBLAS_VERSION >= 120900
@@ -40,6 +41,14 @@ cublasLtMatrixLayout_t matrix_layout(cudaDataType_t type, int64_t rows, int64_t 
 
 bool scaled(const ProductKey& key) {
   return key.a.scales != Scales::kNone;
+}
+
+void require_scaled_products() {
+  const std::string problem = scaled_products_problem(product_library());
+  if (problem.empty()) return;
+  throw UserError(problem,
+                  "install cuBLAS from the CUDA toolkit that this program was built with, or set "
+                  "precision.products: decoded");
 }
 
 #ifdef ASSAY_SCALED_PRODUCTS
@@ -205,6 +214,7 @@ uint32_t pointer_alignment(const void* p) {
 ProductDescription::ProductDescription(const ProductKey& key, const ProductOperands& p) {
   const bool a_plain = key.a.form == ProductKey::Form::kPlain;
   const bool b_plain = key.b.form == ProductKey::Form::kPlain;
+  if (scaled(key)) require_scaled_products();
   cublas_check(cublaslt().desc_create(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
                "describing a product");
   set_product(desc, CUBLASLT_MATMUL_DESC_POINTER_MODE,

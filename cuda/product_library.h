@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "cuda/exec.h"
@@ -38,5 +39,9 @@ struct ProductLibrary {
 
 // Null where products have one way only: in the SIMT emulator.
 const ProductLibrary* product_library();
+
+// Why the library has no products of quantised operands (cuda/scaled_matmul.h): it is older than
+// the one that the program was built with. "" if it has; library may be null.
+std::string scaled_products_problem(const ProductLibrary* library);
 
 }  // namespace assay::gpu

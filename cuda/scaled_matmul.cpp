@@ -1,6 +1,7 @@
 #include "cuda/scaled_matmul.h"
 
 #include "base/check.h"
+#include "cuda/product_library.h"
 
 namespace assay::gpu {
 
@@ -65,6 +66,15 @@ bool built_with_scaled_matmul() {
 #else
   return true;
 #endif
+}
+
+std::string scaled_products_problem(const ProductLibrary* library) {
+  constexpr int64_t kOldest = 120900;  // has scales of operands
+  const int64_t version = library != nullptr ? library->version() : kOldest;
+  if (version >= kOldest) return "";
+  return strprintf(
+      "products of quantised operands need cuBLASLt 12.9 or newer, this is %ld.%ld.%ld",
+      long(version / 10000), long(version / 100 % 100), long(version % 100));
 }
 
 void check_scaled_matmul(const ScaledMatmul& p) {

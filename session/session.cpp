@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "comm/agree.h"
+#include "cuda/product_library.h"
 #include "engine/config/check.h"
 #include "models/linear/precision.h"
 
@@ -92,6 +93,10 @@ Session::Session(Config given, const SessionOptions& options)
   if (ranks && config.parallel.expert_ranks > 1) share_experts();
   CHECK(planned_ranks == 1 || (use == SessionOptions::Use::kPlan && !ranks),
         "a session of %d planned ranks that computes", planned_ranks);
+  if (automatic_products && device.gpu &&
+      !gpu::scaled_products_problem(gpu::product_library()).empty()) {
+    config.precision.products = ProductsMode::kSimulated;
+  }
   resolve_machine_fields(config, backend, place().capability, ranks);
 }
 

@@ -240,6 +240,27 @@ TEST_CASE("a product that the library has no algorithm for is an error with its 
   }
 }
 
+TEST_CASE("a library older than scales of operands has no such products, and says so") {
+  Bench place;
+  const CodeKind e4m3{CodeFormat::kE4M3, CodeScales::kTensor};
+  const Matmul p = place.product();
+  const CodeOperand a{p.a, p.a, e4m3}, b{p.b, p.b, e4m3};
+  REQUIRE(scaled_products_problem(product_library()) == "");
+  REQUIRE(scaled_products_problem(nullptr) == "");
+  setenv("ASSAY_FAKE_CUBLASLT_VERSION", "120805", 1);
+  std::string why, hint;
+  try {
+    scaled_matmul(place.on(),
+                  {.d = p.d, .a = a, .b = b, .m = 16, .n = 16, .k = 16, .result = Element::kBf16});
+  } catch (const UserError& error) {
+    why = error.what();
+    hint = error.hint();
+  }
+  unsetenv("ASSAY_FAKE_CUBLASLT_VERSION");
+  REQUIRE(why == "products of quantised operands need cuBLASLt 12.9 or newer, this is 12.8.5");
+  REQUIRE(hint.find("precision.products: decoded") != std::string::npos);
+}
+
 TEST_CASE("where launches are waited for a product is too, and a failure names it") {
   Bench place;
   simt::set_pace(simt::Pace::kLate);

@@ -141,6 +141,14 @@ with Workplace() as w:
         check(warning in done.stderr and "cuBLASLt 13.2.1" in done.stderr, done.stderr)
         check([d["cublaslt"] for d in products(w.run(name))] == [130100, 130201], products(w.run(name)))
 
+    # A library without products of quantised operands: auto is not native, and native is refused.
+    fp8 = ["--set", "precision.recipe=fp8_tensor"]
+    with_environment("ASSAY_FAKE_CUBLASLT_VERSION", "120805", lambda: w.train("fp8", *GPU, *SMALL, *fp8))
+    check("products: decoded" in (w.run("fp8") / "config.yaml").read_text(), (w.run("fp8") / "config.yaml").read_text())
+    done = with_environment("ASSAY_FAKE_CUBLASLT_VERSION", "120805", lambda: w.train(
+        "native", *GPU, *SMALL, *fp8, "--set", "precision.products=native", expect=1))
+    refused(done, "need cuBLASLt 12.9 or newer, this is 12.8.5", "precision.products: decoded")
+
     # --fresh begins without the old choices.
     w.train("one", *GPU, *SMALL, "--fresh")
     check(not (w.run("one") / "tune.json").exists() and len(products(w.run("one"))) == 1, "--fresh")

@@ -13,6 +13,7 @@
 #include "base/cores.h"
 #include "cuda/device.h"
 #include "cuda/gpu_kind.h"
+#include "cuda/product_library.h"
 #include "machine/cpu_energy.h"
 #include "machine/gpu_meter.h"
 #include "machine/limits.h"
@@ -155,6 +156,16 @@ ordered_json image_names() {
   return names;
 }
 
+// Which recipes have products of a GPU, or why none has. A cuBLASLt is there.
+std::string native_products(int capability) {
+  const std::string problem = gpu::scaled_products_problem(gpu::product_library());
+  if (!problem.empty()) return "none: " + problem;
+  std::string native;
+  for (const std::string& recipe : native_recipes(capability))
+    native += (native.empty() ? "" : "; ") + recipe;
+  return native.empty() ? "none: recipes are simulated in bf16" : native;
+}
+
 // Opens the GPU, which may fail, and measures it. Too little free memory for that is no reason not
 // to use it.
 void measure_gpu(ordered_json& j, std::vector<Advice>& advice) {
@@ -197,10 +208,7 @@ ordered_json gpu_facts(MachineLimits limits, std::vector<Advice>& advice) {
     j["image"] = "sm_" + gpu::image_for(facts.capability, gpu::built_images());
     const gpu::GpuKind kind = gpu::gpu_kind_by_environment(facts.capability);
     j["kind"] = gpu::kind_text(kind);
-    std::string native;
-    for (const std::string& recipe : native_recipes(facts.capability))
-      native += (native.empty() ? "" : "; ") + recipe;
-    j["native_products"] = native.empty() ? "none: recipes are simulated in bf16" : native;
+    j["native_products"] = native_products(facts.capability);
     for (const gpu::SlowPart& slow : gpu::slow_parts(kind))
       advice.push_back({"slower than this GPU could be: " + slow.what, slow.todo});
     if (limits == MachineLimits::kMeasured) measure_gpu(j, advice);

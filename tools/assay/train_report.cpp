@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "cuda/product_library.h"
 #include "cuda/scaled_matmul.h"
 #include "engine/config/check.h"
 #include "engine/config/collapse_auto.h"
@@ -87,6 +88,7 @@ void announce_precision(Log& log, const Config& config, const SessionDevice& dev
     log.warn("precision.products: native: a CPU has native products for none of these formats");
   }
   if (!native && device.gpu && problem.empty() && gpu::built_with_scaled_matmul() &&
+      gpu::scaled_products_problem(gpu::product_library()).empty() &&
       has_native_product(table, config.model, device.gpu->facts().capability)) {
     log.info(
         "  this GPU can multiply some of these formats itself: --set precision.products=native");
