@@ -70,6 +70,18 @@ bool take_record(Session& session, const std::string& folder) {
   return records.empty() || records.back().device.same(*here);
 }
 
+// The most bytes that a product of the run took on this device.
+int64_t workspace_of_record(const Session& session, const std::string& folder) {
+  const std::optional<ProductsDevice> here = products_device(session.device);
+  if (!here) return 0;
+  int64_t most = 0;
+  for (const ProductsRecord& record : read_products(products_of(folder))) {
+    if (!record.device.same(*here)) continue;
+    for (const KeptProduct& p : record.products) most = std::max(most, p.workspace_bytes);
+  }
+  return most;
+}
+
 }  // namespace
 
 void use_tuning(Session& session, Tuning tuning) {
@@ -103,6 +115,7 @@ void use_products_for_training(Session& session, const std::string& folder,
       return;
     }
   }
+  session.product_workspace = workspace_of_record(session, folder);
   if (!take_record(session, folder)) {
     session.warnings.push_back("dense products so far were those of " +
                                read_products(products_of(folder)).back().device.text() +

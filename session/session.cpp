@@ -1,5 +1,6 @@
 #include "session/session.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -136,7 +137,10 @@ ModelPlace Session::place(int32_t mask_id) const {
   if (use == SessionOptions::Use::kPlan && rank_count() == 1) {
     place.ranks = int(config.parallel.expert_ranks);
   }
-  if (tuning) place.product_workspace = tuning->file.workspace_bytes;
+  place.product_workspace = product_workspace;
+  if (tuning) {
+    place.product_workspace = std::max(product_workspace, tuning->file.workspace_bytes);
+  }
   if (device.gpu) {
     place.capability = device.gpu->facts().capability;
   } else if (backend == Backend::kGpu) {

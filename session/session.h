@@ -66,6 +66,9 @@ struct Session {
   // The algorithms of a GPU's dense products, taken from a file (session/run_products.h), and what
   // was found on the way.
   std::optional<Tuning> tuning;
+  // Bytes of workspace that the products of the run so far need: an earlier version may have
+  // planned more than this one does.
+  int64_t product_workspace = 0;
   std::vector<std::string> warnings;
 
   // Of the launch, there or planned.

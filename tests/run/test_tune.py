@@ -141,6 +141,16 @@ with Workplace() as w:
         check(warning in done.stderr and "cuBLASLt 13.2.1" in done.stderr, done.stderr)
         check([d["cublaslt"] for d in products(w.run(name))] == [130100, 130201], products(w.run(name)))
 
+    # A run of a version that planned a larger workspace goes on with the algorithms that need it.
+    w.train("wide", *GPU, *SMALL)
+    record = json.loads((w.run("wide") / "products.json").read_text())
+    for product in record["devices"][0]["products"]:
+        product.update(workspace_bytes=64 << 20, algorithm={**product["algorithm"], "id": 70, "tile": 5, "split_k": 8, "reduction": 2})
+    (w.run("wide") / "products.json").write_text(json.dumps(record))
+    cut(w.run("wide"))
+    w.train("wide", *GPU, *SMALL)
+    check(all(p["algorithm"]["id"] == 70 for p in products(w.run("wide"))[0]["products"]), products(w.run("wide")))
+
     # A library without products of quantised operands: auto is not native, and native is refused.
     fp8 = ["--set", "precision.recipe=fp8_tensor"]
     with_environment("ASSAY_FAKE_CUBLASLT_VERSION", "120805", lambda: w.train("fp8", *GPU, *SMALL, *fp8))
