@@ -102,9 +102,10 @@ void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a) {
 
 template <typename T>
 int64_t grouped_workspace_bytes(Backend backend, int64_t assignments, int64_t experts, int64_t out,
-                                int64_t in) {
-  return backend == Backend::kGpu ? gpu::grouped_parts_bytes(assignments, experts, out, in)
-                                  : accumulate_workspace_bytes<T>(assignments, experts, in);
+                                int64_t in, int64_t most_rows) {
+  return backend == Backend::kGpu
+             ? gpu::grouped_parts_bytes(assignments, experts, out, in, most_rows)
+             : accumulate_workspace_bytes<T>(assignments, experts, in);
 }
 
 template <typename T>
@@ -149,8 +150,10 @@ void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a) {
   cpu::grouped_linear_wgrad(on, a);
 }
 
-template int64_t grouped_workspace_bytes<float>(Backend, int64_t, int64_t, int64_t, int64_t);
-template int64_t grouped_workspace_bytes<bf16>(Backend, int64_t, int64_t, int64_t, int64_t);
+template int64_t grouped_workspace_bytes<float>(Backend, int64_t, int64_t, int64_t, int64_t,
+                                                int64_t);
+template int64_t grouped_workspace_bytes<bf16>(Backend, int64_t, int64_t, int64_t, int64_t,
+                                               int64_t);
 template void grouped_linear_forward<float>(Exec, const GroupedForward<float>&);
 template void grouped_linear_forward<bf16>(Exec, const GroupedForward<bf16>&);
 template void grouped_linear_dgrad<float>(Exec, const GroupedDgrad<float>&);

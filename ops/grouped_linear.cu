@@ -70,7 +70,7 @@ void launch_wgrad(Exec on, const GroupedWgrad<T>& a) {
     if (a.sum == GradientSum::kStore) zero(on, a.dweight);
     return;
   }
-  const GroupedParts work = grouped_parts(on, kName, assignments, experts, out, in);
+  const GroupedParts work = grouped_parts(on, kName, assignments, experts, out, in, a.most_rows);
   if constexpr (sizeof(T) == 2) {
     const bool by_wgmma = on.gpu->kind.products == Products::kWgmma;
     if (whole_pieces({a.dweight.data, a.dy.data, a.x.data}, out, in)) {

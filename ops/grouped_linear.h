@@ -51,6 +51,7 @@ struct GroupedWgrad {
   View<const int32_t, 1> offsets;   // in  (E+1)
   ProductScale scale = {};          // in          optional
   GradientSum sum = GradientSum::kAdd;
+  int64_t most_rows = INT64_MAX;  // that an expert has; few need less workspace
 };
 
 template <typename T>
@@ -60,10 +61,11 @@ void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a);
 template <typename T>
 void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a);
 
-// Bytes of on.workspace that each of the three needs, whatever the loads.
+// Bytes of on.workspace that each of the three needs, whatever the loads; with GroupedWgrad's
+// most_rows, loads up to that.
 template <typename T>
 int64_t grouped_workspace_bytes(Backend backend, int64_t assignments, int64_t experts, int64_t out,
-                                int64_t in);
+                                int64_t in, int64_t most_rows = INT64_MAX);
 
 // Two flops per multiply-add; each matrix is read or written once (gathered rows once per
 // assignment), dW both unless it is stored.

@@ -103,8 +103,11 @@ void wide_iteration(Exec on, const NewtonSchulz& a, View<const int32_t, 1> rows)
 void tall_iteration(Exec on, const NewtonSchulz& a, View<const int32_t, 1> rows,
                     View<const int32_t, 1> gram_rows) {
   zero(on, a.gram_sums);
-  grouped_linear_wgrad<bf16>(
-      on, {.dweight = a.gram_sums, .dy = rows_of(a.x), .x = rows_of(a.x), .offsets = rows});
+  grouped_linear_wgrad<bf16>(on, {.dweight = a.gram_sums,
+                                  .dy = rows_of(a.x),
+                                  .x = rows_of(a.x),
+                                  .offsets = rows,
+                                  .most_rows = a.x.dim[1]});
   cast<bf16, float>(on, {.y = flat(a.gram), .x = {a.gram_sums.data, {a.gram_sums.size()}}});
   polynomial(on, a, gram_rows);
   grouped_linear_forward<bf16>(on, {.y = rows_of(a.product),
@@ -129,9 +132,9 @@ void normalise(Exec on, const NewtonSchulz& a) {
 
 int64_t newton_schulz_workspace_bytes(Backend backend, int64_t n, int64_t rows, int64_t cols) {
   const int64_t m = std::min(rows, cols);
-  return std::max({grouped_workspace_bytes<bf16>(backend, n * rows, n, m, cols),
-                   grouped_workspace_bytes<bf16>(backend, n * rows, n, m, m),
-                   grouped_workspace_bytes<bf16>(backend, n * m, n, m, m)});
+  return std::max({grouped_workspace_bytes<bf16>(backend, n * rows, n, m, cols, rows),
+                   grouped_workspace_bytes<bf16>(backend, n * rows, n, m, m, rows),
+                   grouped_workspace_bytes<bf16>(backend, n * m, n, m, m, m)});
 }
 
 int64_t newton_schulz_packed_x(int64_t n, int64_t rows, int64_t cols) {

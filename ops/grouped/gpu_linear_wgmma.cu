@@ -58,9 +58,9 @@ void grouped_wgrad_wgmma(Exec on, const GroupedWgrad<bf16>& a) {
   constexpr const char* kName = "grouped_linear_wgrad";
   const int64_t assignments = a.dy.dim[0], experts = a.dweight.dim[0];
   const int64_t out = a.dweight.dim[1], in = a.dweight.dim[2];
-  const GroupedParts work = grouped_parts(on, kName, assignments, experts, out, in);
+  const GroupedParts work = grouped_parts(on, kName, assignments, experts, out, in, a.most_rows);
   order_experts(on, work, a.offsets, GroupedCut::kPieces);
-  const int64_t slots = grouped_slots(assignments);
+  const int64_t slots = grouped_slots(assignments, a.most_rows);
   const int64_t parts = std::min(experts, assignments) + slots;
   with_tile_width(in, [&]<int N>() {
     const GroupedTileArgs g = {

@@ -252,8 +252,8 @@ __global__ __launch_bounds__(kOrderThreads) void zero_idle_kernel(
 }  // namespace
 
 GroupedParts grouped_parts(Exec on, const char* op, int64_t assignments, int64_t experts,
-                           int64_t out, int64_t in) {
-  const int64_t need = grouped_parts_bytes(assignments, experts, out, in);
+                           int64_t out, int64_t in, int64_t most_rows) {
+  const int64_t need = grouped_parts_bytes(assignments, experts, out, in, most_rows);
   CHECK(on.workspace.dim[0] >= need, "%s: workspace has %ld bytes, needs %ld", op,
         long(on.workspace.dim[0]), long(need));
   std::byte* const at = on.workspace.data;

@@ -37,9 +37,9 @@ constexpr int kGroupedPieceRows = 1 << kGroupedPieceShift;
 enum class GroupedCut { kWhole, kPieces };  // whether larger experts are cut
 
 // An expert of r rows that is cut has ceil(r / kGroupedPieceRows) pieces, less than twice r /
-// kGroupedPieceRows.
-constexpr int64_t grouped_slots(int64_t assignments) {
-  return 2 * (assignments / kGroupedPieceRows);
+// kGroupedPieceRows. most_rows: no expert has more.
+constexpr int64_t grouped_slots(int64_t assignments, int64_t most_rows = INT64_MAX) {
+  return most_rows <= kGroupedPieceRows ? 0 : 2 * (assignments / kGroupedPieceRows);
 }
 
 constexpr int64_t grouped_parts_limit(int64_t assignments, int64_t experts, int64_t tile_rows) {
@@ -54,16 +54,16 @@ constexpr int64_t grouped_list_bytes(int64_t assignments, int64_t experts) {
                       int64_t{sizeof(GroupedPart)},
                   64);
 }
-constexpr int64_t grouped_parts_bytes(int64_t assignments, int64_t experts, int64_t out,
-                                      int64_t in) {
+constexpr int64_t grouped_parts_bytes(int64_t assignments, int64_t experts, int64_t out, int64_t in,
+                                      int64_t most_rows = INT64_MAX) {
   return grouped_list_bytes(assignments, experts) +
-         grouped_slots(assignments) * out * in * int64_t{sizeof(float)};
+         grouped_slots(assignments, most_rows) * out * in * int64_t{sizeof(float)};
 }
 
 // Lays out the list in on.workspace; `op` names the op if the workspace is too small. Only wgrad
 // has sums of out x in.
 GroupedParts grouped_parts(Exec on, const char* op, int64_t assignments, int64_t experts,
-                           int64_t out = 0, int64_t in = 0);
+                           int64_t out = 0, int64_t in = 0, int64_t most_rows = INT64_MAX);
 
 // Writes the list of forward and dgrad (cut_rows) or of wgrad (order_experts) from offsets (E+1).
 // For cut_rows they may be empty: one expert has all the rows.

@@ -7,6 +7,7 @@
 #include "models/audit/audit.h"
 #include "models/decoder/training_memory.h"
 #include "models/parameters/table.h"
+#include "ops/newton_schulz.h"
 #include "tests/catch.h"
 #include "tests/model/model_fixture.h"
 #include "tests/ref/cast.h"
@@ -242,6 +243,14 @@ TEST_CASE("a model with Muon learns one batch at AdamW's learning rate") {
   for (int i = 1; i < 40; ++i) last = f.step(i);
   INFO("loss " << start << " -> " << last);
   REQUIRE(last < start / 2);
+}
+
+TEST_CASE("Muon's workspace on a GPU has room for sums of pieces only where a matrix is cut") {
+  constexpr int64_t kMib = int64_t{1} << 20;
+  for (const auto& [rows, cols] : {std::pair{768, 256}, {256, 768}}) {
+    REQUIRE(newton_schulz_workspace_bytes(Backend::kGpu, 4096, rows, cols) < 2 * kMib);
+  }
+  REQUIRE(newton_schulz_workspace_bytes(Backend::kGpu, 2, 40000, 1024) > 4 * 1024 * 1024 * 4);
 }
 
 TEST_CASE("the audit counts one momentum per hidden matrix") {
