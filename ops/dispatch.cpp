@@ -88,6 +88,15 @@ void dispatch(Exec on, const Dispatch& a) {
 
 namespace gpu {
 ASSAY_GPU_ABSENT(dispatch, Dispatch)
+
+void require_dispatch_room(int64_t experts, int64_t k, int64_t shared_bytes) {
+  constexpr int64_t kOthersBytes = 7 << 10;  // shared memory that is not dispatch_slots' lists
+  if (dispatch_shared_bytes(experts, k) <= shared_bytes - kOthersBytes) return;
+  throw UserError(
+      strprintf("%ld experts with %ld per token do not fit into the shared memory of this GPU",
+                long(experts), long(k)),
+      "use fewer experts");
+}
 }  // namespace gpu
 
 }  // namespace assay

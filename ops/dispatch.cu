@@ -12,7 +12,6 @@ namespace {
 constexpr int kBlock = 256;
 constexpr int kScanRows = 32;
 constexpr int kOffsetsBlock = 1024;
-constexpr int64_t kFixedBytes = 7 << 10;  // shared memory that is not dispatch_slots' lists
 
 // Writes row p of partial: the number of assignments per expert in piece p. One block per piece.
 // Bound by writing partial.
@@ -132,13 +131,8 @@ __global__ __launch_bounds__(kBlock) void dispatch_slots_kernel(
 void dispatch(Exec on, const Dispatch& a) {
   const int64_t tokens = a.expert.dim[0], k = a.expert.dim[1], experts = a.partial.dim[1];
   const int64_t pieces = dispatch_pieces(tokens);
-  const int64_t bytes = (experts + kDispatchPieceTokens * k) * int64_t{sizeof(int32_t)};
-  if (bytes > on.gpu->kind.shared_bytes - kFixedBytes) {
-    throw UserError{
-        strprintf("%ld experts with %ld per token do not fit into the shared memory of this GPU",
-                  long(experts), long(k)),
-        "use fewer experts"};
-  }
+  const int64_t bytes = dispatch_shared_bytes(experts, k);
+  require_dispatch_room(experts, k, on.gpu->kind.shared_bytes);
   launch(on,
          {.name = "dispatch_count",
           .grid = {unsigned(pieces)},

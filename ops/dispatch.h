@@ -36,6 +36,11 @@ inline Cost dispatch_cost(const Dispatch& a) {
 // The CUDA bodies, which the functions above call where `on` has a GPU (dispatch.cu).
 namespace gpu {
 void dispatch(Exec on, const Dispatch& a);
+// The shared memory of its kernels, in bytes of a block; UserError if the GPU has less.
+constexpr int64_t dispatch_shared_bytes(int64_t experts, int64_t k) {
+  return (experts + kDispatchPieceTokens * k) * int64_t{sizeof(int32_t)};
+}
+void require_dispatch_room(int64_t experts, int64_t k, int64_t shared_bytes);
 }  // namespace gpu
 
 }  // namespace assay

@@ -9,6 +9,8 @@
 #include "ops/gpu/absent.h"
 #include "ops/router/cpu_row.h"
 #include "ops/router/cpu_top_k.h"
+#include "ops/router/gpu_registers.h"
+#include "ops/router/gpu_room.h"
 
 namespace assay {
 
@@ -345,6 +347,15 @@ ASSAY_GPU_ABSENT(router_forward, RouterForward)
 ASSAY_GPU_ABSENT(router_bias_update, RouterBiasUpdate)
 ASSAY_GPU_ABSENT(router_margin, RouterMargin)
 ASSAY_GPU_ABSENT(router_lead_sum, RouterLeadSum)
+
+void require_router_room(int64_t experts, int64_t k, int64_t shared_bytes) {
+  using namespace router;
+  if (forward_fits_registers(experts, k) || warps_that_fit(experts, k, shared_bytes) > 0) return;
+  throw UserError(
+      strprintf("a router of %ld experts does not fit into the shared memory of this GPU",
+                long(experts)),
+      strprintf("use fewer experts (%ld fit)", long((shared_bytes - kFixedBytes) / 12000 * 1000)));
+}
 }  // namespace gpu
 
 }  // namespace assay

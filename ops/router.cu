@@ -15,7 +15,6 @@ namespace {
 
 constexpr int kMaxWarps = 12;
 [[maybe_unused]] constexpr int kMaxThreads = kMaxWarps * kWarp;  // read by nvcc only
-constexpr int64_t kFixedBytes = 7 << 10;  // shared memory of the arrays of fixed size
 constexpr int kReduceRows = 32;
 constexpr int kBlock = 256;
 
@@ -27,12 +26,6 @@ struct ForwardShared {
   int32_t* ids;     // (warps, K)
   float* ghats;     // (warps, K)
 };
-int64_t fixed_bytes(int64_t experts) {
-  return 2 * experts * int64_t{sizeof(float)};
-}
-int64_t warp_bytes(int64_t experts, int64_t k) {
-  return (row_words(experts) + 2 * k) * int64_t{sizeof(float)};
-}
 
 // Adds a round's normalised gates, or its shares of all experts, to the block's sums, in token
 // order.
@@ -296,14 +289,8 @@ __global__ __launch_bounds__(kBlock) void router_margin_kernel(
 
 void forward_in_shared_memory(Exec on, const RouterForward& a) {
   const int64_t tokens = a.logits.dim[0], experts = a.logits.dim[1], k = a.expert.dim[1];
-  const int64_t shared_bytes = on.gpu->kind.shared_bytes - kFixedBytes;
-  const int64_t room = (shared_bytes - fixed_bytes(experts)) / warp_bytes(experts, k);
-  if (room < 1) {
-    throw UserError{
-        strprintf("a router of %ld experts does not fit into the shared memory of this GPU",
-                  long(experts)),
-        strprintf("use fewer experts (%ld fit)", long(shared_bytes / 12 / 1000 * 1000))};
-  }
+  require_router_room(experts, k, on.gpu->kind.shared_bytes);
+  const int64_t room = warps_that_fit(experts, k, on.gpu->kind.shared_bytes);
   // The fewest rounds that fit, then the fewest warps for these rounds.
   const int64_t most = std::min<int64_t>(room, kMaxWarps);
   const int64_t rounds = ceil_div(kRouterPieceTokens, most);

@@ -186,6 +186,9 @@ void router_forward(Exec on, const RouterForward& a);
 void router_bias_update(Exec on, const RouterBiasUpdate& a);
 void router_margin(Exec on, const RouterMargin& a);
 void router_lead_sum(Exec on, const RouterLeadSum& a);
+// UserError if a router of so many experts, k of which a token takes, does not fit into the shared
+// memory that a block of the GPU may have.
+void require_router_room(int64_t experts, int64_t k, int64_t shared_bytes);
 }  // namespace gpu
 
 }  // namespace assay

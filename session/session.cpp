@@ -9,6 +9,8 @@
 #include "cuda/product_library.h"
 #include "engine/config/check.h"
 #include "models/linear/precision.h"
+#include "ops/dispatch.h"
+#include "ops/router.h"
 
 namespace assay {
 
@@ -41,6 +43,15 @@ void require_exchangeable_experts(const Config& config, Backend backend) {
                   config.parallel.expert_ranks, precision.recipe.c_str()),
         "--set parallel.expert_ranks=1, or a recipe that leaves the experts in bf16");
   }
+}
+
+// Before anything is planned: what the kernels of a mixture of experts would refuse in the first
+// step.
+void require_room_for_routers(const Config& config, const gpu::GpuKind& kind) {
+  if (!config.model.moe) return;
+  const int64_t experts = config.model.moe->experts, k = config.model.moe->top_k;
+  gpu::require_router_room(experts, k, kind.shared_bytes);
+  gpu::require_dispatch_room(experts, k, kind.shared_bytes);
 }
 
 // Before the ranks make groups, each of which needs the same call of all. Collective; what else may
@@ -99,6 +110,10 @@ Session::Session(Config given, const SessionOptions& options)
     config.precision.products = ProductsMode::kSimulated;
   }
   resolve_machine_fields(config, backend, place().capability, ranks);
+  if (backend == Backend::kGpu) {
+    require_room_for_routers(config, device.gpu ? device.context()->kind
+                                                : gpu::gpu_kind(std::max(80, place().capability)));
+  }
 }
 
 // The groups of this rank's experts. Collective.

@@ -7,8 +7,11 @@ namespace assay::gpu::router {
 
 constexpr int64_t kMostExpertsInRegisters = 256, kMostChosenInRegisters = 32;
 
+inline bool forward_fits_registers(int64_t experts, int64_t k) {
+  return experts <= kMostExpertsInRegisters && k <= kMostChosenInRegisters;
+}
 inline bool forward_fits_registers(const RouterForward& a) {
-  return a.logits.dim[1] <= kMostExpertsInRegisters && a.expert.dim[1] <= kMostChosenInRegisters;
+  return forward_fits_registers(a.logits.dim[1], a.expert.dim[1]);
 }
 // expert, gate, logsumexp, score_sum, and the partial sums of each piece.
 void forward_in_registers(Exec on, const RouterForward& a);

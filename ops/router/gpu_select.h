@@ -4,6 +4,7 @@
 
 #include "base/math.h"
 #include "ops/gpu/load_batch.h"
+#include "ops/router/gpu_room.h"
 #include "ops/router/gpu_scores.h"
 
 namespace assay::gpu::router {
@@ -28,10 +29,6 @@ struct Row {
     }
   }
 };
-
-inline int row_words(int64_t experts) {
-  return int(round_up(experts, 4 * kWarp));
-}
 
 // Loads the logits of a token, with `Loads` vectors per lane in flight; returns their softmax if
 // logsumexp is requested.

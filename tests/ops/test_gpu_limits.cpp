@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/simt/context.h"
 #include "ops/dispatch.h"
 #include "ops/router.h"
@@ -76,6 +77,24 @@ TEST_CASE("dispatch to more experts than a GPU's shared memory holds is refused"
   REQUIRE(refused.why ==
           "30000 experts with 1 per token do not fit into the shared memory of this GPU");
   REQUIRE(refused.hint == "use fewer experts");
+}
+
+TEST_CASE("a plan refuses what the kernels would") {
+  for (const int64_t k : {1, 64}) {
+    for (int64_t experts = 500; experts < 30000; experts += 500) {
+      const int64_t shared_bytes = gpu::gpu_kind(90).shared_bytes;
+      const bool one =
+          refusal([&] { gpu::require_router_room(experts, k, shared_bytes); }).why == "";
+      if (k == 1 && (experts == 18000 || experts == 20000)) {
+        REQUIRE(one == (route(90, experts).why == ""));
+      }
+      REQUIRE(one == (8 * experts + 4 * (round_up(experts, 128) + 2 * k) <= shared_bytes - 7168));
+    }
+  }
+  REQUIRE(refusal([] { gpu::require_router_room(256, 8, 1); }).why == "");  // in registers
+  REQUIRE(refusal([] { gpu::require_dispatch_room(20000, 1, 99 << 10); }).why == "");
+  REQUIRE(refusal([] { gpu::require_dispatch_room(20000, 64, 99 << 10); }).hint ==
+          "use fewer experts");
 }
 
 }  // namespace assay

@@ -64,6 +64,9 @@ with Workplace(moe=True) as w:
         done = w.train(f"plan-{len(plans)}", "--device", "cuda", *SMALL, *FP8, *more, "--plan", "--json")
         plans.append(json.loads(done.stdout)["total_bytes"])
     del os.environ["SIMT_GPU"]
+    refused = w.train("wide", "--device", "cuda", *SMALL, "--set", "model.moe.experts=20000", "--plan", expect=1)
+    if "error: a router of 20000 experts does not fit into the shared memory of this GPU\nhint: use fewer" not in refused.stderr:
+        failures.append(f"a plan of 20000 experts: {refused.stderr}")
     if not plans[0] == plans[1] < plans[2]:
         failures.append(f"planned memory of a GPU of 8.0, the same with decoded products, of 9.0: {plans}")
 os.environ["ASSAY_GPU_PATH"] = "mma"
