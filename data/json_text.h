@@ -45,6 +45,13 @@ Json json_or_throw(std::string_view text) {
   return Json::parse(text);
 }
 
+// What is wrong, without the library's name of it: "parse error at line 1, column 5: ...".
+inline std::string json_problem(const nlohmann::json::exception& error) {
+  const std::string what = error.what();
+  const size_t tag = what.starts_with("[json.") ? what.find("] ") : std::string::npos;
+  return tag == std::string::npos ? what : what.substr(tag + 2);
+}
+
 // The value of a text: discarded (is_discarded()) if it is not JSON or nested too deep.
 template <typename Json = nlohmann::json>
 Json json_of(std::string_view text) {

@@ -76,7 +76,7 @@ json parse_json(const std::string& text, const std::string& name) {
   try {
     return json_or_throw(text);
   } catch (const json::exception& e) {
-    refuse(name, strprintf("not JSON (%s)", e.what()));
+    refuse(name, "not JSON (" + json_problem(e) + ")");
   }
 }
 

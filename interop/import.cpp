@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/new_folder.h"
 #include "base/read_failed.h"
+#include "base/shell_word.h"
 #include "data/sha256.h"
 #include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
@@ -21,6 +22,7 @@
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/checkpoint_files.h"
+#include "engine/run/run_dir.h"
 #include "interop/model_json.h"
 #include "interop/tensor_map.h"
 #include "interop/weights.h"
@@ -273,6 +275,7 @@ Config run_config(const ImportPlan& plan, const ImportedModel& imported) {
                       long(16 * sequence));
   }
   text += model_section(imported.model);
+  require_utf8_sets(plan.sets);
   const Config config =
       parse_config_text(text, "the imported configuration", fs::current_path().string(), plan.sets);
   require_utf8_paths(config);
@@ -317,6 +320,28 @@ void write_origin(const RunDir& dir, const ImportPlan& plan, const Imported& imp
   write_file_atomic(dir.file(kImportedFile), j.dump(1, ' ', false, replace) + "\n");
 }
 
+// A folder without config.json: what it may be instead.
+void require_model_folder(const std::string& folder) {
+  const std::string file = folder + "/config.json";
+  std::error_code ignored;
+  if (fs::exists(file, ignored)) return;
+  const std::string wanted =
+      "check the path: a transformers model is a folder with config.json and model.safetensors";
+  if (is_run(folder)) {
+    const std::string config = folder + "/config.yaml";
+    throw UserError(folder + " is a run of Assay, which has no config.json",
+                    "go on with it as it is: assay train " + shell_word(config) + " --run " +
+                        shell_word(folder) + "; `assay export` makes a transformers model of it");
+  }
+  const fs::file_status status = fs::status(folder, ignored);
+  if (status.type() == fs::file_type::not_found) {
+    throw UserError("there is no folder " + folder + ", so no " + file, wanted);
+  }
+  if (fs::is_directory(status)) {
+    throw UserError(folder + " is no transformers model: there is no " + file, wanted);
+  }
+}
+
 }  // namespace
 
 Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta meta) {
@@ -324,6 +349,7 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
     throw UserError("the name of the run is empty", "e.g. --out runs/imported");
   }
   require_new_folder(plan.run, "choose another --out, or remove it");
+  require_model_folder(plan.folder);
   const ImportedModel model = read_model_json(plan.folder + "/config.json");
   Imported result;
   result.family = model.family;

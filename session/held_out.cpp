@@ -49,11 +49,12 @@ HeldOut::HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& opt
     throw UserError(source_.folder + " was trained without held-out text (data.val)",
                     "give shards: --shards FILE");
   }
-  if (has_data) data_ = evaluation_data(reading(config, options.files));
   if (options.files.empty()) {
     const std::string other = "--shards FILE";
-    require_data_of_checkpoint(source_, data_, {.shards = other, .tokenizer = other});
+    data_ =
+        data_of_checkpoint(source_, {.shards = other, .tokenizer = other, .moved_tokenizer = ""});
   } else {
+    if (has_data) data_ = evaluation_data(reading(config, options.files));
     std::string own = own_tokenizer(source_);
     if (own.empty() && config.data.check_tokenizer) own = data_.tokenizer;
     if (!own.empty()) require_tokenizer_of_shards(read_tokenizer(own), own, options.files);

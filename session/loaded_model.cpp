@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "base/math.h"
 #include "base/read_failed.h"
 #include "cuda/transfer.h"
@@ -104,19 +105,62 @@ bool is_of_run(const CheckpointSource& source, const std::string& tokenizer) {
   return !hashes.empty() && first_unknown_file(source.state, hashes).empty();
 }
 
+// read(), for a file that a run had and that is not in its place: its error says so, and names the
+// option that takes another.
+template <typename Read>
+auto read_moved(Read read, const std::string& way_out) {
+  try {
+    return read();
+  } catch (const ReadFailed&) {
+    throw;
+  } catch (const UserError& error) {
+    throw UserError(error.what(), "if it has moved: " + way_out + "; else " + error.hint());
+  }
+}
+
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+// UserError if a validation shard or the tokenizer of the configuration is missing.
+void require_files_there(const DataConfig& data, const OtherFiles& way_out) {
+  for (const std::string& pattern : data.val) {
+    if (!paths_matching(pattern).empty()) continue;
+    read_moved([&] { return expand_files({pattern}, "data.val"); }, way_out.shards);
+  }
+  if (data.tokenizer.empty() || way_out.moved_tokenizer.empty() || is_there(data.tokenizer)) return;
+  read_moved([&] { return read_tokenizer(data.tokenizer); }, way_out.moved_tokenizer);
+}
+
+// UserError if the run has read another tokenizer at this path.
+void require_tokenizer_known(const CheckpointSource& source, const std::string& tokenizer,
+                             const OtherFiles& way_out) {
+  if (source.names_tokenizer || tokenizer.empty()) return;
+  require_known(source, tokenizer_hashes(source, tokenizer),
+                ", or name the tokenizer: " + way_out.tokenizer);
+}
+
 }  // namespace
 
-void require_data_of_checkpoint(const CheckpointSource& source, const RunData& data,
-                                const OtherFiles& way_out) {
+RunData data_of_checkpoint(const CheckpointSource& source, const OtherFiles& way_out) {
+  const DataConfig& of_config = source.config.data;
+  if (!of_config.synth) {
+    require_files_there(of_config, way_out);
+    // A tokenizer that was written over may not fit the shards or the model either.
+    if (is_there(of_config.tokenizer)) {
+      require_tokenizer_known(source, of_config.tokenizer, way_out);
+    }
+  }
+  RunData data = evaluation_data(source.config);
   require_tokenizer_of_run(run_of(source), source.config, data);
   if (!source.names_data) {
     const HashedFiles files = hash_files(data.val, UseCache::kYes);
     require_manifest_hashes(files);
     require_known(source, sha256_of(files), ", or name other data: " + way_out.shards);
   }
-  if (source.names_tokenizer) return;
-  require_known(source, tokenizer_hashes(source, data.tokenizer),
-                ", or name the tokenizer: " + way_out.tokenizer);
+  if (of_config.synth) require_tokenizer_known(source, data.tokenizer, way_out);
+  return data;
 }
 
 std::string own_tokenizer(const CheckpointSource& source) {
@@ -151,7 +195,9 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
         source.folder + " has no tokenizer: its configuration has no data.tokenizer",
         "give that of its tokens: --tokenizer FILE, a tokenizer.json or the folder that has it");
   }
-  Tokenizer tokenizer = read_tokenizer(file);
+  Tokenizer tokenizer = path.empty() && !is_there(file)
+                            ? read_moved([&] { return read_tokenizer(file); }, "--tokenizer FILE")
+                            : read_tokenizer(file);
   if (tokenizer.vocab_size() > source.config.model.vocab_size) {
     throw UserError(strprintf("%s has %ld tokens, the model %ld", file.c_str(),
                               long(tokenizer.vocab_size()), long(source.config.model.vocab_size)),

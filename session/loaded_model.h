@@ -32,15 +32,16 @@ std::string run_of(const CheckpointSource& source);
 // The same. UserError for a checkpoint in no run, "whose folder" `what`: "has the part".
 std::string require_run_of(const CheckpointSource& source, const std::string& what);
 
-// UserError if the tokenizer or a validation shard of `data` is not the one that the checkpoint's
-// run has; what it has not recorded is not compared. Hashes the shards and the tokenizer. With
-// source.names_data the shards may be others, with names_tokenizer the tokenizer. `way_out` names
-// the options that take other files, for the hint: "--set data.val=FILE".
+// The options that take other files than those of the run, for hints; "": there is none.
 struct OtherFiles {
   std::string shards = "--set data.val=FILE", tokenizer = "--set data.tokenizer=FILE";
+  std::string moved_tokenizer = tokenizer;  // if the run's is not in its place any more
 };
-void require_data_of_checkpoint(const CheckpointSource& source, const RunData& data,
-                                const OtherFiles& way_out = {});
+// The held-out data that the configuration of the checkpoint names. UserError as evaluation_data(),
+// and if its tokenizer or a validation shard is not the one that the checkpoint's run has; what it
+// has not recorded is not compared. Hashes the shards and the tokenizer. With source.names_data the
+// shards may be others, with names_tokenizer the tokenizer.
+RunData data_of_checkpoint(const CheckpointSource& source, const OtherFiles& way_out = {});
 
 // The file or folder of the run's tokenizer, as far as it is there without its data: RUN's own, of
 // an imported model, else data.tokenizer; "" for data.synth, and with data.check_tokenizer off.

@@ -104,20 +104,30 @@ RunData synth_data(const Config& config) {
   return data;
 }
 
-// What the tokenizer says about the data, of whose files it must be.
-void add_tokenizer(const Config& config, RunData& data) {
+enum class ModelSize { kMayChange, kIsFixed };
+
+// UserError if the model has no row for some of the tokenizer's ids.
+void require_rows_for(const Tokenizer& tokenizer, const std::string& file, int64_t rows,
+                      ModelSize size) {
+  if (tokenizer.vocab_size() <= rows) return;
+  throw UserError(strprintf("%s has %ld tokens, but model.vocab_size is %ld", file.c_str(),
+                            long(tokenizer.vocab_size()), long(rows)),
+                  size == ModelSize::kMayChange
+                      ? strprintf("--set model.vocab_size=%ld", long(tokenizer.vocab_size()))
+                      : "the model was trained with fewer: give the tokenizer that its shards were "
+                        "made with, --set data.tokenizer=FILE");
+}
+
+// What the tokenizer says about the data, of whose files it must be. Another tokenizer than theirs
+// is told before a vocabulary that is too large: a larger model would be no help.
+void add_tokenizer(const Config& config, ModelSize size, RunData& data) {
   if (!data.tokenizer.empty()) {
     const Tokenizer tokenizer = read_tokenizer(data.tokenizer);
-    if (tokenizer.vocab_size() > config.model.vocab_size) {
-      throw UserError(
-          strprintf("%s has %ld tokens, but model.vocab_size is %ld", data.tokenizer.c_str(),
-                    long(tokenizer.vocab_size()), long(config.model.vocab_size)),
-          strprintf("--set model.vocab_size=%ld", long(tokenizer.vocab_size())));
-    }
     if (config.data.check_tokenizer) {
       require_tokenizer_of_shards(tokenizer, data.tokenizer, data.train);
       require_tokenizer_of_shards(tokenizer, data.tokenizer, data.val);
     }
+    require_rows_for(tokenizer, data.tokenizer, config.model.vocab_size, size);
     data.tokenizer_vocab = tokenizer.vocab_size();
     data.token_bytes = tokenizer.token_lengths(config.model.vocab_size);
     data.eot = tokenizer.eot();
@@ -143,7 +153,7 @@ RunData resolve_data(const Config& config) {
     data.tokenizer = config.data.tokenizer;
     data.source_val = source_shards(data, config.run.sequence);
   }
-  add_tokenizer(config, data);
+  add_tokenizer(config, ModelSize::kMayChange, data);
   return data;
 }
 
@@ -178,7 +188,7 @@ RunData evaluation_data(const Config& config) {
       data.mixture.clear();
     }
   }
-  add_tokenizer(config, data);
+  add_tokenizer(config, ModelSize::kIsFixed, data);
   return data;
 }
 

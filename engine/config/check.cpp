@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -21,6 +22,25 @@ std::string text(int64_t value) {
 // Sizes are at most 10^15 each, so products are formed in 128 bits.
 __int128 product(int64_t a, int64_t b) {
   return static_cast<__int128>(a) * b;
+}
+
+// The numbers from 1 to `most` that fit, in a list for a hint: none above 65,536, as a step may
+// have 10^9 micro-batches.
+template <typename Fits>
+std::string fitting_list(int64_t most, Fits fits) {
+  std::string list;
+  for (int64_t n = 1; n <= std::min<int64_t>(most, 65536); ++n) {
+    if (fits(n)) list += (list.empty() ? "" : ", ") + text(n);
+  }
+  return list;
+}
+
+// "--set run.micro_batch=8": fewer sequences at once, so that `parts` divide the micro-batches of a
+// step; "" if no run.micro_batch does that.
+std::string fitting_micro_batch(const RunConfig& r, int64_t parts) {
+  const int64_t sequences = r.batch_tokens / r.sequence;
+  if (sequences % parts != 0) return "";
+  return "--set run.micro_batch=" + text(std::gcd(r.micro_batch, sequences / parts));
 }
 
 void validate_attention(const ModelConfig& m) {
@@ -74,19 +94,15 @@ void validate_batch(const Config& c) {
                     "a step is a whole number of micro-batches: change one of the three");
   }
   const int64_t micros = r.batch_tokens / static_cast<int64_t>(micro);
-  if (micros % c.parallel.batch_parts() != 0) {
-    std::string fitting;
-    for (int64_t parts = 1; parts <= std::min<int64_t>(micros, 65536); ++parts) {
-      if (micros % parts == 0) fitting += (fitting.empty() ? "" : ", ") + text(parts);
-    }
+  const int64_t parts = c.parallel.batch_parts();
+  if (micros % parts != 0) {
+    const std::string smaller = fitting_micro_batch(r, parts);
     throw UserError(
-        "parallel.parts = " + text(c.parallel.batch_parts()) + " does not divide the " +
-            text(micros) +
+        "parallel.parts = " + text(parts) + " does not divide the " + text(micros) +
             " micro-batches of a step (run.batch_tokens / run.sequence / run.micro_batch)",
-        "parts are whole numbers of micro-batches: choose one of " + fitting +
-            (r.batch_tokens / r.sequence % c.parallel.batch_parts() == 0
-                 ? ", or a smaller run.micro_batch"
-                 : ""));
+        "parts are whole numbers of micro-batches: choose one of " +
+            fitting_list(micros, [&](int64_t n) { return micros % n == 0; }) +
+            (smaller.empty() ? "" : ", or " + smaller));
   }
   if (c.eval.tokens < r.sequence) {
     throw UserError(
@@ -304,7 +320,8 @@ std::string how_to_get(const std::string& pattern) {
     return "bash tools/get_debian_text.sh; bash tools/text_corpus.sh data-cache/debian-text "
            "data-cache/debian-corpus (or your own text: docs/reproduce.md)";
   }
-  return "check the path; paths in a configuration are relative to its file";
+  return "check the path; paths in a configuration are relative to its file, those of --set to the "
+         "folder in which the command runs";
 }
 
 }  // namespace
@@ -390,29 +407,45 @@ class RangeCheck {
 
 }  // namespace
 
+namespace {
+
+// "start one of 1, 2, 4 ranks"
+template <typename Fits>
+std::string start_fitting(int64_t most, Fits fits) {
+  const std::string fitting = fitting_list(most, fits);
+  return fitting == "1" ? "start one rank" : "start one of " + fitting + " ranks";
+}
+
+// The parts of a new run that so many ranks can share; "" if these cannot share its batch at all.
+std::string fitting_parts(const RunConfig& r, int64_t ranks) {
+  const std::string parts = "--set parallel.parts=" + text(ranks);
+  const int64_t micros = r.batch_tokens / r.sequence / r.micro_batch;
+  if (micros % ranks == 0) return parts;
+  const std::string smaller = fitting_micro_batch(r, ranks);
+  return smaller.empty() ? "" : parts + " " + smaller;
+}
+
+}  // namespace
+
 void require_ranks(const Config& c, int64_t ranks) {
   if (ranks == 1) return;
   const int64_t parts = c.parallel.parts;
   const int64_t micros = c.run.batch_tokens / c.run.sequence / c.run.micro_batch;
-  std::string fitting;
-  for (int64_t n = 1; n <= std::max(micros, parts); ++n) {
-    if (parts > 0 ? Layout::fits(parts, n) : micros % n == 0) {
-      fitting += (fitting.empty() ? "" : ", ") + text(n);
-    }
-  }
   if (parts == 0 && micros % ranks != 0) {
+    const std::string smaller = fitting_micro_batch(c.run, ranks);
     throw UserError(text(ranks) + " ranks do not divide the " + text(micros) +
-                        " micro-batches of a step (run.batch_tokens / run.sequence / "
-                        "run.micro_batch)",
-                    "start one of " + fitting +
-                        " ranks, or choose another run.batch_tokens or "
-                        "run.micro_batch");
+                        (micros == 1 ? " micro-batch" : " micro-batches") +
+                        " of a step (run.batch_tokens / run.sequence / run.micro_batch)",
+                    start_fitting(micros, [&](int64_t n) { return micros % n == 0; }) + ", or " +
+                        (smaller.empty() ? "choose another run.batch_tokens" : smaller));
   }
   if (parts > 0 && !Layout::fits(parts, ranks)) {
+    const std::string more = fitting_parts(c.run, ranks);
     throw UserError(text(ranks) + " ranks cannot share the " + text(parts) +
-                        " parts of a batch (parallel.parts): each takes the same power of two",
-                    (parts == 1 ? "start one rank" : "start one of " + fitting + " ranks") +
-                        "; a new run may have more parts: --set parallel.parts=" + text(ranks));
+                        (parts == 1 ? " part" : " parts") +
+                        " of a batch (parallel.parts): each takes the same power of two",
+                    start_fitting(parts, [&](int64_t n) { return Layout::fits(parts, n); }) +
+                        (more.empty() ? "" : "; a new run may have more parts: " + more));
   }
 }
 

@@ -4,12 +4,14 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <set>
 #include <sstream>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "base/suggest.h"
+#include "data/utf8.h"
 #include "engine/config/check.h"
 #include "engine/config/collapse_auto.h"
 #include "engine/config/field_range.h"
@@ -36,6 +38,48 @@ std::string nearest_path(const std::string& word, const std::vector<std::string>
   return at == leaves.end() ? "" : paths[size_t(at - leaves.begin())];
 }
 
+// The field that other programs call so; "" if it is no name of theirs.
+std::string field_called_elsewhere(const std::string& word) {
+  static const std::map<std::string, const char*> names = {
+      {"learning_rate", "optimizer.lr"},
+      {"max_lr", "optimizer.lr"},
+      {"betas", "optimizer.beta1 and optimizer.beta2"},
+      {"grad_clip", "optimizer.clip"},
+      {"max_grad_norm", "optimizer.clip"},
+      {"warmup_steps", "schedule.warmup"},
+      {"lr_scheduler", "schedule.decay"},
+      {"batch_size", "run.batch_tokens (tokens of a step) or run.micro_batch (sequences at once)"},
+      {"micro_batch_size", "run.micro_batch"},
+      {"max_steps", "run.steps"},
+      {"max_iters", "run.steps"},
+      {"num_steps", "run.steps"},
+      {"epochs", "run.steps, or contract.kind for tokens per parameter"},
+      {"seq_len", "run.sequence"},
+      {"seq_length", "run.sequence"},
+      {"context_length", "run.sequence"},
+      {"block_size", "run.sequence"},
+      {"random_seed", "run.seed"},
+      {"num_layers", "model.layers"},
+      {"n_layer", "model.layers"},
+      {"n_layers", "model.layers"},
+      {"num_hidden_layers", "model.layers"},
+      {"num_heads", "model.heads"},
+      {"n_head", "model.heads"},
+      {"n_heads", "model.heads"},
+      {"num_attention_heads", "model.heads"},
+      {"num_key_value_heads", "model.kv_heads"},
+      {"hidden_size", "model.hidden"},
+      {"d_model", "model.hidden"},
+      {"n_embd", "model.hidden"},
+      {"intermediate_size", "model.ffn"},
+      {"d_ff", "model.ffn"},
+      {"num_experts", "model.moe.experts"},
+      {"n_experts", "model.moe.experts"},
+      {"num_experts_per_tok", "model.moe.top_k"}};
+  const auto found = names.find(word);
+  return found == names.end() ? "" : found->second;
+}
+
 [[noreturn]] void throw_unknown(const YamlSource& source, const YAML::Node& key,
                                 const std::string& prefix) {
   const std::string& word = key.Scalar();
@@ -55,7 +99,8 @@ std::string nearest_path(const std::string& word, const std::vector<std::string>
   if (!elsewhere.empty()) {
     throw UserError(what + "misplaced key " + word + " " + place, "it belongs at " + elsewhere);
   }
-  std::string near = nearest_name(word, here);
+  std::string near = field_called_elsewhere(word);
+  if (near.empty()) near = nearest_name(word, here);
   if (near.empty()) near = nearest_path(word, everywhere);
   throw UserError(what + "unknown key " + word + " " + place,
                   (near.empty() ? "" : "did you mean " + near + "? ") + help_hint());
@@ -311,12 +356,24 @@ void set_defaults_of_run(Config& config) {
   config.precision.products = ProductsMode::kSimulated;
 }
 
+// A run's config.yaml could not hold another text: other programs would not read it. What a run has
+// recorded is read all the same.
+void require_utf8(const std::string& text, const YamlSource& source) {
+  const size_t wrong = first_not_utf8(text);
+  if (wrong == text.size()) return;
+  const int line = 1 + int(std::count(text.begin(), text.begin() + int64_t(wrong), '\n'));
+  throw UserError(strprintf("%s: is not UTF-8: byte 0x%02x",
+                            source.is_line ? source.name.c_str()
+                                           : (source.name + ":" + std::to_string(line)).c_str(),
+                            static_cast<unsigned char>(text[wrong])),
+                  source.is_line ? "write it in UTF-8"
+                                 : "save it as UTF-8, e.g. iconv -f LATIN1 -t UTF-8 FILE");
+}
+
 void apply_file(Config& config, const std::string& path, std::vector<std::string>& open) {
   if (fs::exists(fs::path(path) / "config.yaml")) {
     const std::string inside = (fs::path(path) / "config.yaml").string();
-    throw UserError(path + " is a folder, not a configuration",
-                    "give " + inside + "; if it is a run, `assay train " + inside + " --run " +
-                        path + "` continues it");
+    throw UserError(path + " is a folder, not a configuration", "give " + inside);
   }
   const std::string text = read_file(path);
   std::string file = fs::weakly_canonical(path).string();
@@ -326,9 +383,13 @@ void apply_file(Config& config, const std::string& path, std::vector<std::string
     throw UserError("includes form a cycle: " + circle + file, "remove one of these includes");
   }
   open.push_back(std::move(file));
-  if (is_of_run(path)) set_defaults_of_run(config);
-  apply_text(config, text, {.name = path, .folder = fs::absolute(path).parent_path().string()},
-             open);
+  const YamlSource source = {.name = path, .folder = fs::absolute(path).parent_path().string()};
+  if (is_of_run(path)) {
+    set_defaults_of_run(config);
+  } else {
+    require_utf8(text, source);
+  }
+  apply_text(config, text, source, open);
   open.pop_back();
 }
 
@@ -391,7 +452,12 @@ bool gives_field(const std::string& set, const std::string& field) {
   return true;
 }
 
+void require_utf8_sets(const std::vector<std::string>& sets) {
+  for (const std::string& set : sets) require_utf8(set, command_line(set));
+}
+
 Config load_config(const std::string& name, const std::vector<std::string>& sets) {
+  require_utf8_sets(sets);
   const std::string path = preset_or_path(name);
   Config config;
   std::vector<std::string> open;
@@ -406,7 +472,9 @@ Config load_changed_config(const std::string& name, const std::vector<ConfigChan
   std::vector<std::string> open;
   apply_file(config, path, open);
   for (const ConfigChange& change : changes) {
-    apply_set(config, change.set, {.name = change.where, .folder = change.folder, .is_line = true});
+    const YamlSource source = {.name = change.where, .folder = change.folder, .is_line = true};
+    require_utf8(change.set, source);
+    apply_set(config, change.set, source);
   }
   return finish(std::move(config), fs::absolute(path).parent_path().string());
 }

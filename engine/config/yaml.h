@@ -2,6 +2,9 @@
 // (unknown, misplaced or duplicate key, wrong type, value out of range, missing or cyclic include)
 // is a UserError with file, line and the nearest known key.
 //
+// Text that is not UTF-8 is refused in files and --set of load_config(), not in what a run
+// recorded.
+//
 // `include: other.yaml` (or a list) is read first; the including file overrides it, and --set
 // overrides both. Naming an optional section (model.moe, data.synth) makes it present; `moe: null`
 // removes it. The configuration that a run recorded is read as parse_run_config_text() does,
@@ -18,6 +21,9 @@ namespace assay {
 // Paths become absolute: those in a file are relative to its folder, those in --set to the working
 // folder, those from ~/ to the home folder. The result is validated (engine/config/check.h).
 Config load_config(const std::string& path, const std::vector<std::string>& sets = {});
+
+// UserError for a --set that is not UTF-8, as load_config(): for others who write a config.yaml.
+void require_utf8_sets(const std::vector<std::string>& sets);
 
 // Whether such an argument gives the field: "run.steps=7" and "run={steps: 7}" both give
 // "run.steps". UserError if its value is not YAML.

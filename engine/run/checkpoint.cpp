@@ -417,6 +417,15 @@ Past past_of(const std::string& run) {
                   "train it further: `assay train " + run + "/config.yaml --run " + run + "`");
 }
 
+// "step-00000060" for "step-60" or "60": the folder's name of a step as a person writes it. Another
+// name as it is.
+std::string whole_step_name(const std::string& name) {
+  const std::string digits = name.starts_with("step-") ? name.substr(5) : name;
+  const bool step = !digits.empty() && digits.size() < 16 &&
+                    digits.find_first_not_of("0123456789") == std::string::npos;
+  return step ? step_name(std::stoll(digits)) : name;
+}
+
 }  // namespace
 
 std::string require_checkpoint(const std::string& run_or_checkpoint,
@@ -434,6 +443,10 @@ std::string require_checkpoint(const std::string& run_or_checkpoint,
     if (problem.empty()) return named.string();
     throw UserError(named.string() + " is damaged: " + problem,
                     "give the run to use its newest valid checkpoint");
+  }
+  if (const fs::path whole = named.parent_path() / whole_step_name(named.filename().string());
+      whole != named && !fs::exists(named) && fs::is_directory(whole)) {
+    throw UserError("no checkpoint at " + named.string(), "did you mean " + whole.string() + "?");
   }
   const std::string run = require_run(run_or_checkpoint).string();
   const Checkpoints checkpoints(run, 1, warn);

@@ -10,8 +10,10 @@
 #include "base/file.h"
 #include "base/suggest.h"
 #include "data/json_text.h"
+#include "engine/config/schedule.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
+#include "engine/run/checkpoint_files.h"
 
 namespace assay {
 namespace {
@@ -293,6 +295,36 @@ void require_same_model(const std::string& run, const std::vector<std::string>& 
                   "it is a run of another model: choose another --run, or delete it with --fresh");
 }
 
+// Whether only the end of the run and its learning rates differ, which a branch may change.
+bool all_of_schedule(const std::vector<std::string>& differences) {
+  return std::all_of(differences.begin(), differences.end(), [](const std::string& difference) {
+    return difference.starts_with("run.steps:") || difference.starts_with("schedule.");
+  });
+}
+
+// The newest step with a checkpoint that `assay branch` can leave from, after the warm-up and
+// before the warm-down; nothing if there is none.
+std::optional<int64_t> newest_branch_step(const std::string& run, const Config& begun) {
+  const Schedule schedule = make_schedule(begun);
+  std::optional<int64_t> newest;
+  for (const std::string& name : names_in(run + "/checkpoints")) {
+    const int64_t step = step_of(name);
+    if (step < 1 || step < schedule.warmup || step > schedule.decay_begin()) continue;
+    newest = std::max(newest.value_or(step), step);
+  }
+  return newest;
+}
+
+// "; `assay branch` ...": how the run could go on to another end.
+std::string branch_hint(const std::string& run, const Config& begun) {
+  if (const std::optional<int64_t> step = newest_branch_step(run, begun)) {
+    return strprintf("; `assay branch` goes on from its checkpoint of step %ld with another end",
+                     long(*step));
+  }
+  return "; `assay branch` would need a checkpoint from before its warm-down, as "
+         "contract.landings keeps them";
+}
+
 }  // namespace
 
 void require_same_run(const RunDir& run, const Config& now, int64_t steps_done) {
@@ -308,8 +340,8 @@ void require_same_run(const std::string& run, const Config& begun, const Config&
   std::string all;
   for (const std::string& difference : differences) all += (all.empty() ? "" : "; ") + difference;
   throw UserError(run + " was started with another configuration: " + all,
-                  "give the same values, train in another --run, or delete it with --fresh; `assay "
-                  "branch` goes on from a checkpoint with another end");
+                  "give the same values, train in another --run, or delete it with --fresh" +
+                      (all_of_schedule(differences) ? branch_hint(run, begun) : ""));
 }
 
 std::string imported_tokenizer(const std::string& run) {

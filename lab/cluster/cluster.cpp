@@ -76,7 +76,7 @@ void read_links(Cluster& cluster, const std::string& path) {
     if (j.contains("node")) cluster.node = link_of(j["node"]);
     if (j.contains("network")) cluster.network = link_of(j["network"]);
   } catch (const json::exception& error) {
-    throw UserError(path + ": " + error.what(), kForm);
+    throw UserError(path + ": " + json_problem(error), kForm);
   }
 }
 

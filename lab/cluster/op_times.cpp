@@ -49,8 +49,9 @@ OpTimes OpTimes::read(const std::string& path, const std::string& without) {
       }
     }
   } catch (const json::exception& error) {
-    throw UserError((path.empty() ? "the embedded measurements" : path) + ": " + error.what(),
-                    "--measured takes a results.json of bash tools/gpu_check.sh");
+    throw UserError(
+        (path.empty() ? "the embedded measurements" : path) + ": " + json_problem(error),
+        "--measured takes a results.json of bash tools/gpu_check.sh");
   }
   if (sums.empty()) {
     throw UserError(

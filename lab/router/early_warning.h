@@ -121,8 +121,10 @@ EndedRuns read_ended_runs(
     const std::vector<std::string>& paths,
     const std::function<std::string(WarningRun&, const RunRecord&, const TelemetryReader&)>& add);
 
-// "83 runs of 25 configurations in 5 studies: 58 collapsed, 25 not; 52 left out\n".
-std::string runs_text(const std::vector<WarningRun>& runs, size_t left_out);
+// "83 runs of 25 configurations in 5 studies: 58 collapsed, 25 not; 52 left out\n",
+// and a line with how many for which reason if any were.
+std::string runs_text(const std::vector<WarningRun>& runs,
+                      const std::vector<std::string>& left_out);
 std::set<std::string> studies_of(const std::vector<WarningRun>& runs);
 std::string study_name(const std::string& study);  // the last part of the folder
 // "54 of 58 (84-97%)".

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -11,7 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kRows = 12;  // of the table
+constexpr size_t kRows = 12;    // of the table
+constexpr size_t kReasons = 5;  // for which runs are left out
 
 std::string rule_text(const Threshold& rule) {
   return strprintf("%s %.4g", rule.at_least ? ">=" : "<=", rule.bound);
@@ -47,6 +49,29 @@ std::string sentence(const EarlyWarning& w) {
   text += "with the measure chosen anew " + chosen_text("configuration", w.chosen);
   if (w.chosen_by_study.runs() > 0) text += "; " + chosen_text("study", w.chosen_by_study);
   return text + "\n";
+}
+
+// "left out: 40 dense, 2 a copy (--json names them)\n" for "NAME: dense", ..., the most frequent
+// reasons first; "" for none.
+std::string reasons_text(const std::vector<std::string>& left_out) {
+  std::map<std::string, int64_t> count;
+  for (const std::string& line : left_out) {
+    const size_t colon = line.find(": ");
+    std::string why = colon == std::string::npos ? line : line.substr(colon + 2);
+    if (why.starts_with("a copy of ")) why = "a copy of another";
+    ++count[why];
+  }
+  std::vector<std::pair<std::string, int64_t>> reasons(count.begin(), count.end());
+  std::stable_sort(reasons.begin(), reasons.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  for (size_t i = 0; i < std::min(reasons.size(), kReasons); ++i) {
+    text +=
+        strprintf("%s%ld %s", i > 0 ? ", " : "", long(reasons[i].second), reasons[i].first.c_str());
+  }
+  if (text.empty()) return "";
+  const bool more = reasons.size() > kReasons;
+  return "left out: " + text + (more ? ", and others" : "") + " (--json names them)\n";
 }
 
 // What the columns by study rest on.
@@ -97,7 +122,8 @@ std::string study_name(const std::string& study) {
   return study.substr(study.rfind('/') + 1);
 }
 
-std::string runs_text(const std::vector<WarningRun>& runs, size_t left_out) {
+std::string runs_text(const std::vector<WarningRun>& runs,
+                      const std::vector<std::string>& left_out) {
   int64_t collapsed = 0;
   std::set<std::string> configurations;
   for (const WarningRun& run : runs) {
@@ -106,13 +132,14 @@ std::string runs_text(const std::vector<WarningRun>& runs, size_t left_out) {
   }
   const size_t studies = studies_of(runs).size();
   return strprintf(
-      "%zu runs of %zu configurations in %zu %s: %ld collapsed, %ld not; %zu left out\n",
-      runs.size(), configurations.size(), studies, studies == 1 ? "study" : "studies",
-      long(collapsed), long(int64_t(runs.size()) - collapsed), left_out);
+             "%zu runs of %zu configurations in %zu %s: %ld collapsed, %ld not; %zu left out\n",
+             runs.size(), configurations.size(), studies, studies == 1 ? "study" : "studies",
+             long(collapsed), long(int64_t(runs.size()) - collapsed), left_out.size()) +
+         reasons_text(left_out);
 }
 
 std::string early_warning_text(const EarlyWarning& w) {
-  std::string text = runs_text(w.runs, w.left_out.size());
+  std::string text = runs_text(w.runs, w.left_out);
   if (w.rules.empty()) {
     const auto collapsed = std::count_if(w.runs.begin(), w.runs.end(),
                                          [](const WarningRun& run) { return run.collapsed(); });

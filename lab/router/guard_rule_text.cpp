@@ -64,7 +64,7 @@ std::string guard_rule_text(const GuardJudgement& j) {
   std::vector<WarningRun> runs;
   for (const GuardRun& guarded : j.runs) runs.push_back(guarded.run);
   std::string text = "rule: " + collapse_rule_text(j.rule) + "\n";
-  text += runs_text(runs, j.left_out.size());
+  text += runs_text(runs, j.left_out);
   if (runs.empty()) return text + "nothing to judge: it takes runs of routers that ended\n";
   text += runs_table(j) + studies_table(j);
   text += strprintf(

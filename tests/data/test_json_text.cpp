@@ -38,6 +38,12 @@ TEST_CASE("a value that is too deep is as one that is not JSON") {
   REQUIRE(json_of("[1, 2").is_discarded());
   REQUIRE(json_of("[1, 2]")[1] == 2);
   REQUIRE_THROWS_AS(json_or_throw(deep), nlohmann::json::exception);
+  try {
+    json_or_throw("{");
+    FAIL("was read");
+  } catch (const nlohmann::json::exception& error) {
+    REQUIRE(json_problem(error).starts_with("parse error at line 1"));
+  }
   REQUIRE_THROWS_WITH(json_or_throw<nlohmann::ordered_json>(deep),
                       Catch::Matchers::ContainsSubstring("nested more than 100 deep"));
   const TempFolder folder;

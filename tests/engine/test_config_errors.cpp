@@ -28,6 +28,12 @@ const Row kRows[] = {
     {"hidden: 3", "", "misplaced key hidden at the top level", "model.hidden"},
     {"model: {experts: 8}", "", "misplaced key experts", "model.moe.experts"},
     {"model: {qqqqqqqq: 8}", "", "unknown key qqqqqqqq", "--help-config"},
+    {"optimizer: {learning_rate: 1}", "", "unknown key learning_rate in optimizer",
+     "did you mean optimizer.lr?"},
+    {"run: {}", "run.batch_size=8", "unknown key batch_size in run", "run.batch_tokens (tokens"},
+    {"model: {num_layers: 8}", "", "unknown key num_layers in model", "did you mean model.layers?"},
+    {"run: {batch_tokens: 1024, sequence: 64, micro_batch: 8}\nparallel: {parts: 4}", "",
+     "parallel.parts = 4 does not divide the 2 micro-batches", "1, 2, or --set run.micro_batch=4"},
     {"run:\n  seed: 1\n  seed: 2", "", "test.yaml:3: duplicate key run.seed", "keep one"},
     {"run: {}\nrun: {}", "", "test.yaml:2: duplicate key run", "keep one"},
     {"[a]: 3", "", "a key is a list", "--help-config"},
@@ -263,6 +269,64 @@ TEST_CASE("a path that is not UTF-8 is refused, since config.yaml could not name
   REQUIRE(c.data.cache == "/c\u00e9");
   REQUIRE(to_yaml(parse_config_text(to_yaml(c), "test.yaml", folder)) == to_yaml(c));
   validate_data(parse_config_text("data: {train: [/a.bin], val: [/b.bin]}", "test.yaml", folder));
+}
+
+TEST_CASE("text that is not UTF-8 is refused in what the user gives, not in what a run recorded") {
+  const TempFolder folder;
+  const std::string text = "# \u00e9\neval: {samples: {prompts: [\"caf\xe9\"]}}\n";
+  write_file_atomic(folder / "latin.yaml", text);
+  write_file_atomic(folder / "outer.yaml", "include: latin.yaml\n");
+  for (const std::string name : {"latin.yaml", "outer.yaml"}) {
+    REQUIRE_THROWS_WITH(load_config(folder / name),
+                        Catch::Matchers::EndsWith("latin.yaml:2: is not UTF-8: byte 0xe9"));
+  }
+  write_file_atomic(folder / "good.yaml", "run: {seed: 2}\n");
+  const std::string set = "eval.samples={prompts: [\"caf\xe9\"]}";
+  REQUIRE_THROWS_WITH(load_config(folder / "good.yaml", {set}),
+                      Catch::Matchers::EndsWith(": is not UTF-8: byte 0xe9"));
+  REQUIRE_THROWS_AS(require_utf8_sets({set}), UserError);
+  write_file_atomic(folder / "config.yaml", text);
+  write_file_atomic(folder / "meta.json", "{}");
+  REQUIRE(load_config(folder / "config.yaml").eval.samples->prompts[0] == "caf\xe9");
+  REQUIRE(parse_run_config_text(text, "t", "/").eval.samples->prompts[0] == "caf\xe9");
+}
+
+TEST_CASE("ranks that do not fit are refused with what fits") {
+  const auto refused = [](const Config& c, int64_t ranks, const std::string& what,
+                          const std::string& hint) {
+    INFO(what);
+    try {
+      require_ranks(c, ranks);
+      FAIL("was accepted");
+    } catch (const UserError& error) {
+      REQUIRE_THAT(error.what(), Catch::Matchers::StartsWith(what));
+      REQUIRE(error.hint() == hint);
+    }
+  };
+  Config c;  // one micro-batch of 16 sequences, as models/presets/family/cpu.yaml
+  c.run.batch_tokens = 4096;
+  c.run.sequence = 256;
+  c.run.micro_batch = 16;
+  refused(c, 2, "2 ranks do not divide the 1 micro-batch of a step",
+          "start one rank, or --set run.micro_batch=8");
+  refused(c, 8, "8 ranks", "start one rank, or --set run.micro_batch=2");
+  refused(c, 3, "3 ranks", "start one rank, or choose another run.batch_tokens");
+  c.parallel.parts = 1;
+  refused(c, 2, "2 ranks cannot share the 1 part of a batch",
+          "start one rank; a new run may have more parts: --set parallel.parts=2 --set "
+          "run.micro_batch=8");
+  refused(c, 3, "3 ranks cannot share", "start one rank");
+  c.run.micro_batch = 4;
+  refused(c, 2, "2 ranks cannot share",
+          "start one rank; a new run may have more parts: --set parallel.parts=2");
+  c.run.micro_batch = 8;
+  c.parallel.parts = 2;
+  require_ranks(c, 2);
+  // As many micro-batches as a configuration may have: the list ends, and is made for errors only.
+  c.parallel.parts = 0;
+  c.run = {.batch_tokens = 2'000'000'000'000, .sequence = 1, .micro_batch = 1};
+  require_ranks(c, 2);
+  REQUIRE_THROWS_AS(require_ranks(c, 3), UserError);
 }
 
 TEST_CASE("training needs data") {

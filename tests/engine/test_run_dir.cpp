@@ -60,6 +60,40 @@ TEST_CASE("a run continues with its configuration") {
   expect_error([&] { require_same_run(run, config_of(4), 10); }, "run.seed: 3 -> 4");
 }
 
+TEST_CASE("a branch is proposed for another end, where there is a checkpoint to leave from") {
+  const TempFolder folder;
+  const std::string path = folder / "a";
+  Config begun = config_of(3);
+  begun.run.steps = 60;
+  begun.schedule.warmup = 10;
+  begun.schedule.warmdown = 20;
+  RunDir(path, Start::kContinue).write_config(begun);
+  const RunDir run(path, Start::kContinue);
+  const auto hint_for = [&](const Config& now) {
+    try {
+      require_same_run(run, now, 60);
+    } catch (const UserError& error) {
+      return error.hint();
+    }
+    return std::string("accepted");
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  Config longer = begun, other = begun;
+  longer.run.steps = 90;
+  other.run.steps = 90;
+  other.run.seed = 4;
+  fs::create_directories(path + "/checkpoints/step-00000005");  // in the warm-up
+  fs::create_directories(path + "/checkpoints/step-00000060");  // after the warm-down
+  REQUIRE(has(hint_for(longer), "would need a checkpoint from before its warm-down"));
+  fs::create_directories(path + "/checkpoints/step-00000030");
+  fs::create_directories(path + "/checkpoints/step-00000040");
+  REQUIRE(has(hint_for(longer), "`assay branch` goes on from its checkpoint of step 40"));
+  REQUIRE(has(hint_for(other), "--fresh"));
+  REQUIRE(!has(hint_for(other), "branch"));
+}
+
 TEST_CASE("two processes cannot train the same run") {
   const TempFolder folder;
   const RunDir run(folder / "a", Start::kContinue);

@@ -79,6 +79,15 @@ TEST_CASE("rules are judged on what was left out") {
   REQUIRE(text.find("best: good at 10% >= 0.505") != std::string::npos);
 }
 
+TEST_CASE("the text says why runs were left out") {
+  EarlyWarning w = judge_warnings(planted());
+  REQUIRE(early_warning_text(w).find("; 0 left out\nmeasure") != std::string::npos);
+  w.left_out = {"a: a copy of b", "b: dense", "c: dense", "d: a copy of e"};
+  w.left_out.push_back("f: dense");
+  REQUIRE(early_warning_text(w).find("; 5 left out\nleft out: 3 dense, 2 a copy of another "
+                                     "(--json names them)\n") != std::string::npos);
+}
+
 TEST_CASE("a study is left out whole, with its configurations elsewhere") {
   std::vector<WarningRun> runs = planted();
   for (WarningRun& run : runs)

@@ -107,6 +107,7 @@ def make_files(work, assay):
     assay("data", "prepare", "one.txt", "--tokenizer", "tok.json", "--val-every", "0", "-o", "one")
 
     assay("tokenizer", "train", "text.txt", "--vocab-size", "290", "-o", "tok290.json")
+    assay("tokenizer", "train", "text.txt", "--vocab-size", "330", "-o", "tok330.json")
     assay("data", "prepare", "text.txt", "--tokenizer", "tok290.json", "-o", "other")
 
     good = sorted((work / "c").glob("*_train_*.bin"))[0].read_bytes()

@@ -194,6 +194,8 @@ COMMANDS = [
     ([*TRAIN, "new", "--steps", "-3"], "run.steps = -3", ""),
     ([*TRAIN, "new", "--steps", "9", "--set", "contract={kind: flops, coefficient: 1e12}"],
      "--steps 9, but the contract flops fixes the steps", "contract.fraction"),
+    ([*TRAIN, "new", "--steps", "9e3", "--set", "contract={kind: flops, coefficient: 1e12}"],
+     "--steps 9000, but the contract flops fixes the steps", "contract.fraction"),
     ([*TRAIN, "new", "--set", "run.steps=9", "--set", "contract={kind: flops, coefficient: 1e12}"],
      "--set run.steps=9, but the contract flops fixes the steps", "contract.fraction"),
     ([*TRAIN, "new", "--set", "contract.horizon=40", "--set", "run={steps: 9}"],
@@ -215,6 +217,12 @@ COMMANDS = [
     ([*TRAIN, "new", "--set", "data.tokenizer=missing.json"], "missing.json", ""),
     ([*TRAIN, "new", "--set", "data.tokenizer=text.txt"], "text.txt", ""),
     ([*TRAIN, "new", "--set", "model.vocab_size=299"], "model.vocab_size is 299", "model.vocab_size=300"),
+    ([*TRAIN, "new", "--set", "data.tokenizer=tok330.json"],
+     "c/manifest.json was written with another tokenizer (300 tokens", "data.check_tokenizer=false"),
+    ([*TRAIN, "new", "--set", "data.tokenizer=tok330.json", "--set", "data.check_tokenizer=false"],
+     "tok330.json has 330 tokens", "--set model.vocab_size=330"),
+    ([*TRAIN, "new", "--set", "data.val=[nowhere_*.bin]"], "no file matches",
+     "those of --set to the folder in which the command runs"),
     ([*TRAIN, "new", "--set", "data.val=[one/*.bin]"], "validation data is too short", "sequence"),
     ([*TRAIN, "new", "--set", "data.val=[]"], "data.val is not given", "val"),
     (["audit", "missing.yaml"], "missing.yaml", "path"),
@@ -425,6 +433,32 @@ def check_changed_data():
         (WORK / "c" / name).write_bytes(content)
 
 
+def check_tokenizer_written_over():
+    """The run's tokenizer was replaced by one that is too large for the model: no hint of a larger model."""
+    file = WORK / "c" / "tokenizer.json"
+    kept = file.read_bytes()
+    file.write_bytes((WORK / "tok330.json").read_bytes())
+    refused("eval", ["eval", "done"], "the data of the run has changed: ", "--set data.tokenizer=FILE")
+    refused("train", [*TRAIN, "new"], "c/manifest.json was written with another tokenizer", "data prepare")
+    other = ["--set", "data.tokenizer=tok330.json", "--set", "data.check_tokenizer=false"]
+    refused("eval", ["eval", "done", *other], "has 330 tokens", "the tokenizer that its shards were made with")
+    file.write_bytes(kept)
+
+
+def check_moved_data():
+    """The hints name the options that find it again."""
+    (WORK / "c").rename(WORK / "moved")
+    refused("eval", ["eval", "done"], "data.val: no file matches", "if it has moved: --set data.val=FILE")
+    val = ["--set", "data.val=[moved/*_val_*.bin]"]
+    refused("eval", ["eval", "done", *val], "c/tokenizer.json", "if it has moved: --set data.tokenizer=FILE")
+    works("eval", "done", *val, "--set", "data.tokenizer=moved/tokenizer.json")
+    refused("sample", ["sample", "done", "--prompt", "a"], "c/tokenizer.json", "if it has moved: --tokenizer FILE")
+    works("sample", "done", "--prompt", "a", "--tokens", "2", "--tokenizer", "moved/tokenizer.json")
+    refused("rerun", ["receipt", "verify", "done", "--rerun", "2"], "no file matches", "--data DIR", said_before=True)
+    works("receipt", "verify", "done", "--rerun", "2", "--data", "moved")
+    (WORK / "moved").rename(WORK / "c")
+
+
 def check_no_space():
     """A disk that is really full, in a separate mount namespace."""
     size = sum(file.stat().st_size for file in (WORK / "done").rglob("*") if file.is_file())
@@ -477,7 +511,8 @@ def check_other_tokenizer():
 
 
 bad_input.make_files(WORK, works)
-for part in (check_tables, check_other_tokenizer, check_permissions, check_raw_bytes, check_changed_data, check_no_space,
+for part in (check_tables, check_other_tokenizer, check_permissions, check_raw_bytes, check_changed_data,
+             check_tokenizer_written_over, check_moved_data, check_no_space,
              check_full_disk, check_damaged_checkpoint):
     part()
 print("\n".join(failures) or f"errors: ok ({len(CONFIGS) + len(SHARDS) + len(COMMANDS) + len(CONFIG_JSONS)} refusals and more)")

@@ -494,7 +494,11 @@ def check_refusals(place):
     refused(good.replace("seeds:", "seed:"), "bad.yaml:8: unknown key seed")
     refused(good.replace("reference: dense, landings: [0.5, 1]}\n  - {kind: t", "fraction: 0.5}\n  - {kind: t"),
             "bad.yaml:5: contract activeDN has no coefficient")
-    refused(good, "the memory budget is 0.00 GiB", "--memory", "1MiB")
+    for little in ("1MiB", "1 mib", "1m", "1Mi"):
+        refused(good, "the memory budget is 0.00 GiB", "--memory", little)
+    for wrong, said in (("8", "has no unit: that would be bytes"), ("8Q", "is not an amount of memory"),
+                        ("G", "is not an amount of memory"), ("0G", "is not an amount of memory")):
+        refused(good, f"--memory {wrong} {said}", "--memory", wrong, hint="a number with a unit, e.g. --memory 8GiB")
     refused(good, "--only sparse is not a model or precision", "--only", "sparse")
     (place.path / "other.yaml").write_text((place.path / "moe.yaml").read_text().replace("val_tokens: 20000",
                                                                                          "val_tokens: 30000"))

@@ -4,12 +4,13 @@ the first rank sends in each logged step is what the plan says. Of a model of so
 is near its plan, and the optimizer's share is a quarter on four ranks.
 usage: test_ranks_plan.py [--large]: the latter for larger models, with and without experts, for the acceptance table."""
 import json
+import os
 import pathlib
 import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, rows
+from harness import CACHE, ROOT, Workplace, assay, check, rows
 
 # Eight micro-batches a step, and texts written while training: they have buffers too.
 SETTINGS = ("--set", "run.micro_batch=2", "--set", "eval.samples={prompts: ['Once'], tokens: 8}")
@@ -95,6 +96,31 @@ def check_refused(place):
         check(planned.stderr.replace("2147483647", str(ranks)) == launched.stderr, f"{planned.stderr}{launched.stderr}")
 
 
+def documented():
+    """Every command with --ranks of a preset for the CPU in README.md, docs/scale-out.md and the help of train."""
+    text = (ROOT / "README.md").read_text() + (ROOT / "docs" / "scale-out.md").read_text()
+    help_text = assay("train", "--help", env={**os.environ, "COLUMNS": "100"}).stdout
+    lines = text.splitlines() + help_text.replace("\\\n", " ").splitlines()
+    found = [re.search(r"assay train (models/presets/cpu/\S+(?: --\S+(?: (?!-)[\w.=-]+)?)*)", line) for line in lines]
+    return [match[1].split() for match in found if match and "--ranks" in match[1]]
+
+
+def check_documented(place):
+    """They are planned as they stand, but for a smaller corpus."""
+    commands = documented()
+    check(len(commands) >= 6, f"commands: {commands}")
+    corpus = f"{{cache: {CACHE}, synth: {{train_tokens: 120000, val_tokens: 20000, vocab_size: 512}}}}"
+    small = ("--set", f"data={corpus}", "--set", "eval.tokens=2048", "--run", place.run("no"))
+    for words in commands:
+        plan = [] if "--plan" in words else ["--plan"]
+        done = assay("train", *words, *plan, *small)
+        check(done.returncode == 0, f"{' '.join(words)}: {done.stderr}")
+    bare = ("train", "models/presets/cpu/moe.yaml", *small, "--plan", "--ranks", "4")
+    done = assay(*bare)
+    hint = re.search(r"--set (run\.micro_batch=\d+)$", done.stderr.strip())
+    check(done.returncode == 1 and hint and assay(*bare, "--set", hint[1]).returncode == 0, done.stderr)
+
+
 def main():
     if sys.argv[1:] == ["--large"]:
         for name, fields, expert_ranks in (("dense", DENSE, 1), ("sparse", SPARSE, 1), ("shared", SPARSE, 2)):
@@ -107,6 +133,7 @@ def main():
         check_launch(place, 2, "--set", "parallel.parts=8")
         check_table(place)
         check_refused(place)
+        check_documented(place)
         check_memory(place, "shared", {**SPARSE, "model.layers": 1, "model.vocab_size": 512, "data.synth.vocab_size": 512}, 4, 2)
     with Workplace() as place:
         check_launch(place, 4, "--set", "optimizer.kind=muon")

@@ -69,6 +69,34 @@ REFUSED += [
     (["watch", "run", "--address", "127.0.0.1", "--port", "1"], "127.0.0.1:1/", "--port") if os.geteuid() != 0 else
     (["watch", "run", "--address", "192.0.2.1", "--allow-remote", "--port", "0"], "cannot serve at http://192.0.2.1", "--address"),
 ]
+# Values and words that the parser does not take.
+(work / "steps" / "checkpoints" / "step-00000060").mkdir(parents=True)
+(work / "steps" / "config.yaml").write_text("model: {}\n")
+REFUSED += [
+    (["matrix", "m.yaml", "--dry-run", "--tflops", "0"], "--tflops: 0 is not a number > 0", "assay matrix --help"),
+    (["matrix", "m.yaml", "--jobs", "0"], "--jobs: 0 is not a whole number from 1 to 1024", "assay matrix --help"),
+    (["watch", "run", "--every", "1e9"], "--every: 1e9 is not a number from 0.01 to 86400", "assay watch --help"),
+    (["train", "a.yaml", "--steps", "1.5"], "--steps: 1.5 is not a whole number", "assay train --help"),
+    (["train", "a.yaml", "--ranks", "1.5"], "--ranks: 1.5 is not a whole number", "assay train --help"),
+    (["data", "prepare", "a_file", "--tokenizer", "t", "-o", "o", "--val-share", "0.5%"],
+     "--val-share: 0.5% is not a number", "assay data prepare --help"),
+    (["train", "a.yaml", "lr=3"], "unknown argument lr=3", "a field of the configuration: --set optimizer.lr=3"),
+    (["train", "a.yaml", "--lr", "3"], "unknown option --lr", "--set optimizer.lr=3"),
+    (["train", "a.yaml", "--lr=3"], "unknown option --lr=3", "--set optimizer.lr=3"),
+    (["train", "a.yaml", "--lr"], "unknown option --lr", "--set optimizer.lr=VALUE"),
+    (["train", "a.yaml", "--set", "optimizer.lr", "3"], "unknown argument 3", "--set optimizer.lr=3"),
+    (["train", "a.yaml", "--set", "run.seed=1", "run.steps=2"], "unknown argument run.steps=2", "--set run.steps=2"),
+    (["train", "--config", "a.yaml"], "unknown option --config", "the configuration needs no option: assay train FILE"),
+    (["train", "--help-config", "moe"], "no section moe", "did you mean model.moe?"),
+    (["train", "run"], "run is a folder, not a configuration", "assay train run/config.yaml --run run"),
+    (["simulate", "run"], "run is a folder, not a configuration", "give run/config.yaml"),
+    (["eval", "steps/checkpoints/step-60"], "no checkpoint at steps/checkpoints/step-60",
+     "did you mean steps/checkpoints/step-00000060?"),
+    (["eval", "steps/checkpoints/step-61"], "no run at steps/checkpoints/step-61", "did you mean steps?"),
+    (["import", "run", "-o", "new"], "run is a run of Assay, which has no config.json",
+     "assay train run/config.yaml --run run"),
+    (["import", "nowhere", "-o", "new"], "there is no folder nowhere", "config.json"),
+]
 REFUSED.append((["sample", "run"], "run has no checkpoint yet", "assay train"))
 
 # bench_step refuses shape options together with --config.
@@ -92,6 +120,11 @@ for program, (arguments, error, hint) in [*((ASSAY, row) for row in REFUSED), *(
             and lines[1].startswith("hint: ") and hint in lines[1]):
         failures.append(f"{program} {' '.join(arguments)}: exit {done.returncode}, wanted 1 with {error!r}, {hint!r}\n"
                         f"{done.stdout}{done.stderr}")
+
+for command in ("audit", "simulate"):
+    done = run([command, "run"])
+    if done.stderr.splitlines()[1] != "hint: give run/config.yaml":
+        failures.append(f"{command} explains assay train: {done.stderr}")
 
 for arguments, wanted in ((["--help"], "First steps"), (["--version"], "assay "), (["router", "--help"], "RUN"),
                           (["help"], "First steps"), (["help", "router"], "RUN"), (["help", "data", "prepare"], "--val-share")):

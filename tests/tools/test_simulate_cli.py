@@ -79,12 +79,15 @@ def main():
         misspelt = pathlib.Path(folder) / "misspelt.json"
         link = '{"gbyte_per_s": 34, "alpha_us": 20, "from": "here"}'
         misspelt.write_text(f'{{"node": {link}, "netwrok": {link}}}')
+        no_json = pathlib.Path(folder) / "no.json"
+        no_json.write_text("{node")
         inner = pathlib.Path(folder) / "inner.json"
         inner.write_text('{"node": ' + link.replace("}", ', "gb_per_s": 50}') + "}")
         idle = predicted(models[1], "--set", "precision.override=[experts.fprop=bf16]")
         check(idle["models"]["moe-64"]["mappings"][0] == found["models"]["moe-64"]["mappings"][0], idle)
         refused = (([models[0], "--links", bad], "gbyte_per_s must be above 0"),
                    ([models[0], "--links", misspelt], "misspelt.json: unknown key netwrok\nhint: did you mean network? links are"),
+                   ([models[0], "--links", no_json], "no.json: parse error at line 1, "),
                    ([models[0], "--links", inner], "inner.json: node: unknown key gb_per_s\nhint: "),
                    ([models[1], "--set", "precision.override=[experts=mxfp8]"], "were not measured"),
                    ([models[0], "--measured", links], "--measured takes a results.json"),
@@ -97,6 +100,7 @@ def main():
         for arguments, message in refused:
             done = assay(*arguments)
             check(done.returncode == 1 and message in done.stderr and "hint:" in done.stderr, f"{message}: {done.stderr}")
+            check("json.exception" not in done.stderr, done.stderr)
     print("simulate: ok")
 
 

@@ -51,6 +51,11 @@ CLI::Validator above_zero();
 CLI::Validator zero_or_more();
 // > 0 and <= most.
 CLI::Validator share_up_to(double most);
+// From low to high, both included.
+CLI::Validator whole_between(int64_t low, int64_t high);
+CLI::Validator number_between(double low, double high);
+// For transform(): also reads 1e3 and 2.5e4, as --set does.
+CLI::Validator whole_number();
 
 void add_train_command(Commands& commands);
 void add_branch_command(Commands& commands);

@@ -1,5 +1,6 @@
 #include "tools/assay/example_config.h"
 
+#include <algorithm>
 #include <sstream>
 #include <vector>
 
@@ -95,7 +96,10 @@ std::string help_config_section(const std::string& section) {
     if (inside && !line.empty()) text += line + "\n";
   }
   if (!text.empty()) return text;
-  const std::string near = nearest_name(section, sections);
+  const auto inner = std::find_if(sections.begin(), sections.end(), [&](const std::string& name) {
+    return name.ends_with("." + section);  // model.moe for moe
+  });
+  const std::string near = inner == sections.end() ? nearest_name(section, sections) : *inner;
   std::string known;
   for (const std::string& name : sections) known += (known.empty() ? "" : ", ") + name;
   throw UserError("a configuration has no section " + section,

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "tools/assay/commands.h"
 
 namespace assay {
 
@@ -59,7 +60,7 @@ void add_document_options(CLI::App* subcommand, DocumentArguments& a) {
   subcommand->add_flag("--drop-unfinished", a.drop_unfinished,
                        "drop the last document of a text file if no separator ends it");
   subcommand->add_option("--threads", a.threads, "worker threads; 0 = all cores (default: 0)")
-      ->check(CLI::Range(0, 1024));
+      ->check(whole_between(0, 1024));
 }
 
 void warn_of_input(const InputNotes& notes) {

@@ -109,8 +109,7 @@ std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource&
                                  Ranks* ranks) {
   const Config& config = source.config;
   const RunData data = machine_by_machine(ranks, [&] {
-    RunData found = evaluation_data(config);
-    require_data_of_checkpoint(source, found);
+    RunData found = data_of_checkpoint(source);
     if (ranks) found.hashed = hash_files(found.val, UseCache::kYes);
     return found;
   });
@@ -434,7 +433,7 @@ void add_eval_command(Commands& commands) {
   sub->add_option("--max-tokens", a->core.max_tokens,
                   "for core: longer prompts lose their beginning (default: the sequence length of "
                   "training)")
-      ->check(CLI::Range(2, 1 << 20));
+      ->check(whole_between(2, 1 << 20));
   sub->add_option("--tokenizer", a->core.tokenizer,
                   "for core: the tokenizer, if it is not the one of the run's data");
   sub->add_option("--device", a->device, "cpu, cuda or auto (the GPU if one is usable)")

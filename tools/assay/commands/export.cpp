@@ -108,7 +108,7 @@ void add_export_command(Commands& commands) {
   sub->add_option("--max-shard-mib", a->max_shard_mib,
                   "split larger models into files of at most this many MiB, with an index "
                   "(default: 4096)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+      ->check(whole_between(int64_t{1}, int64_t{1} << 20));
   sub->add_option("--tokenizer", a->tokenizer,
                   "the tokenizer, if it is not the one of the run's data");
   sub->add_flag("--json", a->json, "print one JSON object on stdout");

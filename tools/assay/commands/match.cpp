@@ -120,17 +120,17 @@ void add_match_command(Commands& commands) {
                   "a granularity ladder: mixtures with these numbers of experts, comma-separated, "
                   "with K and S in proportion and narrower experts")
       ->delimiter(',')
-      ->check(CLI::Range(1, 65536));
+      ->check(whole_between(1, 65536));
   sub->add_option(
          "--depths", a->ladder.depths,
          "a depth dial: these numbers of blocks, with hidden and inner widths in proportion")
       ->delimiter(',')
-      ->check(CLI::Range(1, 65536));
+      ->check(whole_between(1, 65536));
   sub->add_option("--horizons", a->ladder.horizons,
                   "a horizon ladder: times these factors as many steps, with the same warm-up and "
                   "the warm-down in proportion")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1000000));
+      ->check(whole_between(1, 1000000));
   sub->add_option("-o,--out", a->ladder.folder,
                   "write the family's presets and a matrix.yaml of them to this folder");
   sub->add_flag("--force", a->ladder.force, "with -o: replace files that are there");

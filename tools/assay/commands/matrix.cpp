@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -43,17 +44,30 @@ int64_t memory_of(Backend backend) {
                   "name the GPU's memory for a --dry-run: --memory 139GiB");
 }
 
+// Bytes of --memory: a number with a unit, as in a matrix file ("8GiB"), also in small letters and
+// as 8G or 8Gi. A number alone would be bytes, which nobody means.
+int64_t memory_option(const std::string& text) {
+  const char* const hint = "a number with a unit, e.g. --memory 8GiB, or 8G";
+  const size_t end = text.find_last_of("0123456789.") + 1;
+  std::string unit;
+  for (const char c : text.substr(end)) {
+    if (c != ' ') unit += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  if (end > 0 && unit.empty()) {
+    throw UserError("--memory " + text + " has no unit: that would be bytes", hint);
+  }
+  if (unit.ends_with('B')) unit.pop_back();
+  if (unit.ends_with('I')) unit.back() = 'i';
+  const std::optional<int64_t> bytes = read_bytes(text.substr(0, end) + unit + "B");
+  if (bytes && *bytes > 0) return *bytes;
+  throw UserError("--memory " + text + " is not an amount of memory", hint);
+}
+
 MatrixFile load_file(const MatrixArguments& a) {
   MatrixFile file = load_matrix_file(a.file, a.sets);
   if (a.jobs) file.jobs = *a.jobs;
   if (a.threads) file.threads = *a.threads;
-  if (!a.memory.empty()) {
-    const std::optional<int64_t> bytes = read_bytes(a.memory);
-    if (!bytes || *bytes <= 0) {
-      throw UserError("--memory " + a.memory + " is not an amount of memory", "e.g. --memory 8GiB");
-    }
-    file.memory_bytes = *bytes;
-  }
+  if (!a.memory.empty()) file.memory_bytes = memory_option(a.memory);
   if (!a.device.empty()) file.device = a.device;
   if (file.memory_bytes == 0) file.memory_bytes = memory_of(backend_of(file.device));
   return file;
@@ -376,10 +390,10 @@ void add_matrix_command(Commands& commands) {
                   "configuration instead of training them again; may be repeated")
       ->allow_extra_args(false);
   sub->add_option("--jobs", a->jobs, "runs at the same time (default: jobs of the file)")
-      ->check(CLI::Range(1, 1024));
+      ->check(whole_between(1, 1024));
   sub->add_option("--threads", a->threads,
                   "threads of all runs together (default: threads of the file, else all cores)")
-      ->check(CLI::Range(1, 1024));
+      ->check(whole_between(1, 1024));
   sub->add_option("--device", a->device,
                   "cpu, cuda or auto (default: device of the file, else auto); memory is planned "
                   "for it")
@@ -394,14 +408,14 @@ void add_matrix_command(Commands& commands) {
   sub->add_option("--tflops", a->tflops,
                   "with --dry-run: hours at this training speed, TFLOP/s (docs/bench/h200.md has "
                   "measured ones)")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->needs("--dry-run");
   sub->add_flag("--summary", a->summary,
                 "print the tables of all finished runs, write them to the folder, and exit");
   sub->add_option("--until-decided", a->until_decided,
                   "while claims are undecided, train one seed more, up to this number of seeds; "
                   "the tables say so")
-      ->check(CLI::Range(2, 1000));
+      ->check(whole_between(2, 1000));
   sub->add_flag("--stop-on-failure", a->stop_on_failure, "start no further run after a failure");
   sub->add_flag("--fresh-changed", a->fresh_changed,
                 "delete runs whose configuration was edited and train them again");

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/suggest.h"
+#include "engine/config/scalar.h"
 #include "models/audit/horizon.h"
 #include "tools/assay/commands.h"
 
@@ -33,6 +34,33 @@ CLI::Validator zero_or_more() {
 CLI::Validator share_up_to(double most) {
   return number_that([most](double n) { return n > 0 && n <= most; },
                      strprintf(" is not a number > 0 and <= %g", most), "SHARE");
+}
+
+CLI::Validator whole_between(int64_t low, int64_t high) {
+  const std::string is_not =
+      " is not a whole number from " + std::to_string(low) + " to " + std::to_string(high);
+  const auto problem = [=](std::string& text) {
+    int64_t number = 0;
+    const bool ok = CLI::detail::lexical_cast(text, number) && number >= low && number <= high;
+    return ok ? std::string() : text + is_not;
+  };
+  return {problem, "INT in [" + std::to_string(low) + " - " + std::to_string(high) + "]"};
+}
+
+CLI::Validator number_between(double low, double high) {
+  return number_that([=](double n) { return n >= low && n <= high; },
+                     strprintf(" is not a number from %g to %g", low, high),
+                     strprintf("FLOAT in [%g - %g]", low, high));
+}
+
+CLI::Validator whole_number() {
+  const auto read = [](std::string& text) {
+    const ReadInt number = read_int(text);
+    if (!number.problem.empty()) return text + " is not a whole number";
+    text = std::to_string(number.value);
+    return std::string();
+  };
+  return {read, ""};
 }
 
 CLI::Option* add_set_option(CLI::App* subcommand, std::vector<std::string>& sets) {

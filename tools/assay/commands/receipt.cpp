@@ -124,6 +124,16 @@ void print_failure(const Verification& v) {
   }
 }
 
+// The error of a rerun. Where it could not read data that is not in its place, the hint of `assay
+// train` is no help.
+UserError rerun_error(const UserError& error, const Verification& v, const VerifyArguments& a) {
+  const bool no_data = std::any_of(v.checks.begin(), v.checks.end(), [](const Check& check) {
+    return check.finding == Finding::kNotAvailable && check.what.starts_with("input data");
+  });
+  if (!no_data || !a.data.empty()) return error;
+  return {error.what(), "name the folder that has the data now: --data DIR"};
+}
+
 int run_verify(const VerifyArguments& a) {
   for (const std::string& folder : a.data) {
     if (!fs::is_directory(folder))
@@ -144,7 +154,7 @@ int run_verify(const VerifyArguments& a) {
         v.checks.push_back(check);
       }
     } catch (const UserError& error) {
-      not_rerun = error;
+      not_rerun = rerun_error(error, v, a);
     }
   }
   if (a.json) {

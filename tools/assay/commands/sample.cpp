@@ -325,9 +325,9 @@ void add_sample_command(Commands& commands) {
   sub->add_flag("-i,--interactive", a->interactive,
                 "continue every line typed on the terminal, until Ctrl-D or an empty line");
   sub->add_option("--samples", a->samples, "texts per prompt (default: 1)")
-      ->check(CLI::Range(1, 1 << 16));
+      ->check(whole_between(1, 1 << 16));
   sub->add_option("--tokens", a->tokens, "generate at most this many per text (default: 128)")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(whole_between(1, 1 << 20));
   sub->add_option("--temperature", a->sampling.temperature,
                   "0 = greedy, 1 = the model's distribution, between: favours likely tokens "
                   "(default: 0.8)");
@@ -347,10 +347,10 @@ void add_sample_command(Commands& commands) {
   sub->add_option("--context", a->context,
                   "the model sees at most this many tokens of a prompt and its text (default: the "
                   "sequence length of training); the one it draws after them ends the text")
-      ->check(CLI::Range(2, 1 << 20));
+      ->check(whole_between(2, 1 << 20));
   sub->add_option("--batch", a->batch,
                   "texts generated at a time (default: 32); fewer need less memory")
-      ->check(CLI::Range(1, 1 << 16));
+      ->check(whole_between(1, 1 << 16));
   sub->add_option("--tokenizer", a->tokenizer,
                   "the tokenizer, if it is not the one of the run's data");
   sub->add_option("--device", a->device, "cpu, cuda or auto (the GPU if one is usable)")

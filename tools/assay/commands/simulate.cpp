@@ -76,7 +76,7 @@ void add_simulate_command(Commands& commands) {
   sub->add_option("--nodes", a->nodes, "numbers of nodes (default: 1)")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::Range(1, 4096));
+      ->check(whole_between(1, 4096));
   sub->add_option("--expert-ranks", a->expert_ranks,
                   "ranks that share the experts of a layer (default: parallel.expert_ranks)")
       ->delimiter(',')

@@ -172,15 +172,15 @@ void add_synth_commands(Commands& commands) {
   synth
       ->add_option("--tokens", s->synth.train_tokens,
                    "approximate number of training tokens (default: 8000000)")
-      ->check(CLI::Range(int64_t{1000}, int64_t{1} << 40));
+      ->check(whole_between(int64_t{1000}, int64_t{1} << 40));
   synth
       ->add_option("--val-tokens", s->synth.val_tokens,
                    "approximate number of validation tokens (default: 200000)")
-      ->check(CLI::Range(int64_t{1000}, int64_t{1} << 40));
+      ->check(whole_between(int64_t{1000}, int64_t{1} << 40));
   synth
       ->add_option("--vocab-size", s->synth.vocab_size,
                    "vocabulary of the tokenizer (default: 4096)")
-      ->check(CLI::Range(int64_t{257}, int64_t{1} << 20));
+      ->check(whole_between(int64_t{257}, int64_t{1} << 20));
   synth->add_option("--seed", s->synth.seed, "seed of the generator (default: 1)")
       ->check(zero_or_more());
   CLI::Option* stories =

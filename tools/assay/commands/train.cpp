@@ -15,6 +15,7 @@
 #include "engine/config/check.h"
 #include "engine/config/paths.h"
 #include "engine/config/text.h"
+#include "engine/config/yaml.h"
 #include "engine/run/interrupt.h"
 #include "engine/run/run_dir.h"
 #include "session/ranks.h"
@@ -96,6 +97,16 @@ void require_named_run(const TrainArguments& a) {
   throw UserError(a.config + " is the configuration of a run, and --run is not given",
                   "to continue that run: --run " + (given.empty() ? "." : given) +
                       "; to begin another with its configuration: --run and a new folder");
+}
+
+// `assay train RUN` means to continue that run.
+void require_no_folder(const TrainArguments& a) {
+  const std::filesystem::path inside = std::filesystem::path(a.config) / "config.yaml";
+  std::error_code ignored;
+  if (!std::filesystem::exists(inside, ignored)) return;
+  throw UserError(a.config + " is a folder, not a configuration",
+                  "give " + inside.string() + "; if it is a run, `assay train " + inside.string() +
+                      " --run " + a.config + "` continues it");
 }
 
 // UserError if the user gives the steps, by --steps or --set, and a contract gives others.
@@ -210,6 +221,7 @@ int train(const TrainArguments& a) {
     throw UserError("no configuration given",
                     "assay train CONFIG.yaml; presets are in models/presets");
   }
+  require_no_folder(a);
   const int launched = launched_processes();
   if ((a.restarts || a.min_ranks) && !a.ranks) {
     throw UserError("--restarts and --min-ranks need --ranks",
@@ -285,10 +297,12 @@ void add_train_command(Commands& commands) {
                   "a copy and goes on with it (default: cuBLASLt's first proposals)");
   sub->add_option("--steps", a->steps,
                   "train N steps; fewer than the configuration's shorten its warm-up and "
-                  "warm-down in proportion");
+                  "warm-down in proportion")
+      ->transform(whole_number());
   sub->add_option("--stop-after", a->stop_after,
                   "stop after N more steps with a checkpoint; the schedule does not change")
-      ->check(above_zero());
+      ->check(above_zero())
+      ->transform(whole_number());
   sub->add_option("--ranks", a->ranks,
                   "train with N processes on this machine, which share every batch (docs/"
                   "scale-out.md); on several machines start them with mpirun or srun")
@@ -321,8 +335,10 @@ void add_train_command(Commands& commands) {
       "  assay train --example-config > my.yaml                     a configuration to edit\n"
       "  assay train models/presets/cpu/moe.yaml --set run.seed=2 --run runs/moe-seed2\n"
       "  assay train models/presets/cpu/moe.yaml --plan             list the planned memory\n"
-      "  assay train models/presets/cpu/moe.yaml --ranks 2          two processes share batches\n"
-      "  assay train models/presets/cpu/moe.yaml --plan --ranks 8   the memory of eight of them\n"
+      "  assay train models/presets/cpu/moe.yaml --ranks 2 --set run.micro_batch=8     two "
+      "processes share batches\n"
+      "  assay train models/presets/cpu/moe.yaml --plan --ranks 8 --set run.micro_batch=2   the "
+      "memory of eight of them\n"
       "Ctrl-C, SIGTERM, SIGQUIT or a closed terminal write a checkpoint (exit 130); the same "
       "command resumes from it. Ctrl-C again, a second later, ends at once. By default a "
       "checkpoint is also written every five minutes.\n"

@@ -154,15 +154,15 @@ void add_tune_command(Commands& commands) {
   sub->add_option("--workspace", a->workspace_mib,
                   "MiB of workspace that products may use; a run with the file plans as much "
                   "(default: 128; without a file a run has 32, or what its experts need)")
-      ->check(CLI::Range(int64_t{32}, int64_t{16384}));
+      ->check(whole_between(int64_t{32}, int64_t{16384}));
   sub->add_option("--proposals", a->proposals, "algorithms to time for each product (default: 16)")
-      ->check(CLI::Range(int64_t{1}, int64_t{256}));
+      ->check(whole_between(int64_t{1}, int64_t{256}));
   sub->add_option(
          "--rounds", a->rounds,
          "rounds in which all of them run in turn; their medians are compared (default: 9)")
-      ->check(CLI::Range(int64_t{1}, int64_t{10000}));
+      ->check(whole_between(int64_t{1}, int64_t{10000}));
   sub->add_option("--heat", a->heat_s, "seconds of work before each product (default: 0.3)")
-      ->check(CLI::Range(0.0, 600.0));
+      ->check(number_between(0.0, 600.0));
   sub->add_flag("-q,--quiet", a->quiet, "no line for each product while it runs");
   sub->add_flag("--json", a->json, "print one JSON object on stdout at the end");
   sub->footer(

@@ -230,14 +230,14 @@ void add_watch_command(Commands& commands) {
   sub->add_flag("--once", a->once, "with --text: print one screen and exit")->needs(text);
   sub->add_option("--every", a->every_s, "seconds between reads of the runs, at least")
       ->check(above_zero())
-      ->check(CLI::Range(0.01, 86400.0))
+      ->check(number_between(0.01, 86400.0))
       ->capture_default_str();
   sub->add_flag("--wait", a->wait, "wait for runs that do not exist yet");
   sub->add_option("--port", a->port,
                   strprintf("port of the page; 0: a free one (default: %d, or a free one if it is "
                             "in use)",
                             kUsualPort))
-      ->check(CLI::Range(0, 65535))
+      ->check(whole_between(0, 65535))
       ->excludes(text);
   sub->add_option("--address", a->address, "address to serve at")
       ->capture_default_str()
