@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "engine/config/text.h"
+#include "engine/config/yaml.h"
 #include "engine/run/interrupt.h"
 #include "engine/run/run_dir.h"
 #include "tests/catch.h"
