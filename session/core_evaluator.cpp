@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "data/sha256.h"
 #include "data/tokenizer_files.h"
 #include "eval/core_tasks.h"
 #include "eval/ranks.h"
@@ -67,6 +68,7 @@ TrainingCore::TrainingCore(const Config& config, const RunData& data, std::strin
   for (const CoreTask& task : bundle.tasks) {
     examples_.emplace_back(task, read_core_rows(task), config_.max_rows);
     tokens_.push_back(estimated_tokens(examples_.back(), tokenizer_, max_tokens_));
+    rows_sha256_.push_back(sha256_file(task.path));
   }
 }
 
@@ -89,6 +91,7 @@ std::optional<CoreReport> TrainingCore::score(Exec on, Model& model, int64_t ste
   report.bundle = config_.bundle;
   report.max_tokens = max_tokens_;
   report.max_rows = config_.max_rows;
+  report.rows_sha256 = rows_sha256_;
   report.missing = missing_;
   ModelScorer scorer(on, model, {.batch_rows = batch_rows_});
   std::optional<CoreTaskScores> answers = score_core_tasks(ranks_.sharing, scorer,

@@ -47,8 +47,9 @@ class TrainingCore final : public Evaluator {
   const EvaluationRanks ranks_;
   Tokenizer tokenizer_;
   std::vector<CoreExamples> examples_;
-  std::vector<std::string> missing_;  // labels without a file, or not selected
-  std::vector<int64_t> tokens_;       // estimate for the prompts of each task
+  std::vector<std::string> rows_sha256_;  // of the file of each task, when its rows were read
+  std::vector<std::string> missing_;      // labels without a file, or not selected
+  std::vector<int64_t> tokens_;           // estimate for the prompts of each task
 };
 
 // The score's name: "core", "core_of_at_most_200_rows_each", "mean_of_9_of_22_tasks", ...

@@ -16,6 +16,7 @@
 #include "lab/receipt/make.h"
 #include "models/audit/contract.h"
 #include "models/linear/precision.h"
+#include "models/parameters/expert_shares.h"
 #include "models/parameters/table.h"
 #include "session/build_info.h"
 #include "session/data_evidence.h"
@@ -113,17 +114,7 @@ RouterProbe make_probe(const Config& config, const Batch& first) {
 // Whether ranks that share the experts compute what others would; "" if every rank has all experts.
 std::string shared_experts_text(const Config& config, const Layout& layout) {
   if (layout.expert_ranks == 1) return "";
-  std::string why;
-  const int64_t micros = config.run.batch_tokens / config.run.sequence / config.run.micro_batch;
-  if (micros > layout.ranks) why = "a rank has more than one micro-batch a step";
-  for (const ParameterSpec& spec : parameter_table(config.model, layout)) {
-    if (!spec.shared_out() || spec.size() % kShardPiece == 0) continue;
-    why = strprintf("a share of %s is no multiple of %ld elements", spec.name.c_str(),
-                    long(kShardPiece));
-  }
-  if ((layout.expert_ranks & (layout.expert_ranks - 1)) != 0 && layout.replicas() > 1) {
-    why = "parallel.expert_ranks is no power of two";
-  }
+  const std::string why = why_own_bits(config, layout);
   return strprintf("experts: shared by %d ranks; the bits are %s", layout.expert_ranks,
                    why.empty() ? "those of one rank while exchange_rounds_max is 1"
                                : ("of this number of ranks alone: " + why).c_str());

@@ -63,7 +63,7 @@ class Step {
     config_.precision.recipe = "bf16";
     specs_ = trained_specs(config_.model);
     ops_ = ops_of_step(config_, specs_, {.expert_ranks = mapping.expert_ranks});
-    forward_s_ = seconds(ops_.forward) + expert_rows_s();
+    forward_s_ = seconds(ops_.forward) + expert_rows_forward_s();
     for (const BackwardStage& stage : ops_.backward) backward_s_.push_back(seconds(stage.ops));
     add_experts_to_backward();
     zeroing_s_ = seconds(ops_.zeroing);
@@ -106,29 +106,33 @@ class Step {
   }
 
   // Rows of x to the experts' ranks and rows of y back, in every MoE block, with even loads; and
-  // the counts, for which the host waits.
+  // the counts in forward, for which the host waits.
   double expert_rows_bytes() const {
     const double ep = double(mapping_.expert_ranks);
     const double tokens = double(mapping_.micro_batch * config_.run.sequence);
     return tokens * double(config_.model.moe->top_k * config_.model.hidden) * sizeof(bf16) *
            (ep - 1) / ep;
   }
-  double expert_rows_s() const {
+  double expert_rows_forward_s() const {
     if (mapping_.expert_ranks == 1) return 0;
-    const double one =
-        exchange_seconds(cluster_, expert_group(), expert_rows_bytes(), Route::kFlat);
     const double counts =
         double(config_.model.moe->experts) * 4 * double(mapping_.expert_ranks - 1);
     return double(moe_blocks(config_.model)) *
-           (2 * one + exchange_seconds(cluster_, expert_group(), counts, Route::kFlat));
+           (rows_there_and_back_s() +
+            exchange_seconds(cluster_, expert_group(), counts, Route::kFlat));
+  }
+  double expert_rows_backward_s() const {
+    return double(moe_blocks(config_.model)) * rows_there_and_back_s();
+  }
+  // Of one MoE block.
+  double rows_there_and_back_s() const {
+    return 2 * exchange_seconds(cluster_, expert_group(), expert_rows_bytes(), Route::kFlat);
   }
   // The two exchanges back, and the tree over what the sources' rows add to the gradients: a rank
   // stores each source's in turn instead of adding to what is there.
   void add_experts_to_backward() {
     if (mapping_.expert_ranks == 1) return;
     const double ep = double(mapping_.expert_ranks);
-    const double one =
-        exchange_seconds(cluster_, expert_group(), expert_rows_bytes(), Route::kFlat);
     const double local =
         double(product_of(specs_, is_expert)) / ep / double(moe_blocks(config_.model)) * kFloat;
     for (size_t i = 0; i < ops_.backward.size(); ++i) {
@@ -136,7 +140,9 @@ class Step {
       const bool moe = std::any_of(ops.begin(), ops.end(), [](const OpCall& call) {
         return call.op == "grouped_linear_wgrad";
       });
-      if (moe) backward_s_[i] += 2 * one + seconds("expert sums", (2 * ep - 3) * local);
+      if (moe) {
+        backward_s_[i] += rows_there_and_back_s() + seconds("expert sums", (2 * ep - 3) * local);
+      }
     }
   }
 
@@ -306,7 +312,8 @@ class Step {
     for (const Ready& r : parameters_) parameters_s += r.levels_s;
     finish(time, std::max(0.0, parameters_s - hide_s));
     if (mapping_.expert_ranks > 1) {  // inside the stages
-      time.exposed_s["expert rows"] = double(mapping_.micro_batches) * 2 * expert_rows_s();
+      time.exposed_s["expert rows"] =
+          double(mapping_.micro_batches) * (expert_rows_forward_s() + expert_rows_backward_s());
     }
     return time;
   }

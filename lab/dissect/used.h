@@ -33,7 +33,8 @@ int64_t used_experts(const LayerLoads& loads, int64_t sequences);
 int64_t used_parameters(const Config& config, std::span<const LayerLoads> loads);
 
 std::string used_text(const UsedReport& report);
-// p_total, p_active, p_used, and by layer the ids of the used experts.
+// p_total, p_active, p_used, and by layer how many experts were used, after each eighth of the text
+// and in all, and how often each was chosen.
 nlohmann::ordered_json used_json(const UsedReport& report);
 
 // In the folder of the run.

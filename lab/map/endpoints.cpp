@@ -19,6 +19,7 @@
 #include "lab/runs/first_weights.h"
 #include "lab/runs/run_folders.h"
 #include "lab/runs/run_summary.h"
+#include "models/parameters/table.h"
 
 namespace assay {
 namespace {
@@ -118,8 +119,8 @@ Measured core_of(const RunRecord& run) {
 }
 
 Spent per_used_parameter(const RunRecord& run, std::string& text) {
-  // Every token uses all parameters of a dense model.
-  if (!run.config.model.moe)
+  // Every token uses all parameters where no block has experts.
+  if (moe_blocks(run.config.model) == 0)
     return {.value = double(run.tokens) / double(run.audit.total), .missing = ""};
   try {
     const auto used = read_used(run.path);

@@ -33,13 +33,15 @@ struct Study {
 using Counts = std::map<std::string, int64_t>;                // by verdict; "untested" too
 using Tested = std::map<std::string, std::set<std::string>>;  // names of claims, by matrix
 
-// "1.7M to 4.2M parameters, 2.95M tokens": of the models and runs of a table.
-std::string size_text(const ContractTable& table) {
+// "1.7M to 4.2M parameters, 2.95M tokens": of the models and runs of the tables.
+std::string size_text(const std::vector<const ContractTable*>& tables) {
   std::vector<double> total, tokens;
-  for (const SummaryRow& row : table.rows) {
-    if (!row.cell->configured) continue;
-    total.push_back(*row.total());
-    tokens.push_back(*row.tokens());
+  for (const ContractTable* table : tables) {
+    for (const SummaryRow& row : table->rows) {
+      if (!row.cell->configured) continue;
+      total.push_back(*row.total());
+      tokens.push_back(*row.tokens());
+    }
   }
   if (total.empty()) return "-";
   const auto range = [](const std::vector<double>& counts) {
@@ -57,13 +59,20 @@ std::string verdict_cell(const ClaimResult& r) {
   return decided && r.p && !r.after_holm() ? verdict + ", not after Holm" : verdict;
 }
 
-const ContractTable& table_of(const std::vector<ContractTable>& tables, const ClaimResult& r) {
+// Those that have a term of the claim: across contracts two.
+std::vector<const ContractTable*> tables_of(const std::vector<ContractTable>& tables,
+                                            const ClaimResult& r) {
+  std::vector<const ContractTable*> found;
   for (const ContractTable& table : tables) {
-    for (const SummaryRow& row : table.rows) {
-      if (&row == r.terms.front().row) return table;
-    }
+    const bool has_term =
+        std::any_of(table.rows.begin(), table.rows.end(), [&](const SummaryRow& row) {
+          return std::any_of(r.terms.begin(), r.terms.end(),
+                             [&](const ClaimTerm& term) { return term.row == &row; });
+        });
+    if (has_term) found.push_back(&table);
   }
-  CHECK(false, "the terms of %s are in no table", r.claim->name.c_str());
+  CHECK(!found.empty(), "the terms of %s are in no table", r.claim->name.c_str());
+  return found;
 }
 
 std::string interval_cell(const ClaimResult& r) {
@@ -111,7 +120,7 @@ void add_tested(const ScoreboardSource& source, const std::string& given,
   for (const ClaimResult& r : evaluate_claims(file.claims, summary.tables)) {
     counts[claim_verdict_name(r.verdict)] += 1;
     study.rows.push_back({r.claim->name, file.name + ", " + r.contract + ", " + r.precision,
-                          size_text(table_of(summary.tables, r)), verdict_cell(r),
+                          size_text(tables_of(summary.tables, r)), verdict_cell(r),
                           r.compared ? std::to_string(r.compared->n) : "-",
                           r.compared ? strprintf("%.4g", r.compared->mean) : "-", interval_cell(r),
                           holm_cell(r)});

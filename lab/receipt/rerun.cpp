@@ -13,11 +13,15 @@
 #include <map>
 
 #include "base/check.h"
+#include "comm/layout.h"
+#include "cuda/device.h"
 #include "data/json_text.h"
 #include "engine/config/check.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/run_dir.h"
 #include "lab/receipt/run_claims.h"
+#include "lab/runs/launches.h"
+#include "models/parameters/expert_shares.h"
 
 extern char** environ;
 
@@ -214,19 +218,95 @@ void begin_as(const fs::path& run, const fs::path& again) {
   }
 }
 
+// The device of these launches, "cpu" or "cuda: NVIDIA H200"; without one in meta.json that of the
+// receipt, "" if it has none either.
+std::string device_of(const Receipt& receipt, const std::vector<Json>& launches) {
+  const std::string recorded = over_launches(launches, "device");
+  if (!recorded.empty()) return recorded;
+  const auto found = receipt.environment.find("device");
+  return found != receipt.environment.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// Why this machine cannot train as that device did; "" if it can.
+std::string other_device(const std::string& device) {
+  if (device.empty() || device == "cpu") return "";
+  const std::string trained = "these steps were trained on " + device;
+  if (device.find(", then ") != std::string::npos) return trained + ", a rerun has one device";
+  try {
+    const gpu::DeviceFacts facts = gpu::device_facts();
+    gpu::require_usable(facts);
+    return device == "cuda: " + facts.name ? "" : trained + ", here is cuda: " + facts.name;
+  } catch (const UserError& error) {
+    return trained + ": " + error.what();
+  }
+}
+
+// Why one rank has other bits than ranks of these launches that shared the experts; "" if it has
+// theirs.
+std::string other_bits(RunEvidence& sealed, const std::vector<Json>& launches, int64_t steps) {
+  for (const StepValue& rounds : sealed.scalar("exchange_rounds_max")) {
+    if (rounds.step > steps || rounds.value <= 1) continue;
+    return strprintf(
+        "the ranks exchanged the experts' rows of step %ld in %.0f rounds, which one "
+        "rank does not",
+        long(rounds.step), rounds.value);
+  }
+  const Config& config = sealed.config();
+  const int64_t shared = config.parallel.expert_ranks;
+  for (const Json& launch : launches) {
+    const auto found = launch.find("ranks");
+    const int64_t ranks = found != launch.end() && found->is_number_integer() ? int64_t(*found) : 1;
+    if (ranks == 1 || ranks % shared != 0) continue;
+    const std::string why = why_own_bits(
+        config,
+        {.ranks = int(ranks), .parts = config.parallel.batch_parts(), .expert_ranks = int(shared)});
+    if (why.empty()) continue;
+    return strprintf("the bits are those of %ld ranks that share the experts: ", long(ranks)) + why;
+  }
+  return "";
+}
+
+// What makes one rank of this machine train as the run did; `absent` if nothing does.
+struct RunPlace {
+  std::vector<std::string> options;
+  std::string absent;
+};
+
+RunPlace place_of(const Receipt& receipt, RunEvidence& sealed, int64_t steps) {
+  const std::vector<Json> launches = contributing_launches(sealed.folder(), steps);
+  const std::string device = device_of(receipt, launches);
+  RunPlace place{.options = {}, .absent = other_device(device)};
+  if (place.absent.empty()) place.absent = other_bits(sealed, launches, steps);
+  if (!device.empty()) {
+    place.options = {"--device", device.starts_with("cuda") ? "cuda" : "cpu"};
+  }
+  if (sealed.config().parallel.expert_ranks > 1) {
+    place.options.insert(place.options.end(), {"--set", "parallel.expert_ranks=1"});
+  }
+  return place;
+}
+
 Check rerun(const Receipt& receipt, const fs::path& run, const RerunOptions& options) {
   if (options.steps > receipt.sealed_step) {
     throw UserError(strprintf("--rerun %ld: the run %s has %ld steps", long(options.steps),
                               receipt.name.c_str(), long(receipt.sealed_step)),
                     strprintf("give at most --rerun %ld", long(receipt.sealed_step)));
   }
+  Check check{.finding = Finding::kNotAvailable,
+              .what = strprintf("rerun of %ld steps", long(options.steps)),
+              .detail = "",
+              .run = ""};
+  RunEvidence sealed(run.string(), receipt.sealed_step);
+  const RunPlace trained = place_of(receipt, sealed, options.steps);
+  check.detail = trained.absent;
+  if (!check.detail.empty()) return check;
   const Workplace place;
   const std::string folder = place / "run", log = place / "said.txt";
-  RunEvidence sealed(run.string(), receipt.sealed_step);
   begin_as(run, folder);
   std::vector<std::string> command{
       options.program, "train",        (run / "config.yaml").string(), "--run",
       folder,          "--stop-after", std::to_string(options.steps)};
+  command.insert(command.end(), trained.options.begin(), trained.options.end());
   for (const std::string& option :
        data_options(sealed.config().data, options.data, place / "cache")) {
     command.push_back(option);
@@ -245,10 +325,8 @@ Check rerun(const Receipt& receipt, const fs::path& run, const RerunOptions& opt
                         (error.empty() ? "exit " + std::to_string(status) : error),
                     hint.empty() ? "try `assay train` with its config.yaml" : hint);
   }
-  Check check{.finding = Finding::kDrift,
-              .what = strprintf("rerun of %ld steps", long(options.steps)),
-              .detail = other_data(receipt, folder + "/meta.json"),
-              .run = ""};
+  check.finding = Finding::kDrift;
+  check.detail = other_data(receipt, folder + "/meta.json");
   if (!check.detail.empty()) return check;
   RunEvidence again(folder);
   const Comparison comparison = compare_telemetry(sealed, again, options.steps);

@@ -2,6 +2,10 @@
 // separate process and folder, and compares bit for bit: the step's hash (loss, gradient norm,
 // parameters), losses, gradient norms and evaluations in both telemetries. This shows what claims
 // cannot: that the configuration and the data lead to these losses.
+//
+// It trains on one rank, on the kind of device that made these steps (meta.json). Where this
+// machine has none, or one rank has other bits than the ranks that made them, the answer is "not
+// available".
 #pragma once
 
 #include <string>

@@ -75,13 +75,16 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
                ? strprintf("--set model.moe.router.bias_steps=%g", kSwapSteps)
                : strprintf("--set model.moe.router.bias_rate=%.1g", difference / (2 * kSwapSteps));
   };
-  const std::string shown = automatic ? strprintf("auto (now %.2g)", rate) : strprintf("%g", rate);
+  const bool known = rate > 0;  // not without the lead from which auto takes it
+  const std::string shown = !automatic ? strprintf("%g", rate)
+                            : known    ? strprintf("auto (now %.2g)", rate)
+                                       : "auto";
   if (lead > 0) measured += strprintf(", the first chosen and the first unchosen by %.3g", lead);
   if (travel >= 1.8 * kBiasClamp) {
     advice.push_back({"bias_at_clamp", measured + strprintf("; their limit is +-%g", kBiasClamp),
                       "the biases are at their limit: add " + kAux +
                           ", which changes the scores themselves, or lower optimizer.router_lr"});
-  } else if (by_sign && travel < margin && margin > 2 * kSwapSteps * rate) {
+  } else if (by_sign && known && travel < margin && margin > 2 * kSwapSteps * rate) {
     const double swap = margin / (2 * rate);
     advice.push_back(
         {"bias_too_slow",
@@ -100,7 +103,7 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
          (automatic ? strprintf("more %sbias_steps than %g", kRouter, router.resolved_bias_steps())
                     : strprintf("a smaller %sbias_rate than %s", kRouter, shown.c_str())) +
              ", or --set " + kRouter + "bias_follows_lr=true"});
-  } else if (by_sign && travel < lead && lead > 2 * kSwapSteps * rate) {
+  } else if (by_sign && known && travel < lead && lead > 2 * kSwapSteps * rate) {
     advice.push_back(
         {"bias_behind_lead",
          measured + strprintf("; the bias changes a token's last choices, and at bias_rate %s "

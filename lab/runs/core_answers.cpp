@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -32,8 +33,9 @@ CoreAnswers answers_of(const Json& task) {
 // What evals/step-N.json holds of the run's last CORE.
 struct RunCore {
   std::vector<CoreAnswers> answers;
-  std::optional<int64_t> max_tokens;  // of a prompt; not in files of old versions
-  std::string replaced;               // why the answers are not those of the run's score; or ""
+  std::optional<int64_t> max_tokens;               // of a prompt; not in files of old versions
+  std::map<std::string, std::string> rows_sha256;  // by task; likewise
+  std::string replaced;  // why the answers are not those of the run's score; or ""
 };
 
 std::optional<RunCore> read_core(const RunRecord& run) {
@@ -50,6 +52,9 @@ std::optional<RunCore> read_core(const RunRecord& run) {
     for (const Json& task : core.at("tasks")) {
       if (!task.contains("answers")) return std::nullopt;
       found.answers.push_back(answers_of(task));
+      if (task.contains("rows_sha256")) {
+        found.rows_sha256[found.answers.back().label] = task["rows_sha256"].get<std::string>();
+      }
     }
     if (core.contains("max_tokens")) found.max_tokens = core["max_tokens"].get<int64_t>();
     if (core.contains("core") && core["core"].is_number() &&
@@ -66,8 +71,24 @@ std::optional<RunCore> read_core(const RunRecord& run) {
   }
 }
 
+using RunCores = std::vector<std::pair<const RunRecord*, RunCore>>;
+
+// Whether a bundle's rows were others when another run was scored; "" if no two runs say so.
+std::string other_rows(const RunCores& cores) {
+  std::map<std::string, std::pair<const RunRecord*, std::string>> first;  // by task
+  for (const auto& [run, core] : cores) {
+    for (const auto& [task, hash] : core.rows_sha256) {
+      const auto [found, is_new] = first.try_emplace(task, run, hash);
+      if (is_new || found->second.second == hash) continue;
+      return strprintf("%s was scored on other rows of %s than %s",
+                       found->second.first->name.c_str(), task.c_str(), run->name.c_str());
+    }
+  }
+  return "";
+}
+
 // Prompts that are cut to other lengths are other questions; "" if no two runs say so.
-std::string other_lengths(const std::vector<std::pair<const RunRecord*, RunCore>>& cores) {
+std::string other_lengths(const RunCores& cores) {
   const RunRecord* first = nullptr;
   int64_t tokens = 0;
   for (const auto& [run, core] : cores) {
@@ -93,7 +114,7 @@ std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run) {
 }
 
 CoreRowComparison compare_core_rows(const SeedGroup& a, const SeedGroup& b) {
-  std::vector<std::pair<const RunRecord*, RunCore>> cores;
+  RunCores cores;
   std::vector<std::vector<CoreAnswers>> of_a, of_b;
   for (const auto& [group, answers] : {std::pair(&a, &of_a), std::pair(&b, &of_b)}) {
     for (const RunRecord* run : group->runs) {
@@ -104,6 +125,7 @@ CoreRowComparison compare_core_rows(const SeedGroup& a, const SeedGroup& b) {
     }
   }
   std::string absent = other_lengths(cores);
+  if (absent.empty()) absent = other_rows(cores);
   for (const auto& [run, core] : cores) {
     if (absent.empty()) absent = core.replaced;
   }

@@ -19,7 +19,7 @@ std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run);
 struct CoreRowComparison {
   std::optional<CoreDifference> difference;
   // Why there is none although all of the runs have answers: they are of prompts of other lengths,
-  // or not those of a run's own score. "" otherwise.
+  // of other rows, or not those of a run's own score. "" otherwise.
   std::string absent;
 };
 CoreRowComparison compare_core_rows(const SeedGroup& a, const SeedGroup& b);

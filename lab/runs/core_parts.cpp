@@ -233,11 +233,16 @@ CoreReport merge_core_parts(const std::vector<std::string>& files) {
   const auto tasks = field<ordered_json>(first, first.json, "tasks");
   for (size_t i = 0; i < tasks.size(); ++i) {
     report.tasks.push_back(merged_task(parts, i));
+    const auto rows = report.origin.find("rows of " + report.tasks.back().label);
+    if (rows != report.origin.end() && rows->is_string()) {
+      report.rows_sha256.push_back(rows->get<std::string>());
+    }
     double seconds = 0;
     for (const PartFile& part : parts)
       seconds += field<double>(part, part.json["tasks"][i], "seconds");
     report.seconds.push_back(seconds);
   }
+  if (report.rows_sha256.size() < report.tasks.size()) report.rows_sha256.clear();
   for (const PartFile& part : parts) {
     report.work.prompts += field<int64_t>(part, part.json, "prompts");
     report.work.prompt_tokens += field<int64_t>(part, part.json, "prompt_tokens");

@@ -203,6 +203,7 @@ ordered_json core_json(const CoreReport& report) {
     t["scored"] = task.scored();
     t["accuracy"] = or_null(task.accuracy());
     t["centered"] = or_null(task.centered());
+    if (!report.rows_sha256.empty()) t["rows_sha256"] = report.rows_sha256[i];
     t["answers"] = task.answers;
     j["tasks"].push_back(t);
   }

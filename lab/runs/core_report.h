@@ -17,7 +17,9 @@ struct CoreReport {
   int64_t max_tokens = 0;  // per prompt; longer prompts lose their beginning
   int64_t max_rows = 0;    // per task; 0 = all
   std::vector<CoreTaskResult> tasks;
-  std::vector<double> seconds;       // per task; of all ranks or parts together
+  std::vector<double> seconds;  // per task; of all ranks or parts together
+  // Per task, of the file of its rows; none where a part file of an old version has no hashes.
+  std::vector<std::string> rows_sha256;
   std::optional<double> passed_s;    // from begin to end, where ranks shared the tasks
   std::vector<std::string> missing;  // labels not chosen, or without a file
   CoreWork work;

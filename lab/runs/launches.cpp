@@ -39,8 +39,8 @@ std::vector<Json> contributing_launches(const std::string& run, int64_t steps_do
   all.push_back(last);
   std::vector<Json> contributing;
   for (size_t i = 0; i < all.size(); ++i) {
-    const int64_t until = i + 1 < all.size() ? first_step(all[i + 1]) : steps_done;
-    if (first_step(all[i]) < until) contributing.push_back(all[i]);
+    const int64_t next = i + 1 < all.size() ? first_step(all[i + 1]) : steps_done;
+    if (first_step(all[i]) < std::min(next, steps_done)) contributing.push_back(all[i]);
   }
   return contributing;
 }

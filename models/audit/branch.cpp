@@ -30,8 +30,10 @@ void require_constant_rate(const BranchSteps& branch, const Schedule& trunk) {
 // The branch's steps, under a contract as a share of its horizon `full`, and its landings.
 void set_steps(Config& config, const BranchSteps& branch, int64_t full) {
   ContractConfig& contract = config.contract;
+  const bool has_landings = contract.landings || contract.kind != ContractKind::kSteps;
+  const bool is_whole = contract.horizon == 0 && contract.fraction == 1;
   config.run.steps = branch.steps;
-  if (!contract.landings && contract.kind == ContractKind::kSteps) return;
+  if (!has_landings && is_whole) return;
   if (branch.steps > full) {
     throw UserError(strprintf("the branch ends at step %ld, after the contract's horizon of %ld",
                               long(branch.steps), long(full)),
@@ -43,7 +45,7 @@ void set_steps(Config& config, const BranchSteps& branch, int64_t full) {
   }
   contract.fraction = double(branch.steps) / double(full);
   landings.push_back(contract.fraction);
-  contract.landings = landings;
+  if (has_landings) contract.landings = landings;
   if (takes_run_steps(contract.kind)) contract.horizon = full;
   resolve_steps(config);
   CHECK(config.run.steps == branch.steps, "branch of %ld steps became %ld", long(branch.steps),

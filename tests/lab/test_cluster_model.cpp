@@ -222,7 +222,17 @@ TEST_CASE("mappings") {
   own.parallel.parts = 8;
   REQUIRE(predict(own, mapping_of(own, {}, 1), cluster, times).memory_bytes >
           model.mappings[0].memory_bytes);
-  REQUIRE(model.mappings[3].overlapped.exposed_s.at("expert rows") > 0);
+  // In each block the counts once, and rows four times: 7 of 8 are other ranks'.
+  const MoeConfig& moe = *config.model.moe;
+  const Prediction& with_experts = model.mappings[3];
+  const Mapping& of_experts = with_experts.mapping;
+  const double tokens = double(of_experts.micro_batch * config.run.sequence);
+  const double rows_bytes = tokens * double(moe.top_k * config.model.hidden) * 2 * 7 / 8;
+  const double a_block =
+      exchange_seconds(cluster, {1, 8}, double(moe.experts) * 4 * 7, Route::kFlat) +
+      4 * exchange_seconds(cluster, {1, 8}, rows_bytes, Route::kFlat);
+  REQUIRE(with_experts.overlapped.exposed_s.at("expert rows") ==
+          Approx(double(of_experts.micro_batches * moe_blocks(config.model)) * a_block));
   REQUIRE(is_best(model, model.mappings[2]) != is_best(model, model.mappings[3]));
   const std::string text = predictions_text({model}, cluster, times);
   REQUIRE(text.rfind("predicted, not measured: ", 0) == 0);

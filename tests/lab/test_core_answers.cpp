@@ -118,6 +118,25 @@ TEST_CASE("answers to prompts of other lengths, or of a later evaluation, are no
   REQUIRE(compare_core_rows(group_of(a), group_of(a)).absent.empty());
 }
 
+TEST_CASE("answers to other rows of a task are not compared, though as many") {
+  const TempFolder folder;
+  const auto with_rows = [&](const std::string& name, const std::string& sha256) {
+    Json core = core_of("1100", "1111");
+    for (Json& task : core["tasks"]) {
+      task["rows_sha256"] = task["label"] == "b" ? sha256 : "of both";
+    }
+    return run_with(folder, name, core);
+  };
+  const RunRecord a = with_rows("a", "one"), b = with_rows("b", "another"),
+                  c = with_rows("c", "one");
+  REQUIRE(difference(a, c));
+  REQUIRE_FALSE(difference(a, b));
+  REQUIRE(compare_core_rows(group_of(a), group_of(b)).absent ==
+          "a was scored on other rows of b than b");
+  const RunRecord old = run_with(folder, "old", core_of("1000", "1011"));
+  REQUIRE(difference(old, b));
+}
+
 TEST_CASE("CORE of fewer rows does not replace that of more") {
   const TempFolder folder;
   const RunRecord run = run_with(folder, "a", core_of("1100", "1111"));

@@ -291,6 +291,18 @@ TEST_CASE("advice on bias_rate auto is about its steps") {
       "more model.moe.router.bias_steps than 10, or --set model.moe.router.bias_follows_lr=true");
 }
 
+TEST_CASE("without a lead the rate of bias_rate auto is unknown, and no steps follow from it") {
+  RouterAnalysis a = healthy();
+  RouterLayer& l = a.layers[0];
+  l.max_load_norm = 0.95;
+  l.bias_range = 0.02;
+  l.margin = 0.1;
+  const RouterVerdict weak = router_verdict(a, balanced_by_bias(BiasRate::measured()));
+  REQUIRE(rules_of(weak) == std::vector<std::string>{"bias_too_weak"});
+  REQUIRE(weak.advice[0].because.find("inf") == std::string::npos);
+  REQUIRE(weak.advice[0].because.find("at bias_rate auto the loads") != std::string::npos);
+}
+
 TEST_CASE("advice on the proportional rule does not count its steps") {
   RouterAnalysis a = healthy();
   RouterLayer& l = a.layers[0];

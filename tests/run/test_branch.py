@@ -20,6 +20,7 @@ VARIANTS = {
               "--set", "model.ffn=128"),
     "contract": ("--set", "contract.kind=activeDN", "--set", "contract.coefficient=0.3", "--set", "contract.landings=[0.2,0.5,1]",
                  "--set", "schedule.warmdown=10"),
+    "fraction": ("--set", "contract.fraction=0.5"),  # the trunk ends at 30 of 60 steps, its branch at 32
 }
 
 
@@ -57,6 +58,8 @@ def check_bits(place, what):
     check(not place.run("b").exists(), "a dry run writes nothing")
     branch(trunk, *share, "--run", place.run("b"))
     check_same(place, "b", what)
+    last, = rows(place.run("b"), "SELECT max(step) FROM scalar WHERE name = 'hash'")
+    check(last[0] == planned["steps"], f"{what}: the branch has {last[0]} steps, planned were {planned['steps']}")
     return trunk, share
 
 

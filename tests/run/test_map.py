@@ -117,6 +117,20 @@ def check_used(matrix, place):
     check("is damaged" in map_json(copy)["models"][1]["endpoints"][0]["missing"]["p_used"], "damaged used.json")
 
 
+def check_dense_blocks(matrix, place):
+    """A mixture without a block of experts uses all of its parameters, and nothing has to count them."""
+    copy = place.run("dense-blocks")
+    shutil.copytree(matrix, copy)
+    for config in copy.glob("moe-*/config.yaml"):
+        text = config.read_text()
+        check("first_dense_layers: 0" in text, text)
+        config.write_text(text.replace("first_dense_layers: 0", "first_dense_layers: 2"))
+    moe = map_json(copy)["models"][1]
+    check(moe["name"] == "moe" and moe["p_total"] == moe["p_active"], moe)
+    for e in moe["endpoints"]:
+        check(near(e["cost"]["p_used"] or 0, e["cost"]["p_total"]), e)
+
+
 def check_energy(matrix, place):
     """Joules are those of the counters at the last step, of one kind in all runs."""
     copy = place.run("energy")
@@ -321,6 +335,7 @@ def main():
         check_difference(answer)
         check_text(matrix)
         check_used(matrix, place)
+        check_dense_blocks(matrix, place)
         check_energy(matrix, place)
         check_claims(matrix, place)
         check_left_out(matrix, place)

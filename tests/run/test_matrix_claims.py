@@ -92,7 +92,22 @@ def check_judged(place):
     text = (place.path / "runs" / "summary.md").read_text()
     for words in ("Gap over training", "Sealed before the first run (", seal["sha256"][:16], "p (Holm)"):
         check(words in text, f"{words!r}: {text}")
+    check_sizes(scoreboard_rows(assay("published", "scoreboard", place.path / "runs").stdout))
     return seal
+
+
+def scoreboard_rows(page):
+    """The cells of each claim's row, by the claim."""
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    return {line.split(" | ")[0].removeprefix("| ").strip(): [cell.strip(" |") for cell in line.split(" | ")] for line in lines}
+
+
+def check_sizes(rows):
+    """A claim across two contracts has the sizes of the runs under both: the mixture has fewer tokens than the dense
+    model under activeDN, and more under totalDN."""
+    across, within = rows["contract"][2].split(", ")[1], rows["grows"][2].split(", ")[1]
+    fewest, most = within.removesuffix(" tokens").split(" to ")
+    check(across.startswith(fewest + " to ") and most not in across, f"{across}, under activeDN {within}")
 
 
 def check_receipt(place, seal):
@@ -270,7 +285,7 @@ def check_scoreboard(place):
 
     scoreboard(named, "--claims", full, "-o", page)
     lines = page.read_text().splitlines()
-    rows = {line.split(" | ")[0].removeprefix("| ").strip(): [cell.strip(" |") for cell in line.split(" | ")] for line in lines if line.startswith("| ")}
+    rows = scoreboard_rows(page.read_text())
     check(rows["sure"][1] == "0003-small, activeDN, fp32" and rows["sure"][3].startswith("holds") and rows["sure"][4] == "3", rows)
     check("parameters, " in rows["sure"][2] and rows["at full size"][3] == "untested", rows)
     check(any(line.startswith("## 0003. ") for line in lines), "the study has its title")

@@ -54,6 +54,20 @@ def check_bits(place, name):
         check_equal(place, f"{name}-one", f"{name}-{expert_ranks}")
 
 
+def check_rerun(place):
+    """One rank trains the first steps of a receipt again where it has the bits of the ranks, and says where not."""
+    done = assay("receipt", "verify", place.run("fp32-2"), "--rerun", "4")
+    check(done.returncode == 0 and "rerun of 4 steps  12 values, bit for bit" in done.stdout, done.stdout + done.stderr)
+
+
+def check_not_rerun(place):
+    for name, why in (("rounds", "rounds, which one rank does not"),
+                      ("borders-2", "a share of blocks.1.moe.down is no multiple")):
+        done = assay("receipt", "verify", place.run(name), "--rerun", "2")
+        check(done.returncode == 0, done.stdout + done.stderr)
+        check("not available  rerun of 2 steps" in done.stdout and why in done.stdout, f"{name}: {done.stdout}")
+
+
 def check_resumed(place):
     """Saved by expert groups of two, gone on with groups of four, with one rank, and with none."""
     def moved(case):
@@ -170,11 +184,13 @@ def main():
         check_bits(place, "fp32")
         check_bits(place, "bf16")
         check_used(place)
+        check_rerun(place)
         check_resumed(place)
         check_rounds(place)
         check_words(place)
         check_scored(place)
         check_borders(place)
+        check_not_rerun(place)
     print("ranks_expert: ok")
 
 

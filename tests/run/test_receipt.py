@@ -204,6 +204,20 @@ def check_rerun(runs):
     check(done.returncode == 2 and "drift: rerun of 5 steps: " in done.stderr, f"{done.returncode} {done.stderr}")
 
 
+def check_rerun_device(runs):
+    """A rerun trains on the device of the run. One that is not here is not available, which is no drift."""
+    run, other = runs.copy(), "cuda: of another machine"
+    meta = json.loads((runs.whole / "meta.json").read_text())
+    (run / "meta.json").write_text(json.dumps({**meta, "device": other}))
+    said = same("rerun of another device", run, "--rerun", 5)
+    check(f"not available  rerun of 5 steps  these steps were trained on {other}" in said, said)
+    first = {key: value for key, value in meta.items() if key != "before"}
+    (run / "meta.json").write_text(json.dumps({**first, "device": other, "first_step": 10, "before": [first]}))
+    check("bit for bit" in same("rerun of the steps before another device", run, "--rerun", 5), "the first device")
+    said = same("rerun of steps on two devices", run, "--rerun", 20)
+    check(f"trained on {first['device']}, then {other}, a rerun has one device" in said, said)
+
+
 def check_stopped_rerun(runs):
     """A rerun that somebody stops proves nothing, although each value that it reached is the run's."""
     verifying = subprocess.Popen([str(ASSAY), "receipt", "verify", str(runs.whole), "--rerun", "30"], stdout=subprocess.DEVNULL,
@@ -212,6 +226,11 @@ def check_stopped_rerun(runs):
     while not children and verifying.poll() is None:
         children = [int(pid) for task in pathlib.Path(f"/proc/{verifying.pid}/task").glob("*/children")
                     for pid in task.read_text().split()]
+    command = []
+    while "--stop-after" not in command and verifying.poll() is None:  # not yet the copy of its parent
+        command = pathlib.Path(f"/proc/{children[0]}/cmdline").read_text().split("\0")
+    device = json.loads((runs.whole / "meta.json").read_text())["device"].split(":")[0]
+    check(f"--device {device}" in " ".join(command), f"the device of the run: {command}")
     os.kill(children[0], signal.SIGTERM)
     said = verifying.communicate()[1]
     check(verifying.returncode == 1 and "did not train: exit 1" in said, f"{verifying.returncode} {said}")
@@ -266,8 +285,8 @@ def check_no_receipt(runs):
 def main():
     with Workplace(moe=True) as place:
         runs = Runs(place)
-        for part in (check_same, check_changes, check_shards, check_rerun, check_stopped_rerun, check_stops, check_output, check_refusals,
-                     check_no_receipt):
+        for part in (check_same, check_changes, check_shards, check_rerun, check_rerun_device, check_stopped_rerun,
+                     check_stops, check_output, check_refusals, check_no_receipt):
             part(runs)
     print(f"receipt: ok ({len(CHANGES) + 2} changes named, {len(REFUSALS)} refusals)")
 

@@ -133,6 +133,11 @@ tiny_eight = audit_json(PRESETS / "tiny/moe-8.yaml")["models"]["moe-8"]["params"
 expect((tiny_eight["active"], tiny_eight["total"]) == (13788480, 37381440), f"tiny/moe-8: {tiny_eight}")
 seconds = audit_json(PRESETS / "cpu/moe.yaml", "--set", "contract.kind=seconds", "--set", "contract.coefficient=60")
 expect(seconds["models"]["moe"]["run"]["steps"] is None, "the steps of a contract in seconds are unknown before a run")
+per_step = [key for key in seconds["models"]["moe"] if key.startswith("tokens_per")]
+expect(not per_step, f"figures of steps that are unknown: {per_step}")
+asked = audit_json(PRESETS / "cpu/moe.yaml", "--set", "contract.kind=seconds", "--set", "contract.coefficient=60",
+                   "--steps", "10")["models"]["moe"]
+expect(asked["tokens_per_routed_expert"] == {"10_steps": 10 * 4096 * 2 // 4}, f"steps that are asked for: {asked}")
 
 table = assay("audit", "--set", "optimizer.lr=1e-4", *speedrun)
 expect(table.returncode == 0 and "2,836,482,816" in table.stdout and table.stderr == "", f"table: {table}")

@@ -23,16 +23,17 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 // Everything that the answers depend on besides the names of tasks and checkpoint; parts are merged
 // only if they agree in it.
 nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& tokenizer,
-                              const LoadedModel& loaded,
-                              const std::vector<CoreExamples>& examples) {
+                              const LoadedModel& loaded, const std::vector<CoreExamples>& examples,
+                              const std::vector<std::string>& rows_sha256) {
   nlohmann::ordered_json j;
   j["model.safetensors"] = merged_model_sha256(source.folder);
   j["tokenizer"] = tokenizer_hash(tokenizer);
   j["recipe"] = loaded.session.config.precision.recipe;
   j["device"] = loaded.session.backend == Backend::kGpu ? "cuda" : "cpu";
-  for (const CoreExamples& e : examples) {
-    j["rows of " + e.task().label] = sha256_file(e.task().path);
-    j["delimiter of " + e.task().label] = e.task().delimiter;
+  for (size_t i = 0; i < examples.size(); ++i) {
+    const CoreTask& task = examples[i].task();
+    j["rows of " + task.label] = rows_sha256[i];
+    j["delimiter of " + task.label] = task.delimiter;
   }
   return j;
 }
@@ -87,6 +88,7 @@ CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a
   int64_t tokens = 0;
   for (const CoreTask& task : bundle.tasks) {
     examples.emplace_back(task, read_core_rows(task), a.max_rows);
+    report.rows_sha256.push_back(sha256_file(task.path));
     tokens_of.push_back(estimated_tokens(examples.back(), tokenizer, report.max_tokens));
     tokens += tokens_of.back();
   }
@@ -95,7 +97,7 @@ CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a
   loaded.allocate();
   ModelScorer scorer(loaded.on, *loaded.model, {.batch_rows = loaded.rows, .way = a.way});
   const CorePart part = a.part.value_or(CorePart{});
-  if (a.part) report.origin = origin(source, tokenizer, loaded, examples);
+  if (a.part) report.origin = origin(source, tokenizer, loaded, examples, report.rows_sha256);
   tokens /= part.count;
   if (ranks) {
     share_core(report, scorer, {examples, tokens_of, tokenizer, report.max_tokens}, *ranks, tokens);
