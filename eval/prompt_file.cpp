@@ -86,7 +86,8 @@ std::vector<std::string> read_prompts(const std::string& path) {
 
 std::vector<std::string> parse_piped_prompts(std::string_view text, const std::string& name) {
   text = without_mark(text);
-  const bool json = json_of(text.substr(0, text.find('\n'))).is_object();
+  const std::string_view first = text.substr(std::min(text.find_first_not_of("\r\n"), text.size()));
+  const bool json = json_of(first.substr(0, first.find('\n'))).is_object();
   return parse_prompts(text, json ? PromptLines::kJson : PromptLines::kText, name);
 }
 

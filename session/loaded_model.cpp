@@ -210,8 +210,10 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
   const bool is_known = path.empty() || is_of_run(source, path);
   const std::optional<KnownTokenizer> known = is_known ? std::nullopt : known_tokenizer(source);
   if (known && tokenizer_hash(tokenizer) != known->hash) {
+    const bool has_own = data.synth || !own_tokenizer(source).empty();
     throw UserError(file + " is another tokenizer than the run's, " + known->where,
-                    "the model would read its ids as other text: leave --tokenizer out");
+                    has_own ? "the model would read its ids as other text: leave --tokenizer out"
+                            : "give the tokenizer that the shards were made with");
   }
   tokenizer.eot();
   return tokenizer;
@@ -219,13 +221,18 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
 
 namespace {
 
-// What the manifest beside the validation shards says.
-std::optional<KnownTokenizer> tokenizer_of_shards(const DataConfig& data) {
-  for (const std::string& file : expand_files(data.val, "data.val")) {
+// What the manifest beside the validation shards says, if they are those that the run has read.
+std::optional<KnownTokenizer> tokenizer_of_shards(const CheckpointSource& source) {
+  for (const std::string& file : expand_files(source.config.data.val, "data.val")) {
     const fs::path folder = fs::path(file).parent_path();
-    if (!fs::exists(folder / kManifestName)) continue;
-    return KnownTokenizer{.where = (folder / kManifestName).string(),
-                          .hash = read_manifest(folder.string()).tokenizer_sha256};
+    if (!has_manifest(folder.string())) continue;
+    const Manifest manifest = read_manifest(folder.string());
+    for (const ShardEntry& shard : manifest.shards) {
+      if (shard.file != fs::path(file).filename().string()) continue;
+      if (!first_unknown_file(source.state, {{file, shard.sha256}}).empty()) continue;
+      return KnownTokenizer{.where = (folder / kManifestName).string(),
+                            .hash = manifest.tokenizer_sha256};
+    }
   }
   return std::nullopt;
 }
@@ -238,15 +245,19 @@ std::optional<KnownTokenizer> known_tokenizer(const CheckpointSource& source) {
   const auto of_file = [](const std::string& file) {
     return KnownTokenizer{.where = file, .hash = tokenizer_hash(read_tokenizer(file))};
   };
-  if (const std::string own = own_tokenizer(source); !own.empty()) return of_file(own);
   try {
-    if (!data.synth) return tokenizer_of_shards(data);
+    if (const std::string own = own_tokenizer(source); !own.empty()) {
+      require_known_data(source.state, tokenizer_hashes(source, own));
+      return of_file(own);
+    }
+    if (!data.synth) return tokenizer_of_shards(source);
+    if (!is_there(data.cache)) return std::nullopt;  // not to make a corpus for this
     const std::string corpus = evaluation_data(source.config).tokenizer;
     require_known_data(source.state, tokenizer_hashes(source, corpus));
     return of_file(corpus);
   } catch (const ReadFailed&) {
     throw;
-  } catch (const UserError&) {  // the corpus or the shards are gone, or are others now
+  } catch (const UserError&) {  // they are gone, or are others now
     return std::nullopt;
   }
 }

@@ -129,6 +129,7 @@ Pruned write_pruned(HeldOut& text, std::span<const LayerLoads> loads, const std:
   forget_measured(state);
   Config config =
       parse_run_config_text(state.config_yaml, source.folder + "/state.json", source.folder);
+  config.data.tokenizer = source.config.data.tokenizer;  // an import's may have moved with it
   config.model.moe->experts = pruned.experts;
   // With all experts in every choice there is nothing to stop for, and none is refused.
   if (pruned.experts == config.model.moe->top_k) config.telemetry.collapse_stop.reset();

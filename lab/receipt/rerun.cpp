@@ -102,7 +102,7 @@ std::string moved(const std::string& pattern, const std::vector<std::string>& fo
 }
 
 // --set options that point the configuration to the present place of its data.
-std::vector<std::string> data_options(const DataConfig& data,
+std::vector<std::string> data_options(const DataConfig& data, const fs::path& run,
                                       const std::vector<std::string>& folders,
                                       const std::string& cache) {
   std::vector<std::string> options;
@@ -124,7 +124,11 @@ std::vector<std::string> data_options(const DataConfig& data,
     }
     set(field, found);
   }
-  const std::string tokenizer = data.tokenizer.empty() ? "" : moved(data.tokenizer, folders);
+  // That of an import may have moved with the run.
+  const std::string own = present_tokenizer(run.string(), data.tokenizer);
+  const std::string tokenizer = data.tokenizer.empty()  ? ""
+                                : own != data.tokenizer ? own
+                                                        : moved(data.tokenizer, folders);
   if (!tokenizer.empty()) set("data.tokenizer", tokenizer);
   // The receipt's own hashes are compared after the run.
   if (data.reference != "any") set("data.reference", "any");
@@ -308,7 +312,7 @@ Check rerun(const Receipt& receipt, const fs::path& run, const RerunOptions& opt
       folder,          "--stop-after", std::to_string(options.steps)};
   command.insert(command.end(), trained.options.begin(), trained.options.end());
   for (const std::string& option :
-       data_options(sealed.config().data, options.data, place / "cache")) {
+       data_options(sealed.config().data, run, options.data, place / "cache")) {
     command.push_back(option);
   }
   if (const fs::path tune = run / kTuneCopy; fs::exists(tune)) {

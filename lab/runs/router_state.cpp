@@ -61,10 +61,11 @@ RouterJudgement judge_router(const RouterHealth& h) {
     return {RouterState::kCollapsed, "the run was stopped by its rule telemetry.collapse_stop"};
   }
   if (h.logged < h.window) {
-    return {RouterState::kTooEarly,
-            strprintf("%ld logged steps, fewer than W = %ld (telemetry.window; a run of so few is "
-                      "judged if it begins with --set telemetry.window=%ld)",
-                      long(h.logged), long(h.window), long(std::max<int64_t>(1, h.logged)))};
+    return {
+        RouterState::kTooEarly,
+        strprintf("%ld logged steps, fewer than W = %ld (telemetry.window; a run that logs fewer "
+                  "in all is judged if it begins with a smaller window)",
+                  long(h.logged), long(h.window))};
   }
   if (h.experts > 0 && h.experts == h.top_k) {
     return {RouterState::kHealthy, "K = E: every expert is in every token's top-K"};

@@ -160,7 +160,9 @@ void print_training_plan(const Config& config, const std::string& device, int ra
   const auto sent_in = [&](const Config& resolved) {
     return others.empty() ? Sent{} : sent_by_rank(resolved, *others.front());
   };
-  if (const std::string missing = missing_data(config); !missing.empty()) {
+  Config present = config;
+  present.data.tokenizer = present_tokenizer(options.folder, config.data.tokenizer);
+  if (const std::string missing = missing_data(present); !missing.empty()) {
     std::cerr << "note: planned without the buffers of the data: " << missing << '\n';
     resolve_by_run(session, options, ranks);
     take_products(session, options);
