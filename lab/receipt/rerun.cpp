@@ -14,7 +14,6 @@
 
 #include "base/check.h"
 #include "comm/layout.h"
-#include "cuda/device.h"
 #include "data/json_text.h"
 #include "engine/config/check.h"
 #include "engine/run/checkpoint.h"
@@ -232,17 +231,12 @@ std::string device_of(const Receipt& receipt, const std::vector<Json>& launches)
 }
 
 // Why this machine cannot train as that device did; "" if it can.
-std::string other_device(const std::string& device) {
+std::string other_device(const std::string& device, const RerunOptions& options) {
   if (device.empty() || device == "cpu") return "";
   const std::string trained = "these steps were trained on " + device;
   if (device.find(", then ") != std::string::npos) return trained + ", a rerun has one device";
-  try {
-    const gpu::DeviceFacts facts = gpu::device_facts();
-    gpu::require_usable(facts);
-    return device == "cuda: " + facts.name ? "" : trained + ", here is cuda: " + facts.name;
-  } catch (const UserError& error) {
-    return trained + ": " + error.what();
-  }
+  if (options.gpu.empty()) return trained + ": " + options.gpu_problem;
+  return device == "cuda: " + options.gpu ? "" : trained + ", here is cuda: " + options.gpu;
 }
 
 // Why one rank has other bits than ranks of these launches that shared the experts; "" if it has
@@ -276,10 +270,11 @@ struct RunPlace {
   std::string absent;
 };
 
-RunPlace place_of(const Receipt& receipt, RunEvidence& sealed, int64_t steps) {
+RunPlace place_of(const Receipt& receipt, RunEvidence& sealed, const RerunOptions& options) {
+  const int64_t steps = options.steps;
   const std::vector<Json> launches = contributing_launches(sealed.folder(), steps);
   const std::string device = device_of(receipt, launches);
-  RunPlace place{.options = {}, .absent = other_device(device)};
+  RunPlace place{.options = {}, .absent = other_device(device, options)};
   if (place.absent.empty()) place.absent = other_bits(sealed, launches, steps);
   if (!device.empty()) {
     place.options = {"--device", device.starts_with("cuda") ? "cuda" : "cpu"};
@@ -301,7 +296,7 @@ Check rerun(const Receipt& receipt, const fs::path& run, const RerunOptions& opt
               .detail = "",
               .run = ""};
   RunEvidence sealed(run.string(), receipt.sealed_step);
-  const RunPlace trained = place_of(receipt, sealed, options.steps);
+  const RunPlace trained = place_of(receipt, sealed, options);
   check.detail = trained.absent;
   if (!check.detail.empty()) return check;
   const Workplace place;

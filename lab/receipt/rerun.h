@@ -19,6 +19,8 @@ struct RerunOptions {
   int64_t steps = 0;
   std::string program;            // path of assay
   std::vector<std::string> data;  // folders searched for shards before their recorded places
+  std::string gpu;                // name of the GPU that can be used here; "": none
+  std::string gpu_problem = {};   // why none can be
 };
 
 // One check per run; for a matrix one for each of its runs. UserError: more steps than the run has,

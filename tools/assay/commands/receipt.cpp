@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "cuda/device.h"
 #include "data/sha256.h"
 #include "lab/receipt/make.h"
 #include "lab/receipt/rerun.h"
@@ -124,6 +125,18 @@ void print_failure(const Verification& v) {
   }
 }
 
+RerunOptions rerun_options(const VerifyArguments& a) {
+  RerunOptions options{.steps = *a.rerun, .program = kThisProgram, .data = a.data, .gpu = ""};
+  try {
+    const gpu::DeviceFacts facts = gpu::device_facts();
+    gpu::require_usable(facts);
+    options.gpu = facts.name;
+  } catch (const UserError& error) {
+    options.gpu_problem = error.what();
+  }
+  return options;
+}
+
 // The error of a rerun. Where it could not read data that is not in its place, the hint of `assay
 // train` is no help.
 UserError rerun_error(const UserError& error, const Verification& v, const VerifyArguments& a) {
@@ -149,8 +162,7 @@ int run_verify(const VerifyArguments& a) {
   std::optional<UserError> not_rerun;
   if (a.rerun && !v.kind.empty()) {
     try {
-      for (const Check& check :
-           rerun_receipt(a.receipt, {.steps = *a.rerun, .program = kThisProgram, .data = a.data})) {
+      for (const Check& check : rerun_receipt(a.receipt, rerun_options(a))) {
         v.checks.push_back(check);
       }
     } catch (const UserError& error) {
