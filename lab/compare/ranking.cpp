@@ -5,6 +5,8 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/step_count.h"
+#include "lab/compare/contract_quantity.h"
 #include "lab/runs/machine.h"
 #include "models/audit/horizon.h"
 
@@ -101,7 +103,9 @@ std::vector<int64_t> validated_until(const RunRecord& run, double target) {
 int64_t validation_interval(const RunRecord& run, const std::vector<int64_t>& steps) {
   if (steps.empty()) return run.config.eval.every;
   std::set<int64_t> beside = {run.config.run.steps};
-  for (const Landing& landing : landings(run.config)) beside.insert(landing.step);
+  const std::vector<double> fractions = landing_fractions(run.config.contract);
+  const int64_t horizon = fractions.empty() ? 0 : contract_horizon(run);
+  for (const double f : fractions) beside.insert(fraction_of_steps(horizon, f));
   const auto is_every = [&](int64_t every) {
     int64_t multiples = 0;
     for (const int64_t step : steps) {
