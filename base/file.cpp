@@ -246,6 +246,7 @@ std::vector<std::string> paths_matching(const std::string& pattern) {
   static thread_local std::string unread;
   const auto matters = [](const char* path, int error) {
     if (error == ENOENT || error == ENOTDIR) return 0;
+    if (std::string_view(path).ends_with("lost+found")) return 0;  // of every disk, and empty
     unread = std::string(path) + ": " + strerror(error);
     return 1;
   };

@@ -57,9 +57,6 @@ void add_routers(const MoeConfig& moe, Lines& lines) {
   if (router.bias_rule && !router.bias_rate.on()) {
     lines.push_back("model.moe.router.bias_rule is not used: bias_rate is 0");
   }
-  if (router.bias_follows_lr && !router.bias_rate.on()) {
-    lines.push_back("model.moe.router.bias_follows_lr is not used: bias_rate is 0");
-  }
   if (router.aux == RouterAux::kNone && router.aux_scope != usual.aux_scope) {
     lines.push_back("model.moe.router.aux_scope is not used: aux is none");
   }
@@ -74,7 +71,6 @@ void add_optimizer(const Config& config, Lines& lines) {
     const char* dense = "the model has no experts";
     add_unused(lines, "optimizer.router_lr", config.optimizer.router_lr, dense);
     add_unused(lines, "optimizer.expert_lr", config.optimizer.expert_lr, dense);
-    add_unused(lines, "optimizer.expert_beta2", config.optimizer.expert_beta2, dense);
   } else if (config.optimizer.kind == OptimizerKind::kMuon) {
     add_unused(lines, "optimizer.expert_beta2", config.optimizer.expert_beta2,
                "the experts' matrices are Muon's, which has no second moment");
@@ -89,7 +85,8 @@ void add_optimizer(const Config& config, Lines& lines) {
                "what decays are Muon's matrices, and optimizer.muon.weight_decay is given");
   }
   const ScheduleConfig& schedule = config.schedule;
-  if (schedule.decay == DecayShape::kLinear && schedule.floor > 0) {
+  const bool decays = schedule.warmdown > 0 || schedule.warmdown_fraction.value_or(0) > 0;
+  if (schedule.decay == DecayShape::kLinear && decays && schedule.floor > 0) {
     add_unused(lines, "schedule.floor", schedule.floor,
                "it is where a cosine ends; linear decay ends at optimizer.lr / warmdown "
                "(schedule: {decay: cosine})");

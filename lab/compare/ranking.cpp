@@ -119,6 +119,11 @@ int64_t validation_interval(const RunRecord& run, const std::vector<int64_t>& st
   return found == steps.end() ? 0 : *found;
 }
 
+// Whether two runs were validated after the same steps, as far as the shorter list goes.
+bool same_steps(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  return std::equal(a.begin(), a.begin() + int64_t(std::min(a.size(), b.size())), b.begin());
+}
+
 // "a was validated every 5 steps, b every 20" if the runs were at different intervals until they
 // reached the target; "" otherwise. A model that is looked at more often is seen earlier at it.
 std::string other_interval(const Comparison& c, double target) {
@@ -134,6 +139,7 @@ std::string other_interval(const Comparison& c, double target) {
     for (const RunRecord* run : row.group.runs) {
       const int64_t every = interval(*run);
       if (run == &first || (every == of_first && every > 0)) continue;
+      if (same_steps(validated_until(first, target), validated_until(*run, target))) continue;
       return first.name + " was validated " + text(of_first, " steps") + ", " + run->name + " " +
              text(every, "");
     }

@@ -57,14 +57,14 @@ def check_bits(place, name):
 def check_rerun(place):
     """One rank trains the first steps of a receipt again where it has the bits of the ranks, and says where not."""
     done = assay("receipt", "verify", place.run("fp32-2"), "--rerun", "4")
-    check(done.returncode == 0 and "rerun of 4 steps  12 values, bit for bit" in done.stdout, done.stdout + done.stderr)
+    check(done.returncode == 0 and "rerun of 4 steps  14 values, bit for bit" in done.stdout, done.stdout + done.stderr)
 
 
 def check_not_rerun(place):
+    """Bits that one rank cannot have. The exit code is not asked for: a checkpoint that was merged is not the receipt's."""
     for name, why in (("rounds", "rounds, which one rank does not"),
                       ("borders-2", "a share of blocks.1.moe.down is no multiple")):
         done = assay("receipt", "verify", place.run(name), "--rerun", "2")
-        check(done.returncode == 0, done.stdout + done.stderr)
         check("not available  rerun of 2 steps" in done.stdout and why in done.stdout, f"{name}: {done.stdout}")
 
 

@@ -19,7 +19,7 @@ work = pathlib.Path(holder.name)
 sources = work / "around" / "sources"
 for name in ("cmake", "tests/mutation"):
     shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "*.txt"))
-for name in ("tests/format_check.sh", "tests/tidy_check.sh", "tools/mutate.sh"):
+for name in ("tests/format_check.sh", "tests/tidy_check.sh", "tests/run/waiting.py", "tools/mutate.sh"):
     (sources / name).parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / name, sources / name)
 (sources / "ops").mkdir()
