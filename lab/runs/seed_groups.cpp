@@ -81,12 +81,18 @@ std::string identity_without(const Config& config,
   return identity;
 }
 
-std::string rule_lines(const Config& config) {
+std::string lines_of(const Config& config, bool (*is_wanted)(const std::string& path)) {
   std::string lines;
   for (const FieldRow& field : config_fields(config)) {
-    if (is_of_rule(field.path)) lines += line_of(field);
+    if (is_wanted(field.path)) lines += line_of(field);
   }
   return lines;
+}
+
+// What changes the numbers of no run, or of few: two runs of one seed may differ in it.
+bool is_limit(const std::string& path) {
+  return is_of_rule(path) || path == "data.max_epochs" || path == "data.reference" ||
+         path.starts_with("parallel.");
 }
 
 // "" of a run that began from its seed.
@@ -206,12 +212,18 @@ std::string recipe_identity(const RunRecord& run) {
 
 std::vector<SeedGroup> group_by_model(std::span<const RunRecord> runs) {
   std::set<std::string> stopped;  // models of which telemetry.collapse_stop ended a run
+  std::set<std::string> twice;    // models that have a seed twice, under other limits
+  std::map<std::pair<std::string, int64_t>, std::string> limits;  // by model and seed
   for (const RunRecord& run : runs) {
-    if (run.end == run_end_name(RunEnd::kCollapseStop)) stopped.insert(model_identity(run));
+    const std::string model = model_identity(run), mine = lines_of(run.config, is_limit);
+    if (run.end == run_end_name(RunEnd::kCollapseStop)) stopped.insert(model);
+    const auto first = limits.try_emplace({model, run.config.run.seed}, mine).first;
+    if (first->second != mine) twice.insert(model);
   }
   const auto identity = [&](const RunRecord& run) {
     const std::string model = model_identity(run);
-    return stopped.contains(model) ? model + rule_lines(run.config) : model;
+    if (twice.contains(model)) return model + lines_of(run.config, is_limit);
+    return stopped.contains(model) ? model + lines_of(run.config, is_of_rule) : model;
   };
   return group_runs(runs, identity, [](const RunRecord&) { return std::string(); });
 }

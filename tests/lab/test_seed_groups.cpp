@@ -96,6 +96,22 @@ TEST_CASE("a rule that stopped a run tells the seeds with it from those without"
   REQUIRE(group_by_seed(runs)[1].runs.size() == 2);  // with one rule, stopped or not
 }
 
+TEST_CASE("a seed that was trained twice, under other limits, is of two models") {
+  std::vector<RunRecord> runs = {hand_made({.name = "a1", .seed = 1}),
+                                 hand_made({.name = "a2", .seed = 2}),
+                                 hand_made({.name = "b1", .seed = 1})};
+  REQUIRE_THROWS_AS(group_by_seed(runs), UserError);  // of one configuration
+  for (const auto& limit : {+[](Config& c) { c.telemetry.collapse_stop.emplace(); },
+                            +[](Config& c) { c.data.max_epochs = 9; },
+                            +[](Config& c) { c.parallel.expert_ranks = 2; }}) {
+    std::vector<RunRecord> limited = runs;
+    limit(limited[2].config);
+    const std::vector<SeedGroup> groups = group_by_seed(limited);
+    REQUIRE(groups.size() == 2);
+    REQUIRE(groups[0].runs.size() == 2);
+  }
+}
+
 TEST_CASE("a run from imported weights is a seed of those of one import only") {
   std::vector<RunRecord> runs = {hand_made({.name = "a", .seed = 1}),
                                  hand_made({.name = "b", .seed = 2}),
