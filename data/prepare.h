@@ -29,7 +29,7 @@ struct PrepareConfig {
   int64_t val_every = 20;  // every N-th document, starting with the first, is validation; 0 = none
   Duplicates duplicates = Duplicates::kKeep;
   std::optional<uint64_t> shuffle_seed = {};  // the documents' order is drawn from it
-  int threads = 0;                            // 0 = all cores
+  int threads = 0;                            // 0 = all usable cores
   const std::atomic<bool>* stop = nullptr;  // when a signal handler sets it, Interrupted is thrown
 };
 
@@ -66,8 +66,8 @@ struct PrepareResult {
 // or, with val_share, for validation, disk full.
 PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config);
 
-// Trains a tokenizer on the documents of the inputs, on `threads` threads (0 = all cores). Adds to
-// `notes`.
+// Trains a tokenizer on the documents of the inputs, on `threads` threads (0 = all usable cores).
+// Adds to `notes`.
 Tokenizer train_tokenizer(const std::vector<std::string>& inputs, const DocumentOptions& options,
                           int64_t vocab_size, int threads, InputNotes& notes);
 

@@ -28,7 +28,10 @@ std::unique_ptr<Ranks> Ranks::join() {
 }
 
 Ranks::Ranks(std::unique_ptr<World> world)
-    : world_(std::move(world)), group_(make_group(0, CallOrder::Of::kAll)) {}
+    : world_(std::move(world)), group_(make_group(0, CallOrder::Of::kAll)) {
+  const std::vector<CoreMask> masks = gather(*group_, core_mask(node()));
+  core_sharers_ = processes_on_cores_of(masks, size_t(rank()));
+}
 
 // The groups first: their calls tell the control.
 Ranks::~Ranks() {
@@ -201,12 +204,8 @@ std::string process_name() {
 }
 
 int64_t cores_of_rank(const Ranks* ranks) {
-  const int64_t machine = std::max<int64_t>(1, std::thread::hardware_concurrency());
-  const int64_t mine = usable_cores();
-  if (ranks == nullptr) return mine;
-  // A launcher that binds ranks gives each its own cores; one that does not gives all to each.
-  if (mine < machine) return mine;
-  return std::max<int64_t>(1, machine / ranks->node_ranks());
+  const int64_t sharers = ranks == nullptr ? 1 : ranks->core_sharers();
+  return std::max<int64_t>(1, usable_cores() / sharers);
 }
 
 }  // namespace assay

@@ -204,7 +204,7 @@ void TrainingRun::resolve_horizon() {
     seconds = of_first_rank(session_.host_group(), measured_step_seconds(session_, data_));
   }
   std::string& from = session_.config.contract.derived_from;
-  from += std::string(from.empty() ? "" : "; ") + "step_seconds measured when the run began";
+  from += std::string(from.empty() ? "" : "; ") + kMeasuredStepSeconds;
   resolve_steps(session_.config);
 }
 

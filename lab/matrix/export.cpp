@@ -233,21 +233,23 @@ std::string runs_csv(const MatrixSummary& summary) {
                                "steps", "tokens", "val_loss_nats", "bits_per_byte", "core",
                                "seconds", "flops", "worst_max_load_norm", "reused_from"});
   for (const Cell& cell : summary.matrix->cells) {
-    const auto found = summary.records.find(cell.run);
     std::vector<std::string> fields = {cell.name,  cell.run,       cell.contract,
                                        cell.model, cell.precision, std::to_string(cell.seed)};
-    if (found == summary.records.end()) {
+    const auto finished = summary.records.find(cell.run), stopped = summary.stopped.find(cell.run);
+    const bool whole = finished != summary.records.end();
+    if (!whole && stopped == summary.stopped.end()) {
       fields.resize(16);
     } else {
-      const RunRecord& run = found->second;
-      const auto loss = run.last_val();
+      const RunRecord& run = whole ? finished->second : stopped->second;
+      // Means of losses are of finished runs: those of others stay empty.
+      const auto loss = whole ? run.last_val() : std::nullopt;
+      const bool has_bits = whole && !run.val_bits_per_byte.empty();
       fields.push_back(run.end);
       fields.push_back(std::to_string(run.steps_done));
       fields.push_back(std::to_string(run.tokens));
       fields.push_back(loss ? exact(loss->value) : "");
-      fields.push_back(run.val_bits_per_byte.empty() ? ""
-                                                     : exact(run.val_bits_per_byte.back().value));
-      fields.push_back(exact(find_run_measure("core")->of(run)));
+      fields.push_back(has_bits ? exact(run.val_bits_per_byte.back().value) : "");
+      fields.push_back(whole ? exact(find_run_measure("core")->of(run)) : "");
       fields.push_back(exact(run.seconds_at(run.steps_done)));
       fields.push_back(exact(run.flops_at(run.steps_done)));
       fields.push_back(run.health ? exact(run.health->worst_max_load_norm) : "");

@@ -20,7 +20,7 @@
 //     - {name: balanced by the loss, measure: max_load, of: aux-only, below: baseline}
 //   set: {run.checkpoint_every: 100}           # changes every model, as --set does
 //   jobs: 1                                    # runs at a time
-//   threads: 0                                 # for all of them together; 0 = all cores
+//   threads: 0                                 # for all of them together; 0 = all usable cores
 //   device: auto                               # cpu, cuda or auto, as --device of assay train
 //   memory: 8GiB                               # planned for all of them together (the device's)
 //

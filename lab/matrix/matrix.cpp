@@ -362,6 +362,14 @@ std::vector<std::string> matrix_differences(Config before, const Config& now) {
       differences.push_back(path + ": " + value + " -> " + other->second);
     }
   }
+  // Given, it sets the steps; what a run measured is no difference.
+  const double old_seconds = given_step_seconds(before.contract),
+               new_seconds = given_step_seconds(now.contract);
+  if (before.contract.kind == now.contract.kind && old_seconds != new_seconds) {
+    const auto shown = [](double s) { return s == 0 ? "measured" : strprintf("%.6g", s); };
+    differences.push_back("contract.step_seconds: " + shown(old_seconds) + " -> " +
+                          shown(new_seconds));
+  }
   return differences;
 }
 

@@ -58,7 +58,17 @@ bool taken_before(const std::string& folder, const std::vector<const Cell*>& cel
   });
 }
 
-using Wanted = std::map<std::string, const Cell*>;  // config_sha256 -> cell
+using Wanted = std::multimap<std::string, const Cell*>;  // config_sha256 -> cells
+
+// The cell that has the configuration of a run; nullptr = none. Cells that differ only in
+// contract.step_seconds have one hash.
+const Cell* cell_of(const Wanted& wanted, const Config& run) {
+  const auto [begin, end] = wanted.equal_range(config_sha256(run));
+  const auto found = std::find_if(begin, end, [&](const auto& one) {
+    return matrix_differences(run, one.second->config).empty();
+  });
+  return found == end ? nullptr : found->second;
+}
 
 [[noreturn]] void fail_without_match(const std::string& folder, const std::vector<FoundRun>& runs,
                                      const Wanted& wanted) {
@@ -225,16 +235,16 @@ Reusable find_reusable(const std::vector<const Cell*>& cells, const MatrixFolder
     const std::vector<FoundRun> runs = runs_of(folder);
     bool match = false;
     for (const FoundRun& run : runs) {
-      const auto cell = wanted.find(config_sha256(run.config));
-      if (cell == wanted.end()) continue;
+      const Cell* const cell = cell_of(wanted, run.config);
+      if (cell == nullptr) continue;
       match = true;
-      const CellStatus status = run_status(run.path, *cell->second);
+      const CellStatus status = run_status(run.path, *cell);
       if (status.state != CellState::kDone) {
         reusable.unfinished.push_back(
             strprintf("%s: %s, step %ld of %ld", run.path.c_str(), cell_state_name(status.state),
                       long(status.steps_done), long(run.config.run.steps)));
-      } else if (found.insert(cell->second).second) {
-        reusable.runs.push_back({.cell = cell->second, .run = run.path});
+      } else if (found.insert(cell).second) {
+        reusable.runs.push_back({.cell = cell, .run = run.path});
       }
     }
     if (!match && !taken_before(folder, cells, own)) fail_without_match(folder, runs, wanted);

@@ -101,6 +101,11 @@ void resolve_reference(Config& config) {
   c.reference.clear();
 }
 
+double given_step_seconds(const ContractConfig& contract) {
+  const bool measured = contract.derived_from.find(kMeasuredStepSeconds) != std::string::npos;
+  return contract.kind == ContractKind::kSeconds && !measured ? contract.step_seconds : 0;
+}
+
 void resolve_steps(Config& config) {
   ContractConfig& c = config.contract;
   if (c.landings || c.kind != ContractKind::kSteps) c.landings = landing_fractions(c);

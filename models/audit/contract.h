@@ -36,6 +36,12 @@ double reference_coefficient(ContractKind kind, const Reference& reference, Shar
 // without a reference.
 void resolve_reference(Config& config);
 
+// Stands in contract.derived_from of a run that measured contract.step_seconds itself.
+constexpr const char* kMeasuredStepSeconds = "step_seconds measured when the run began";
+
+// contract.step_seconds of a contract in seconds where the user gave it; 0 = the run measures it.
+double given_step_seconds(const ContractConfig& contract);
+
 // Sets run.steps and contract.landings. horizon_is_known(config) must hold.
 void resolve_steps(Config& config);
 

@@ -394,6 +394,11 @@ TEST_CASE("a contract in seconds takes a model's own step_seconds") {
   REQUIRE((m.cells[1].known_steps && m.cells[1].steps() == 40));
   REQUIRE((m.cells[2].known_steps && m.cells[2].steps() == 20));
   REQUIRE((m.cells[1].trained() && m.cells[2].trained()));
+  REQUIRE(matrix_differences(m.cells[1].config, m.cells[1].config).empty());
+  REQUIRE(matrix_differences(m.cells[1].config, m.cells[2].config) ==
+          std::vector<std::string>{"contract.step_seconds: 0.05 -> 0.1"});
+  REQUIRE(matrix_differences(m.cells[1].config, m.cells[0].config) ==
+          std::vector<std::string>{"contract.step_seconds: 0.05 -> measured"});
   // Under another contract it has no meaning.
   const Matrix steps =
       family.matrix("models: {slow: slow.yaml}\nprecisions: [fp32]\ncontracts: [{kind: steps}]\n");

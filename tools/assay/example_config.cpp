@@ -63,7 +63,7 @@ run:
   sequence: 256              # tokens per sequence
   micro_batch: 16            # sequences computed at once: less needs less memory, same result
   seed: 1
-  threads: 0                 # CPU threads; 0 = all cores
+  threads: 0                 # CPU threads; 0 = all usable cores
   checkpoint_every: 200      # steps
   log_every: 1               # steps
 

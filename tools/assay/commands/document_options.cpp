@@ -59,7 +59,8 @@ void add_document_options(CLI::App* subcommand, DocumentArguments& a) {
   subcommand->add_flag("--keep-space", a.keep_space, "keep white space around documents");
   subcommand->add_flag("--drop-unfinished", a.drop_unfinished,
                        "drop the last document of a text file if no separator ends it");
-  subcommand->add_option("--threads", a.threads, "worker threads; 0 = all cores (default: 0)")
+  subcommand
+      ->add_option("--threads", a.threads, "worker threads; 0 = all usable cores (default: 0)")
       ->check(whole_between(0, 1024));
 }
 

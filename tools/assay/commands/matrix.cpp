@@ -391,8 +391,9 @@ void add_matrix_command(Commands& commands) {
       ->allow_extra_args(false);
   sub->add_option("--jobs", a->jobs, "runs at the same time (default: jobs of the file)")
       ->check(whole_between(1, 1024));
-  sub->add_option("--threads", a->threads,
-                  "threads of all runs together (default: threads of the file, else all cores)")
+  sub->add_option(
+         "--threads", a->threads,
+         "threads of all runs together (default: threads of the file, else all usable cores)")
       ->check(whole_between(1, 1024));
   sub->add_option("--device", a->device,
                   "cpu, cuda or auto (default: device of the file, else auto); memory is planned "
@@ -447,7 +448,7 @@ void add_matrix_command(Commands& commands) {
       "       across: [activeDN, total20]}            # and its change\n"
       "  set: {run.checkpoint_every: 100}             # applies to every model\n"
       "  jobs: 1\n"
-      "  threads: 0                      # of all runs together; 0 = all cores\n"
+      "  threads: 0                      # of all runs together; 0 = all usable cores\n"
       "  device: auto                    # cpu, cuda or auto\n"
       "  memory: 8GiB                    # of all runs together; default: the device's\n"
       "After a kill or an interruption, the same command resumes the matrix.");

@@ -1,0 +1,45 @@
+#include "lab/matrix/report.h"
+#include "tests/catch.h"
+#include "tests/lab/run_records.h"
+
+namespace assay::test_matrix_export {
+
+TEST_CASE("runs.csv has a run that collapse_stop ended, without the measures of a whole run") {
+  Matrix matrix;
+  for (const char* name : {"finished", "stopped", "waiting"}) {
+    Cell& cell = matrix.cells.emplace_back();
+    cell.name = cell.run = name;
+    cell.seed = 1;
+    cell.contract = "steps";
+    cell.model = "moe";
+    cell.precision = "bf16";
+  }
+  const auto run_of = [](const char* end, double load) {
+    RunRecord run = hand_made({.name = "run", .seed = 1, .val_loss_nats = {{100, 3.5, 10}}});
+    run.end = end;
+    LayerHealth layer;
+    layer.layer = 1;
+    layer.max_load_norm = load;
+    run.health = health_of({layer}, 64, 8);
+    return run;
+  };
+  MatrixSummary summary{.matrix = &matrix,
+                        .records = {{"finished", run_of("steps", 0.25)}},
+                        .stopped = {{"stopped", run_of("collapse_stop", 0.875)}},
+                        .different_data = "",
+                        .seal = std::nullopt,
+                        .tables = {}};
+  const std::string text = runs_csv(summary);
+  INFO(text);
+  const RunRecord& whole = summary.records.at("finished");
+  const std::string steps = std::to_string(whole.steps_done) + "," + std::to_string(whole.tokens);
+  for (const std::string& part :
+       {"finished,finished,steps,moe,bf16,1,steps," + steps + ",3.5,,,50,3e+06,0.25,\n",
+        "stopped,stopped,steps,moe,bf16,1,collapse_stop," + steps + ",,,,50,3e+06,0.875,\n",
+        std::string("waiting,waiting,steps,moe,bf16,1,,,,,,,,,,\n")}) {
+    INFO(part);
+    REQUIRE(text.find(part) != std::string::npos);
+  }
+}
+
+}  // namespace assay::test_matrix_export
