@@ -13,8 +13,8 @@
 #include "engine/run/run_dir.h"
 #include "lab/compare/compare.h"
 #include "lab/dissect/used.h"
-#include "lab/map/core_questions.h"
 #include "lab/matrix/folder.h"
+#include "lab/runs/core_questions.h"
 #include "lab/runs/data_roles.h"
 #include "lab/runs/first_weights.h"
 #include "lab/runs/run_folders.h"
@@ -226,7 +226,9 @@ void leave_out_imported(std::vector<SeedGroup>& groups, EndpointSet& set) {
 }
 
 void require_same_core_questions(std::span<const RunRecord> runs) {
-  const std::string difference = different_core_questions(runs);
+  std::vector<const RunRecord*> all;
+  for (const RunRecord& run : runs) all.push_back(&run);
+  const std::string difference = different_core_questions(all, &RunRecord::path);
   if (difference.empty()) return;
   throw UserError(
       "CORE of the runs is not comparable: " + difference,

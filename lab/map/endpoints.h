@@ -68,7 +68,7 @@ struct EndpointSet {
 // paths: runs, or folders of runs. only: names of models; empty = all. UserError if there are no
 // finished endpoints, fewer than two models, a model that is not there, runs whose losses cannot be
 // compared (incomparable_differences() of lab/compare/compare.h), or for kCore runs that were asked
-// other questions (lab/map/core_questions.h).
+// other questions (lab/runs/core_questions.h).
 EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure measure,
                               const std::vector<std::string>& only);
 

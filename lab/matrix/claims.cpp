@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "lab/runs/core_questions.h"
 #include "lab/runs/machine.h"
 #include "lab/runs/markdown_table.h"
 #include "lab/runs/run_measures.h"
@@ -41,16 +42,18 @@ std::string runs_without(const RunMeasure& measure, const ClaimTerm& term,
   return term.share ? text + strprintf(" at %.4g%%", 100 * *term.share) : text;
 }
 
-// "a ran on cpu, 1 thread, b on cpu, 4 threads", where the measure is a time; "" if it is none, or
-// of one machine.
-std::string machines_text(const RunMeasure& measure, const std::vector<ClaimTerm>& terms) {
-  if (measure.about != RunMeasure::About::kMachine) return "";
+// Why the runs' values are not of one quantity: "a ran on cpu, 1 thread, b on cpu, 4 threads" where
+// the measure is a time, other questions where it is CORE; "" if they are.
+std::string not_one_quantity(const RunMeasure& measure, const std::vector<ClaimTerm>& terms) {
+  const bool time = measure.about == RunMeasure::About::kMachine;
+  const bool core = measure.name == std::string("core");
+  if (!time && !core) return "";
   std::vector<const RunRecord*> runs;
   for (const ClaimTerm& term : terms) {
     const SeedGroup measured = measured_runs(*term.row, measure);
     runs.insert(runs.end(), measured.runs.begin(), measured.runs.end());
   }
-  return other_machine(runs);
+  return time ? other_machine(runs) : different_core_questions(runs);
 }
 
 SeedValues values_of_term(const RunMeasure& measure, const ClaimTerm& term) {
@@ -138,7 +141,7 @@ ClaimResult evaluate(const MatrixClaim& claim, const std::vector<Place>& places)
     if (result.why.empty()) result.why = runs_without(*measure, term, values.back());
     no_run |= term.row->runs.runs.empty() && term.row->stopped.empty();
   }
-  if (result.why.empty()) result.why = machines_text(*measure, result.terms);
+  if (result.why.empty()) result.why = not_one_quantity(*measure, result.terms);
   // Two sides: the models, or with two places the comparison at each.
   const size_t terms = result.terms.size(), half = places.size() == 1 ? 1 : terms / 2;
   const auto side = [&](size_t begin, size_t end, double factor) {

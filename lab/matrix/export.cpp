@@ -280,6 +280,9 @@ std::string summary_json(const MatrixSummary& summary) {
     t["fraction"] = table.contract.fraction;
     t["target_nats"] = table.target_nats > 0 ? ordered_json(table.target_nats) : ordered_json();
     t["target_given"] = table.target_given;
+    t["other_core_questions"] = table.other_core_questions.empty()
+                                    ? ordered_json()
+                                    : ordered_json(table.other_core_questions);
     t["rows"] = ordered_json::array();
     for (const SummaryRow& row : table.rows) t["rows"].push_back(row_json(row));
     t["ranked_by"] = table.ranked_by_target() ? "target_steps" : "val_loss";

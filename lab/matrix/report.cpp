@@ -262,6 +262,8 @@ std::string table_markdown(const ContractTable& table, const Matrix& matrix) {
   std::string text = "## Contract " + table.contract.name + ": " +
                      contract_text(table.contract, matrix) + "\n\n" +
                      markdown_table(result_rows(table), 2) + "\n";
+  if (!table.other_core_questions.empty())
+    text += "CORE NOT COMPARABLE: " + table.other_core_questions + ".\n\n";
   for (const SummaryRow& row : table.rows) {
     if (!row.core_row_difference) continue;
     text += core_row_text(row_name(row, table), row_name(table.rows.front(), table),

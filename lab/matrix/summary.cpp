@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "engine/run/run.h"
+#include "lab/runs/core_questions.h"
 #include "lab/runs/run_measures.h"
 
 namespace assay {
@@ -218,7 +219,15 @@ std::vector<SummaryRow> rows_of(const MatrixSummary& summary, const MatrixContra
   return rows;
 }
 
-void fill_measures(SummaryRow& row, const SummaryRow& first) {
+std::string core_questions_of(const std::vector<SummaryRow>& rows) {
+  std::vector<const RunRecord*> runs;
+  for (const SummaryRow& row : rows)
+    runs.insert(runs.end(), row.runs.runs.begin(), row.runs.runs.end());
+  return different_core_questions(runs);
+}
+
+void fill_measures(SummaryRow& row, const ContractTable& table) {
+  const SummaryRow& first = table.rows.front();
   row.loss = measure(row.runs, final_loss);
   row.bits_per_byte = measure(row.runs, find_run_measure("bits_per_byte")->of);
   row.core = measure(row.runs, find_run_measure("core")->of);
@@ -230,7 +239,10 @@ void fill_measures(SummaryRow& row, const SummaryRow& first) {
     row.difference =
         paired_difference(values_of(row.runs, final_loss), values_of(first.runs, final_loss));
     const auto core = find_run_measure("core")->of;
-    row.core_difference = paired_difference(values_of(row.runs, core), values_of(first.runs, core));
+    if (table.other_core_questions.empty()) {
+      row.core_difference =
+          paired_difference(values_of(row.runs, core), values_of(first.runs, core));
+    }
     row.core_row_difference = core_row_difference(row.runs, first.runs);
   }
   fill_health(row);
@@ -252,7 +264,8 @@ ContractTable table_of(const MatrixSummary& summary, const MatrixContract& contr
   ContractTable table;
   table.contract = contract;
   table.rows = rows_of(summary, contract, status);
-  for (SummaryRow& row : table.rows) fill_measures(row, table.rows.front());
+  table.other_core_questions = core_questions_of(table.rows);
+  for (SummaryRow& row : table.rows) fill_measures(row, table);
   choose_target(table);
   if (table.target_nats > 0) {
     for (SummaryRow& row : table.rows) fill_target(row, table.target_nats);

@@ -63,6 +63,9 @@ struct ContractTable {
   bool target_given = false;  // by run.target_loss; else the worst final loss of the first row
   bool ranked_by_target() const { return target_given; }
   std::vector<SummaryRow> rows;
+  // Why the runs' scores of CORE are not of the same questions (lab/runs/core_questions.h): then no
+  // row has a core_difference. "" if they are.
+  std::string other_core_questions;
 
   // Best first: rows with a loss of which no guard stopped a run, by their mean final loss; where
   // runs stop at a target, of these the rows of which every run reached it, by their mean steps to

@@ -2,13 +2,13 @@
 
 #include <cmath>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "data/json_text.h"
 #include "eval/core_score.h"
+#include "lab/runs/core_questions.h"
 #include "lab/runs/core_report.h"
 #include "lab/runs/run_summary.h"
 
@@ -33,8 +33,6 @@ CoreAnswers answers_of(const Json& task) {
 // What evals/step-N.json holds of the run's last CORE.
 struct RunCore {
   std::vector<CoreAnswers> answers;
-  std::optional<int64_t> max_tokens;               // of a prompt; not in files of old versions
-  std::map<std::string, std::string> rows_sha256;  // by task; likewise
   std::string replaced;  // why the answers are not those of the run's score; or ""
 };
 
@@ -52,11 +50,7 @@ std::optional<RunCore> read_core(const RunRecord& run) {
     for (const Json& task : core.at("tasks")) {
       if (!task.contains("answers")) return std::nullopt;
       found.answers.push_back(answers_of(task));
-      if (task.contains("rows_sha256")) {
-        found.rows_sha256[found.answers.back().label] = task["rows_sha256"].get<std::string>();
-      }
     }
-    if (core.contains("max_tokens")) found.max_tokens = core["max_tokens"].get<int64_t>();
     if (core.contains("core") && core["core"].is_number() &&
         std::abs(core["core"].get<double>() - score->value) > kSameCore) {
       found.replaced =
@@ -71,40 +65,6 @@ std::optional<RunCore> read_core(const RunRecord& run) {
   }
 }
 
-using RunCores = std::vector<std::pair<const RunRecord*, RunCore>>;
-
-// Whether a bundle's rows were others when another run was scored; "" if no two runs say so.
-std::string other_rows(const RunCores& cores) {
-  std::map<std::string, std::pair<const RunRecord*, std::string>> first;  // by task
-  for (const auto& [run, core] : cores) {
-    for (const auto& [task, hash] : core.rows_sha256) {
-      const auto [found, is_new] = first.try_emplace(task, run, hash);
-      if (is_new || found->second.second == hash) continue;
-      return strprintf("%s was scored on other rows of %s than %s",
-                       found->second.first->name.c_str(), task.c_str(), run->name.c_str());
-    }
-  }
-  return "";
-}
-
-// Prompts that are cut to other lengths are other questions; "" if no two runs say so.
-std::string other_lengths(const RunCores& cores) {
-  const RunRecord* first = nullptr;
-  int64_t tokens = 0;
-  for (const auto& [run, core] : cores) {
-    if (!core.max_tokens) continue;
-    if (first == nullptr) {
-      first = run;
-      tokens = *core.max_tokens;
-    } else if (*core.max_tokens != tokens) {
-      return strprintf("%s was scored with prompts of at most %ld tokens, %s with %ld",
-                       first->name.c_str(), long(tokens), run->name.c_str(),
-                       long(*core.max_tokens));
-    }
-  }
-  return "";
-}
-
 }  // namespace
 
 std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run) {
@@ -114,21 +74,20 @@ std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run) {
 }
 
 CoreRowComparison compare_core_rows(const SeedGroup& a, const SeedGroup& b) {
-  RunCores cores;
+  std::vector<const RunRecord*> runs;
   std::vector<std::vector<CoreAnswers>> of_a, of_b;
+  std::string replaced;
   for (const auto& [group, answers] : {std::pair(&a, &of_a), std::pair(&b, &of_b)}) {
     for (const RunRecord* run : group->runs) {
       std::optional<RunCore> core = read_core(*run);
       if (!core) return {};
-      answers->push_back(core->answers);
-      cores.emplace_back(run, std::move(*core));
+      if (replaced.empty()) replaced = core->replaced;
+      answers->push_back(std::move(core->answers));
+      runs.push_back(run);
     }
   }
-  std::string absent = other_lengths(cores);
-  if (absent.empty()) absent = other_rows(cores);
-  for (const auto& [run, core] : cores) {
-    if (absent.empty()) absent = core.replaced;
-  }
+  std::string absent = different_core_questions(runs);
+  if (absent.empty()) absent = replaced;
   if (!absent.empty()) return {.difference = {}, .absent = absent};
   const auto mean_a = mean_answers(of_a), mean_b = mean_answers(of_b);
   if (!mean_a || !mean_b) return {};

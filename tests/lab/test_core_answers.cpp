@@ -3,7 +3,9 @@
 
 #include "base/check.h"
 #include "eval/core_score.h"
+#include "lab/matrix/claims.h"
 #include "lab/runs/core_answers.h"
+#include "lab/runs/core_questions.h"
 #include "lab/runs/core_report.h"
 #include "lab/runs/launches.h"
 #include "lab/runs/machine.h"
@@ -135,6 +137,39 @@ TEST_CASE("answers to other rows of a task are not compared, though as many") {
           "a was scored on other rows of " + core_labels()[1] + " than b");
   const RunRecord old = run_with(folder, "old", core_of("1000", "1011"));
   REQUIRE(difference(old, b));
+}
+
+TEST_CASE("runs are asked other questions where any two say so") {
+  const TempFolder folder;
+  Json old = core_of("1000", "1011"), longer = core_of("1000", "1011");
+  old.erase("max_tokens");
+  longer["max_tokens"] = 512;
+  const RunRecord first = run_with(folder, "first", old),
+                  second = run_with(folder, "second", core_of("1100", "1111")),
+                  third = run_with(folder, "third", longer);
+  REQUIRE(different_core_questions(std::vector{&first, &second}).empty());
+  REQUIRE(different_core_questions(std::vector{&first, &third}).empty());
+  const std::string why = "second was scored with prompts of at most 64 tokens, third with 512";
+  REQUIRE(different_core_questions(std::vector{&first, &second, &third}) == why);
+
+  Cell cells[2];
+  ContractTable table;
+  table.contract.name = cells[0].contract = cells[1].contract = "steps";
+  for (const auto& [i, run] : {std::pair(0, &second), std::pair(1, &third)}) {
+    cells[i].model = run->name;
+    SummaryRow& row = table.rows.emplace_back();
+    row.cell = &cells[i];
+    row.planned = 1;
+    row.runs = group_of(*run);
+  }
+  MatrixClaim claim;
+  claim.name = "c";
+  claim.measure = "core";
+  claim.of = "third";
+  claim.other = "second";
+  const auto results = evaluate_claims({claim}, {table});
+  REQUIRE(results.front().verdict == ClaimVerdict::kUndecided);
+  REQUIRE(results.front().why == why);
 }
 
 TEST_CASE("CORE of fewer rows does not replace that of more") {
