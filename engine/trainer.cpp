@@ -13,22 +13,9 @@
 #include "comm/agree.h"
 #include "cuda/transfer.h"
 #include "data/shard.h"
+#include "engine/same_bits.h"
 
 namespace assay {
-
-namespace {
-
-uint64_t bias_hash(const std::vector<RouterLayerState>& layers) {
-  uint64_t hash = 0;
-  int64_t at = 0;
-  for (const RouterLayerState& layer : layers) {
-    hash += hash_floats(layer.bias.data, layer.bias.size(), at);
-    at += layer.bias.size();
-  }
-  return hash;
-}
-
-}  // namespace
 
 void step_parameters(Exec on, Model& model, Optimizer& optimizer, const TrainingRanks* ranks,
                      int64_t step_index, double lr_share, Optimizer::Sample sample) {

@@ -10,6 +10,7 @@
 #include "engine/run/best_checkpoint.h"
 #include "engine/run/host_copies.h"
 #include "engine/run/saved_run.h"
+#include "engine/same_bits.h"
 
 namespace assay {
 
@@ -116,21 +117,10 @@ class Run {
   // difference is a fault of hardware or of this program.
   void require_same_bits(const StepStats& stats) {
     if (group_ == nullptr || !logged(done_)) return;
-    struct Hashes {
-      uint64_t parameters, bias;
-    };
-    const std::vector<Hashes> all = gather(*group_, Hashes{stats.hash, stats.bias_hash});
-    for (size_t r = 1; r < all.size(); ++r) {
-      const Hashes &first = all.front(), &other = all[r];
-      const bool same_parameters = other.parameters == first.parameters;
-      if (same_parameters && other.bias == first.bias) continue;
-      const auto hash = [&](const Hashes& of) {
-        return static_cast<unsigned long long>(same_parameters ? of.bias : of.parameters);
-      };
-      throw UserError(strprintf("after step %ld rank %zu has other %s than rank 0: hash %08llx, "
-                                "not %08llx",
-                                long(done_), r, same_parameters ? "router biases" : "parameters",
-                                hash(other), hash(first)),
+    const std::string difference =
+        different_bits(gather(*group_, RankBits{stats.hash, stats.bias_hash}));
+    if (!difference.empty()) {
+      throw UserError(strprintf("after step %ld ", long(done_)) + difference,
                       strprintf("a machine computes or stores wrong bits, or the machines differ: "
                                 "move checkpoints from after step %ld away, at which all had the "
                                 "same, and start again without that machine",

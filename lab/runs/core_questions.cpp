@@ -91,7 +91,7 @@ std::string difference(const Questions& a, const Questions& b) {
 }  // namespace
 
 std::string different_core_questions(std::span<const RunRecord* const> runs,
-                                     std::string RunRecord::* shown) {
+                                     std::string RunRecord::*shown) {
   std::vector<Questions> before;
   for (const RunRecord* run : runs) {
     Questions questions = questions_of(*run, run->*shown);

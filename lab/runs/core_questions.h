@@ -13,6 +13,6 @@ namespace assay {
 // Otherwise what differs: "a was scored with prompts of at most 64 tokens, b with 512". What a run
 // has neither recorded nor configured is not compared. shown: how a run is called.
 std::string different_core_questions(std::span<const RunRecord* const> runs,
-                                     std::string RunRecord::* shown = &RunRecord::name);
+                                     std::string RunRecord::*shown = &RunRecord::name);
 
 }  // namespace assay
