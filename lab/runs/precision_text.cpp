@@ -87,12 +87,13 @@ namespace {
   const bool quantises = is_quantised_recipe(config.precision.recipe);
   throw UserError(
       run + " has no measures of number formats",
-      quantises ? strprintf("it quantises, but took no sampled step: these are every %ld-th of the "
-                            "logged steps (telemetry.probe_every), and only where a block is not "
-                            "in bf16",
-                            long(config.telemetry.probe_every))
-                : "a recipe such as precision.recipe: mxfp8 records them at every "
-                  "telemetry.probe_every-th logged step");
+      quantises
+          ? strprintf("it quantises, but took no sampled step: these are every %ld-th step of "
+                      "run.log_every (telemetry.probe_every), and only where a block is not "
+                      "in bf16",
+                      long(config.telemetry.probe_every))
+          : "a recipe such as precision.recipe: mxfp8 records them at every "
+            "telemetry.probe_every-th step of run.log_every");
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ TEST_CASE("runs.csv has a run that collapse_stop ended, without the measures of 
     LayerHealth layer;
     layer.layer = 1;
     layer.max_load_norm = load;
-    run.health = health_of({layer}, 64, 8);
+    run.health = health_of(std::vector{layer}, 64, 8);
     return run;
   };
   MatrixSummary summary{.matrix = &matrix,

@@ -63,19 +63,18 @@ void add_map_command(Commands& commands) {
   sub->add_option("RUNS", a->paths, "finished runs, or folders of runs such as a matrix's")
       ->required();
   sub->add_option("--models", a->models, "only these models, in this order: A,B")->delimiter(',');
-  sub->add_option("--measure", a->measure, "val_loss, or core of runs that were scored on it")
-      ->check(CLI::IsMember({"val_loss", "core"}))
-      ->capture_default_str();
+  sub->add_option("--measure", a->measure,
+                  "val_loss (default), or core of runs that were scored on it")
+      ->check(CLI::IsMember({"val_loss", "core"}));
   sub->add_option("--axis", a->axes,
                   "tokens, p_active, p_total, p_used (tokens per parameter of that kind), flops, "
-                  "seconds, memory, joules; all")
-      ->delimiter(',')
-      ->capture_default_str();
+                  "seconds, memory, joules; all (default)")
+      ->delimiter(',');
   sub->add_option("--claims", a->claims,
                   "a file of claims to judge on the map: docs/map.md#claims");
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->add_option("--html", a->html, "also write a page with a picture of every axis");
-  sub->add_option("--title", a->title, "heading of that page")->capture_default_str();
+  sub->add_option("--title", a->title, "heading of that page (default: Contract map)");
   sub->footer(
       "Example:\n"
       "  assay map runs/0004-mini\n"

@@ -41,7 +41,8 @@ void add_precision_command(Commands& commands) {
       "Examples:\n"
       "  assay precision runs/nvfp4\n"
       "  assay precision runs/nvfp4 --step 100 --json\n"
-      "Every telemetry.probe_every-th logged step is sampled. docs/precision.md explains the "
+      "Every telemetry.probe_every-th step of run.log_every is sampled. docs/precision.md explains "
+      "the "
       "formats and the columns.");
   commands.on_chosen(sub, [a] { return run_precision(*a); });
 }

@@ -55,10 +55,9 @@ void add_report_command(Commands& commands) {
   sub->add_option("RUN", a->runs,
                   "directories of runs, finished or still training, or one folder of a matrix")
       ->required();
-  CLI::Option* output = sub->add_option(
-      "-o,--output", a->output,
-      "HTML file to write, by default in the current folder; an existing file is replaced");
-  output->capture_default_str();
+  CLI::Option* output =
+      sub->add_option("-o,--output", a->output,
+                      "HTML file to write (default: report.html); an existing file is replaced");
   CLI::Option* title =
       sub->add_option("--title", a->title, "heading of the page (default: what it is about)");
   sub->add_option("--anchor", a->choices.anchor,
@@ -67,9 +66,9 @@ void add_report_command(Commands& commands) {
   add_contract_option(sub, a->choices.contract);
   CLI::Option* plotly =
       sub->add_option("--plotly", a->plotly,
-                      "inline: the page contains Plotly.js (4.8 MB); link: it loads it from "
-                      "cdn.plot.ly");
-  plotly->check(CLI::IsMember({"inline", "link"}))->capture_default_str();
+                      "inline: the page contains Plotly.js (4.8 MB), the default; link: it loads "
+                      "it from cdn.plot.ly");
+  plotly->check(CLI::IsMember({"inline", "link"}));
   sub->add_flag("--json", a->json, "print the page's data on stdout and write no page")
       ->excludes(output)
       ->excludes(title)

@@ -153,7 +153,7 @@ void add_tune_command(Commands& commands) {
   sub->add_option("--device", a->device, "cuda (default)")->check(CLI::IsMember({"cuda"}));
   sub->add_option("--workspace", a->workspace_mib,
                   "MiB of workspace that products may use; a run with the file plans as much "
-                  "(default: 128; without a file a run has 32, or what its experts need)")
+                  "(default: 128; without a file a run has at least 32: assay train --plan)")
       ->check(whole_between(int64_t{32}, int64_t{16384}));
   sub->add_option("--proposals", a->proposals, "algorithms to time for each product (default: 16)")
       ->check(whole_between(int64_t{1}, int64_t{256}));

@@ -228,10 +228,9 @@ void add_watch_command(Commands& commands) {
   CLI::Option* text =
       sub->add_flag("--text", a->text, "show them in this terminal, without a browser");
   sub->add_flag("--once", a->once, "with --text: print one screen and exit")->needs(text);
-  sub->add_option("--every", a->every_s, "seconds between reads of the runs, at least")
+  sub->add_option("--every", a->every_s, "seconds between reads of the runs, at least (default: 2)")
       ->check(above_zero())
-      ->check(number_between(0.01, 86400.0))
-      ->capture_default_str();
+      ->check(number_between(0.01, 86400.0));
   sub->add_flag("--wait", a->wait, "wait for runs that do not exist yet");
   sub->add_option("--port", a->port,
                   strprintf("port of the page; 0: a free one (default: %d, or a free one if it is "
@@ -239,8 +238,7 @@ void add_watch_command(Commands& commands) {
                             kUsualPort))
       ->check(whole_between(0, 65535))
       ->excludes(text);
-  sub->add_option("--address", a->address, "address to serve at")
-      ->capture_default_str()
+  sub->add_option("--address", a->address, "address to serve at (default: 127.0.0.1)")
       ->excludes(text);
   sub->add_flag("--allow-remote", a->allow_remote,
                 "allow an --address that other machines can reach; anyone there can read the runs")
