@@ -1,8 +1,12 @@
 #include "base/cores.h"
 
 #include <omp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+
+#include "base/hash.h"
 
 namespace assay {
 
@@ -12,16 +16,21 @@ int usable_cores() {
 }
 
 CoreMask core_mask(int64_t machine) {
-  CoreMask mask{.machine = machine, .cores = {}};
-  // Fails on machines with more CPUs than a cpu_set_t has room for: then all masks are empty, and
-  // the processes of one machine count as sharing its cores.
-  if (sched_getaffinity(0, sizeof mask.cores, &mask.cores) != 0) CPU_ZERO(&mask.cores);
-  return mask;
+  // The kernel refuses room for fewer CPUs than it may have.
+  constexpr size_t kMostWords = 1 << 12;
+  for (size_t words = 16; words <= kMostWords; words *= 2) {
+    std::vector<uint64_t> mask(words);
+    const long bytes = syscall(SYS_sched_getaffinity, 0, words * sizeof mask[0], mask.data());
+    if (bytes < 0) continue;
+    mask.resize(size_t(bytes) / sizeof mask[0]);
+    return {.machine = machine, .cores = hash_words(mask.data(), mask.size())};
+  }
+  return {.machine = machine, .cores = 0};
 }
 
 int64_t processes_on_cores_of(const std::vector<CoreMask>& all, size_t process) {
   return std::count_if(all.begin(), all.end(), [&](const CoreMask& other) {
-    return other.machine == all[process].machine && CPU_EQUAL(&other.cores, &all[process].cores);
+    return other.machine == all[process].machine && other.cores == all[process].cores;
   });
 }
 

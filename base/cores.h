@@ -1,8 +1,6 @@
 // The cores that this process may use.
 #pragma once
 
-#include <sched.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -13,10 +11,11 @@ namespace assay {
 // 1. A limit of CPU time (a cgroup's quota) is not seen.
 int usable_cores();
 
-// Which cores a process is bound to, on which machine (any number of its own).
+// Which cores a process is bound to, on which machine (any number of its own). Equal masks have equal
+// numbers.
 struct CoreMask {
   int64_t machine;
-  cpu_set_t cores;
+  uint64_t cores;
 };
 // Of this thread. Where OpenMP has bound that (OMP_PROC_BIND), its place stands for all places.
 CoreMask core_mask(int64_t machine);

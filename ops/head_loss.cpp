@@ -104,6 +104,11 @@ struct Exponentials {
         store(d + at, of(load(z + at)) * factor);
       }
     }
+    for (; v + kVector <= n; v += kVector) {
+      alignas(64) float e[kVector];
+      for (int k = 0; k < kVector; ++k) e[k] = of(z[v + k]);  // as sum() takes them
+      store(d + v, load(e) * factor);
+    }
     for (; v < n; ++v) d[v] = T(of(z[v]) * factor);
   }
 };

@@ -363,13 +363,15 @@ std::vector<std::string> matrix_differences(Config before, const Config& now) {
     }
   }
   // Given, it sets the steps; what a run measured is no difference.
+  if (before.contract.kind != ContractKind::kSeconds || now.contract.kind != before.contract.kind)
+    return differences;
   const double old_seconds = given_step_seconds(before.contract),
-               new_seconds = given_step_seconds(now.contract);
-  if (before.contract.kind == now.contract.kind && old_seconds != new_seconds) {
-    const auto shown = [](double s) { return s == 0 ? "measured" : strprintf("%.6g", s); };
-    differences.push_back("contract.step_seconds: " + shown(old_seconds) + " -> " +
-                          shown(new_seconds));
-  }
+               new_seconds = now.contract.step_seconds;
+  const bool same_steps = new_seconds > 0 && before.run.steps == now.run.steps;
+  if (old_seconds == new_seconds || same_steps) return differences;
+  const auto shown = [](double s) { return s == 0 ? "measured" : strprintf("%.6g", s); };
+  differences.push_back("contract.step_seconds: " + shown(old_seconds) + " -> " +
+                        shown(new_seconds));
   return differences;
 }
 

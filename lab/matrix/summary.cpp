@@ -219,15 +219,18 @@ std::vector<SummaryRow> rows_of(const MatrixSummary& summary, const MatrixContra
   return rows;
 }
 
-std::string core_questions_of(const std::vector<SummaryRow>& rows) {
-  std::vector<const RunRecord*> runs;
-  for (const SummaryRow& row : rows)
-    runs.insert(runs.end(), row.runs.runs.begin(), row.runs.runs.end());
-  return different_core_questions(runs);
+// Why the scores of CORE in these rows are not of the same questions; "" if they are.
+std::string core_questions_of(const std::vector<const SummaryRow*>& rows) {
+  std::vector<const RunRecord*> scored;
+  for (const SummaryRow* row : rows) {
+    for (const RunRecord* run : row->runs.runs) {
+      if (find_run_measure("core")->of(*run)) scored.push_back(run);
+    }
+  }
+  return different_core_questions(scored);
 }
 
-void fill_measures(SummaryRow& row, const ContractTable& table) {
-  const SummaryRow& first = table.rows.front();
+void fill_measures(SummaryRow& row, const SummaryRow& first) {
   row.loss = measure(row.runs, final_loss);
   row.bits_per_byte = measure(row.runs, find_run_measure("bits_per_byte")->of);
   row.core = measure(row.runs, find_run_measure("core")->of);
@@ -239,7 +242,7 @@ void fill_measures(SummaryRow& row, const ContractTable& table) {
     row.difference =
         paired_difference(values_of(row.runs, final_loss), values_of(first.runs, final_loss));
     const auto core = find_run_measure("core")->of;
-    if (table.other_core_questions.empty()) {
+    if (core_questions_of({&first, &row}).empty()) {
       row.core_difference =
           paired_difference(values_of(row.runs, core), values_of(first.runs, core));
     }
@@ -264,8 +267,12 @@ ContractTable table_of(const MatrixSummary& summary, const MatrixContract& contr
   ContractTable table;
   table.contract = contract;
   table.rows = rows_of(summary, contract, status);
-  table.other_core_questions = core_questions_of(table.rows);
-  for (SummaryRow& row : table.rows) fill_measures(row, table);
+  std::vector<const SummaryRow*> rows;
+  for (SummaryRow& row : table.rows) {
+    fill_measures(row, table.rows.front());
+    rows.push_back(&row);
+  }
+  table.other_core_questions = core_questions_of(rows);
   choose_target(table);
   if (table.target_nats > 0) {
     for (SummaryRow& row : table.rows) fill_target(row, table.target_nats);

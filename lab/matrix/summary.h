@@ -63,8 +63,8 @@ struct ContractTable {
   bool target_given = false;  // by run.target_loss; else the worst final loss of the first row
   bool ranked_by_target() const { return target_given; }
   std::vector<SummaryRow> rows;
-  // Why the runs' scores of CORE are not of the same questions (lab/runs/core_questions.h): then no
-  // row has a core_difference. "" if they are.
+  // Why the runs' scores of CORE are not of the same questions (lab/runs/core_questions.h); "" if
+  // they are. A row that was asked others than the first one has no core_difference.
   std::string other_core_questions;
 
   // Best first: rows with a loss of which no guard stopped a run, by their mean final loss; where

@@ -1,5 +1,6 @@
 #include "lab/runs/core_questions.h"
 
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -18,72 +19,107 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
+// Of one task, without its answers; what is not known is not compared.
+struct TaskQuestions {
+  std::optional<int64_t> rows, shots;
+  std::optional<double> baseline_percent;
+  std::string rows_sha256;
+};
+
 struct Questions {
   std::string run;
-  std::optional<int64_t> max_tokens;               // of a prompt
-  std::string bundle;                              // name of its folder; "": not known
-  Json tasks;                                      // without their answers; null: not known
-  std::map<std::string, std::string> rows_sha256;  // by task, as far as known
+  std::optional<int64_t> max_tokens;           // of a prompt
+  std::string bundle;                          // name of its folder; "": not known
+  std::map<std::string, TaskQuestions> tasks;  // by label; empty: not known
 };
+
+template <typename T>
+std::optional<T> value_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() ? std::nullopt : std::optional(found->template get<T>());
+}
+
+// The score that the answers of a recorded CORE give: of the whole, or of the tasks that there are.
+std::optional<double> recorded_score(const Json& core) {
+  if (core.contains("core") && core["core"].is_number()) return core["core"].get<double>();
+  if (!core.contains("present")) return std::nullopt;
+  const Json& mean = core["present"].at("mean_centered");
+  return mean.is_number() ? std::optional(mean.get<double>()) : std::nullopt;
+}
 
 std::string folder_name(const std::string& path) {
   const fs::path folder = (fs::path(path) / ".").lexically_normal().parent_path();
   return folder.filename().string();
 }
 
-// Reads what evals/step-N.json tells of the run's last score.
-void add_recorded(Questions& questions, const RunRecord& run, int64_t step) {
-  const std::string path = run.path + strprintf("/evals/step-%08ld.json", long(step));
+// Both are the same double, one of them through SQLite.
+constexpr double kSameScore = 1e-9;
+
+// Reads what evals/step-N.json tells of a run's score. A later evaluation may have replaced it there,
+// with other questions: then it tells nothing. Nor does a file that cannot be read.
+void add_recorded(Questions& questions, const RunRecord& run, const Capability& score) {
+  const std::string path = run.path + strprintf("/evals/step-%08ld.json", long(score.step));
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return;
-  const Json file = json_of<Json>(read_file(path));
   try {
+    const Json file = json_or_throw<Json>(read_file(path));
     const Json& core = file.at("core");
-    Json tasks = Json::array();
+    const std::optional<double> recorded = recorded_score(core);
+    if (recorded && std::abs(*recorded - score.value) > kSameScore) return;
+    std::map<std::string, TaskQuestions> tasks;
     for (const Json& task : core.at("tasks")) {
-      Json one;
-      for (const char* key : {"label", "rows", "baseline_percent"}) one[key] = task.at(key);
-      if (task.contains("shots")) one["shots"] = task["shots"];
-      tasks.push_back(one);
-      if (!task.contains("rows_sha256")) continue;
-      questions.rows_sha256[task.at("label").get<std::string>()] =
-          task["rows_sha256"].get<std::string>();
+      tasks[task.at("label").get<std::string>()] = {
+          .rows = value_of<int64_t>(task, "rows"),
+          .shots = value_of<int64_t>(task, "shots"),
+          .baseline_percent = value_of<double>(task, "baseline_percent"),
+          .rows_sha256 = task.value("rows_sha256", "")};
     }
     questions.tasks = std::move(tasks);
-    if (core.contains("max_tokens")) questions.max_tokens = core["max_tokens"].get<int64_t>();
-  } catch (const Json::exception&) {  // an old version, or no CORE
-    questions.rows_sha256.clear();
+    if (const auto tokens = value_of<int64_t>(core, "max_tokens")) questions.max_tokens = tokens;
+  } catch (const Json::exception&) {
+  } catch (const UserError&) {
   }
 }
 
 Questions questions_of(const RunRecord& run, const std::string& name) {
-  Questions questions{
-      .run = name, .max_tokens = {}, .bundle = "", .tasks = nullptr, .rows_sha256 = {}};
+  Questions questions{.run = name, .max_tokens = {}, .bundle = "", .tasks = {}};
   if (run.config.eval.core) {
     const CoreEvalConfig& core = *run.config.eval.core;
     questions.max_tokens = core.max_tokens > 0 ? core.max_tokens : run.config.run.sequence;
     questions.bundle = folder_name(core.bundle);
   }
   if (const std::optional<Capability> score = capability_of(run))
-    add_recorded(questions, run, score->step);
+    add_recorded(questions, run, *score);
   return questions;
 }
 
+template <typename T>
+bool differ(const std::optional<T>& a, const std::optional<T>& b) {
+  return a && b && *a != *b;
+}
+
 std::string difference(const Questions& a, const Questions& b) {
-  if (a.max_tokens && b.max_tokens && *a.max_tokens != *b.max_tokens) {
+  if (differ(a.max_tokens, b.max_tokens)) {
     return strprintf("%s was scored with prompts of at most %ld tokens, %s with %ld", a.run.c_str(),
                      long(*a.max_tokens), b.run.c_str(), long(*b.max_tokens));
   }
-  if (a.tasks.is_null() || b.tasks.is_null()) {
+  if (a.tasks.empty() || b.tasks.empty()) {
     if (a.bundle.empty() || b.bundle.empty() || a.bundle == b.bundle) return "";
     return strprintf("%s was scored on the bundle %s, %s on %s", a.run.c_str(), a.bundle.c_str(),
                      b.run.c_str(), b.bundle.c_str());
   }
-  if (a.tasks != b.tasks) return a.run + " was scored on other tasks or rows than " + b.run;
-  for (const auto& [task, hash] : a.rows_sha256) {
-    const auto other = b.rows_sha256.find(task);
-    if (other == b.rows_sha256.end() || other->second == hash) continue;
-    return a.run + " was scored on other rows of " + task + " than " + b.run;
+  const std::string others = a.run + " was scored on other tasks or rows than " + b.run;
+  if (a.tasks.size() != b.tasks.size()) return others;
+  for (const auto& [label, task] : a.tasks) {
+    const auto found = b.tasks.find(label);
+    if (found == b.tasks.end()) return others;
+    const TaskQuestions& other = found->second;
+    if (differ(task.rows, other.rows) || differ(task.shots, other.shots) ||
+        differ(task.baseline_percent, other.baseline_percent))
+      return others;
+    if (task.rows_sha256 == other.rows_sha256) continue;
+    if (task.rows_sha256.empty() || other.rows_sha256.empty()) continue;
+    return a.run + " was scored on other rows of " + label + " than " + b.run;
   }
   return "";
 }

@@ -147,10 +147,10 @@ TEST_CASE("runs are asked other questions where any two say so") {
   const RunRecord first = run_with(folder, "first", old),
                   second = run_with(folder, "second", core_of("1100", "1111")),
                   third = run_with(folder, "third", longer);
-  REQUIRE(different_core_questions(std::vector{&first, &second}).empty());
-  REQUIRE(different_core_questions(std::vector{&first, &third}).empty());
+  REQUIRE(different_core_questions(std::vector<const RunRecord*>{&first, &second}).empty());
+  REQUIRE(different_core_questions(std::vector<const RunRecord*>{&first, &third}).empty());
   const std::string why = "second was scored with prompts of at most 64 tokens, third with 512";
-  REQUIRE(different_core_questions(std::vector{&first, &second, &third}) == why);
+  REQUIRE(different_core_questions(std::vector<const RunRecord*>{&first, &second, &third}) == why);
 
   Cell cells[2];
   ContractTable table;
@@ -170,6 +170,24 @@ TEST_CASE("runs are asked other questions where any two say so") {
   const auto results = evaluate_claims({claim}, {table});
   REQUIRE(results.front().verdict == ClaimVerdict::kUndecided);
   REQUIRE(results.front().why == why);
+}
+
+TEST_CASE("the questions of a score are not those of a later evaluation of its step") {
+  const TempFolder folder;
+  Json later = core_of("1000", "1011");
+  later["core"] = 0.5;  // that of the run is 0.25
+  later["max_tokens"] = 512;
+  RunRecord a = run_with(folder, "a", core_of("1100", "1111")), b = run_with(folder, "b", later);
+  REQUIRE(different_core_questions(std::vector<const RunRecord*>{&a, &b}).empty());
+  b.config.eval.core.emplace().max_tokens = 128;
+  REQUIRE(different_core_questions(std::vector<const RunRecord*>{&a, &b}) ==
+          "a was scored with prompts of at most 64 tokens, b with 128");
+  write_file_atomic(evaluation_file(a.path, FakeRun::kSteps), "{");
+  a.config.eval.core = b.config.eval.core;
+  REQUIRE(different_core_questions(std::vector<const RunRecord*>{&a, &b}).empty());
+  a.config.eval.core->bundle = "/data/other";
+  REQUIRE(different_core_questions(std::vector<const RunRecord*>{&a, &b}, &RunRecord::path)
+              .starts_with(a.path + " was scored on the bundle other, "));
 }
 
 TEST_CASE("CORE of fewer rows does not replace that of more") {

@@ -476,8 +476,8 @@ void add_eval_command(Commands& commands) {
       "  assay eval runs/moe --ranks 2                              two processes share the work\n"
       "  assay eval --merge runs/moe/evals/step-*.core-*-of-4.json          the score of all four\n"
       "The result is also written to RUN/evals/step-N.json; if that is not possible, it "
-      "is only printed, with a warning. With --set, --part and --merge it is not. docs/eval.md "
-      "defines the "
+      "is only printed, with a warning. With --set and --merge it is only printed; --part "
+      "writes a file of its own. docs/eval.md defines the "
       "measures.");
   commands.on_chosen(sub, [a, tasks, &commands] {
     a->explicit_tasks = tasks->count() > 0;
