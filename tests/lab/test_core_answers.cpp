@@ -180,6 +180,7 @@ TEST_CASE("the questions of a score are not those of a later evaluation of its s
   RunRecord a = run_with(folder, "a", core_of("1100", "1111")), b = run_with(folder, "b", later);
   REQUIRE(different_core_questions(std::vector<const RunRecord*>{&a, &b}).empty());
   b.config.eval.core.emplace().max_tokens = 128;
+  b.config.eval.core->bundle = "/data/bundle";
   REQUIRE(different_core_questions(std::vector<const RunRecord*>{&a, &b}) ==
           "a was scored with prompts of at most 64 tokens, b with 128");
   write_file_atomic(evaluation_file(a.path, FakeRun::kSteps), "{");
