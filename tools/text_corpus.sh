@@ -20,11 +20,12 @@ TEXT
 
 fail() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 1; }
 
-# The files that `assay data prepare` reads, in its order, each ended by a zero byte.
+# The files that `assay data prepare` reads, in its order, each ended by a zero byte: extensions in any case, links to files
+# but not to folders.
 files_of() {
   if [[ ! -d $1 ]]; then printf '%s\0' "$1"; return; fi
-  (cd "$1" && LC_ALL=C find -L . -type f -regextype posix-extended \
-    -regex '.*\.((txt|text|md|jsonl|ndjson)(\.(gz|zst))?|json\.(gz|zst))' -print0 2>/dev/null | LC_ALL=C sort -z)
+  (cd "$1" && LC_ALL=C find . -xtype f -regextype posix-extended \
+    -iregex '.*[^/]\.((txt|text|md|jsonl|ndjson)(\.(gz|zst))?|json\.(gz|zst))' -print0 2>/dev/null | LC_ALL=C sort -z)
 }
 
 hash_of() {
@@ -58,7 +59,7 @@ if [[ -f $corpus/manifest.json ]]; then exit 0; fi
 whole_documents() {
   local file documents=0
   while IFS= read -r -d '' file; do
-    case $file in *.jsonl | *.ndjson | *.json | *.gz | *.zst) return 0 ;; esac
+    case ${file,,} in *.jsonl | *.ndjson | *.json | *.gz | *.zst) return 0 ;; esac
     if [[ -d $text ]]; then file=$text/$file; fi
     documents=$((documents + $({ grep -o '<|endoftext|>' "$file" || true; } | wc -l) + 1))
     if [[ $documents -gt 20 ]]; then return 0; fi

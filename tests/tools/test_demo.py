@@ -150,6 +150,32 @@ def check_corpus(folder):
     lines = done.stderr.splitlines()
     expect(done.returncode == 1 and not done.stdout and len(lines) == 2 and
            lines[0].startswith("error: nofile: no such file") and lines[1].startswith("hint: "), done)
+    check_capitals(folder, script)
+
+
+def check_capitals(folder, script):
+    """text_corpus.sh takes the files that `assay data prepare` reads: extensions in any case, no links to folders."""
+    def made(text, corpus):
+        done = subprocess.run(["bash", script, text, corpus, folder / "nothing"], capture_output=True, text=True, check=False)
+        expect(done.returncode == 0, done)
+        return sorted(path.read_text() for path in corpus.glob("train/*"))
+
+    def name(text):
+        return subprocess.run(["bash", script, "--name", text], capture_output=True, text=True, check=False).stdout
+
+    for number, letter in enumerate("ab"):
+        inner = folder / f"capitals{number}" / "same"
+        inner.mkdir(parents=True)
+        (inner / "LONG.TXT").write_text(letter * 100)
+        (inner.parent / "folder").symlink_to(inner)
+        (inner / "LINK.TXT").symlink_to("LONG.TXT")
+    expect(name(inner) != name(folder / "capitals0" / "same"), "two folders with one name")
+    expect(made(inner.parent, folder / "capitals") == ["b" * 95] * 2, "LONG.TXT and a link to it, once each")
+    for text in (folder / "lines" / "big.JSONL", folder / "lines"):
+        text.parent.mkdir(exist_ok=True)
+        (folder / "lines" / "big.JSONL").write_text('{"text": "a"}\n')
+        (folder / "lines" / "readme.md").write_text("About these lines.")
+        expect(made(text, folder / f"lines of {text.name}") == [], f"{text} was cut")
 
 
 def main():
