@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Scripts of the build and of checks, for sources without a git repository (also inside another one), and ccache.cmake
-without HOME. Usage: test_build_scripts.py CMAKE"""
+"""Scripts of the build and of checks, for sources without a git repository (also inside another one), ccache.cmake without
+HOME, and what tools/test.sh says was not run, and where it lets tests write. Usage: test_build_scripts.py CMAKE"""
 import os
 import pathlib
 import shutil
@@ -19,7 +19,7 @@ work = pathlib.Path(holder.name)
 sources = work / "around" / "sources"
 for name in ("cmake", "tests/mutation"):
     shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "*.txt"))
-for name in ("tests/format_check.sh", "tests/tidy_check.sh", "tests/run/waiting.py", "tools/mutate.sh"):
+for name in ("tests/format_check.sh", "tests/tidy_check.sh", "tests/run/waiting.py", "tools/mutate.sh", "tools/test.sh"):
     (sources / name).parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / name, sources / name)
 (sources / "ops").mkdir()
@@ -98,6 +98,32 @@ for given, wanted in (({"CCACHE_DIR": "/c"}, "CCACHE_DIR=/c/native-"),
                f"-DASSAY_CCACHE_PROGRAM={CMAKE}", "-P", work / "say.cmake", env={**plain, **given})
     check(f"ccache with {given}", done.returncode == 0 and "CCACHE_SLOPPINESS" in done.stdout and
           (wanted in done.stdout if wanted else "CCACHE_DIR" not in done.stdout), done)
+
+# tools/test.sh with a build and tests that only pretend. Each call of ctest begins its log anew.
+CTEST = """#!/usr/bin/env bash
+mkdir -p build/Testing/Temporary
+if [[ $* == *" -N "* ]]; then echo "listed" >build/Testing/Temporary/LastTest.log; echo "Total Tests: 3"; exit; fi
+echo "not run: pages, no browser" >build/Testing/Temporary/LastTest.log
+echo "100% tests passed of those that write to $TMPDIR"
+"""
+for name, text in (("cmake", "#!/usr/bin/env bash\n"), ("ctest", CTEST)):
+    (work / "path").mkdir(exist_ok=True)
+    (work / "path" / name).write_text(text)
+    (work / "path" / name).chmod(0o755)
+plain = {key: value for key, value in os.environ.items() if key != "TMPDIR"}
+plain["PATH"] = f"{work / 'path'}:{plain['PATH']}"
+done = run("bash", sources / "tools/test.sh", "--quick", "--no-setup", env=plain)
+check("what was not run", done.returncode == 0 and "  1 x not run: pages, no browser\n" in done.stdout and
+      "label gpu: 3 tests" in done.stdout, done)
+alone = ("unshare", "--user", "--map-root-user", "--mount", "bash", "-c")
+# A /dev/shm of their own hides this folder if it is there.
+mounted = 'mount --bind "$0" /mnt && mount -t tmpfs -o size=9G$1 tmpfs /dev/shm && PATH=/mnt/path:$PATH "${@:2}"'
+if shutil.which("unshare") is None or run(*alone, mounted, work, ",noexec", "true").returncode != 0:
+    print("not run: tools/test.sh in containers, this machine does not allow namespaces (unshare)")
+else:
+    for option, folder in (("", "/dev/shm/assay-tests-"), (",noexec", "/tmp\n")):
+        done = run(*alone, mounted, work, option, "bash", "/mnt/around/sources/tools/test.sh", "--quick", "--no-setup", env=plain)
+        check(f"where tests write with{option or ',exec'}", done.returncode == 0 and f"write to {folder}" in done.stdout, done)
 
 print("\n".join(failures) if failures else "build_scripts: ok")
 sys.exit(1 if failures else 0)
