@@ -1,4 +1,5 @@
 # What the scripts that download public files share: errors, downloads that resume, hashes. Sourced, not run.
+export LC_ALL=C  # numbers have a decimal point, curl and find speak English
 
 fail() {
   printf 'error: %s\nhint: %s\n' "$1" "$2" >&2

@@ -7,6 +7,7 @@
 # results.json and logs.tgz. docs/bench/README.md describes the steps.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+export LC_ALL=C  # numbers have a decimal point
 
 usage() {
   cat <<'TEXT'

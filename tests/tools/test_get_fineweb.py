@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 
+from comma_locale import comma_locale
 from file_server import FileServer
 
 SCRIPT = str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "get_fineweb.sh")
@@ -90,6 +91,12 @@ for arguments, shards in ((["--tokens", "1"], 1), (["--tokens", "100M"], 1), (["
 done = run("--steps", "9536", "--dry-run")
 check("the plan", "9,536 steps of 524,288 tokens, 190 in a shard: 51 of 103 training shards and the validation shard, 10.40 GB"
       in done.stdout and "has 0 of 52 files; 10.40 GB to download" in done.stdout, done)
+comma = comma_locale(work)
+if comma is None:
+    print("not run: a decimal comma, localedef cannot make de_DE.UTF-8")
+else:
+    done = run("--tokens", "1.5B", "--dry-run", env={**os.environ, **comma})
+    check("1.5B where numbers have a comma", ": 15 of 103 training shards and the validation shard, 3.20 GB" in done.stdout, done)
 refused("10,255,324,044 is more than the 10,255,324,043 training tokens", "reads them again", "--tokens", "10255324044")
 refused("1e99 is more than the 10,255,324,043", "103", "--tokens", "1e99")
 refused("37,813 steps of 524,288 tokens are more than the 19,485", "103", "--steps", "37813")

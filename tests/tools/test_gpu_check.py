@@ -11,6 +11,8 @@ import sys
 import tempfile
 import time
 
+from comma_locale import comma_locale
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 failures = []
 folder = tempfile.TemporaryDirectory(prefix="assay-gpu-check-")
@@ -35,7 +37,7 @@ STEP = """speed=2000
 if [[ $0 == also/* ]]; then speed=1000; fi
 echo "{\\"tokens_per_s\\":$speed,\\"losses\\":${FAKE_LOSSES:-[10.5,10,9.5,9.25]},\\"loss\\":9.25}"
 """
-# A run that is stopped after 30 steps goes on with the other 30.
+# A run that is stopped after 30 steps goes on with the other 30. FAKE_GPU_LOSS is what a run on the GPU says.
 TRAIN = """if [[ $1 == tune ]]; then
   echo "{}" >"${@: -1}"
   echo "dense products of a micro-batch: 1 ms"
@@ -43,11 +45,13 @@ TRAIN = """if [[ $1 == tune ]]; then
 fi
 if [[ $1 != train ]]; then exit; fi
 first=1 last=60
+loss=4.5000
+if [[ $* == *"--device cuda"* ]]; then loss=${FAKE_GPU_LOSS:-$loss}; fi
 if [[ $* == *--stop-after* ]]; then last=30; fi
 while [[ $1 != --run ]]; do shift; done
 if [[ -d $2 ]]; then first=31; fi
 mkdir -p "$2"
-for ((i = first; i <= last; ++i)); do echo "step $i/60 loss 4.5000 and more #1f09c3aa"; done
+for ((i = first; i <= last; ++i)); do echo "step $i/60 loss $loss and more #1f09c3aa"; done
 """
 
 
@@ -159,6 +163,16 @@ check(code == 3 and set(statuses("none").values()) == {"left"} and "losses" in r
 # A loss that is no number is missing.
 code, text, calls = run("--only", "step_dense_fp8_.*|losses", "--out", str(work / "nan"), FAKE_LOSSES="[10.5,10,9.5,null]")
 check(code == 1 and statuses("nan")["losses"] == "1" and results("nan")["losses_decoded_native"] == {}, "a loss that is no number", text)
+
+# Losses that differ, also where numbers have a decimal comma.
+comma = comma_locale(work)
+if comma is None:
+    print("not run: a decimal comma, localedef cannot make de_DE.UTF-8")
+for environment in [{}] + [comma] * (comma is not None):
+    code, text, calls = run("--only", "step_dense_fp8_.*|losses|parity_fp32", "--out", str(work / "apart"), FAKE_GPU_LOSS="4.9000", **environment)
+    check(code == 1 and statuses("apart")["parity_fp32"] == "1" and results("apart")["parity_fp32"] ==
+          "60 steps: |loss on the CPU - on the GPU| 0.400 at step 1, at most 0.400 (step 1)" and
+          results("apart")["losses_decoded_native"]["dense_fp8_tensor"]["decoded"] == [10.5, 9.25], f"losses apart {environment}", text)
 
 # What the end of the time stops is left, not failed, and its output is kept.
 code, text, calls = run("--minutes", "0.05", "--only", "device|ranks", "--out", str(work / "cut"), FAKE_HANG="test_device")
