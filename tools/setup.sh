@@ -8,7 +8,7 @@ usage() {
   cat <<'TEXT'
 usage: bash tools/setup.sh [--check] [--no-tests] [--peers]
   --check     only list what is installed and what is missing; exit 1 if something is missing
-  --no-tests  leave out what only the tests use: Catch2, clang-format, Chromium
+  --no-tests  leave out what only the tests use: Catch2, clang-format, Chromium, zstd
   --peers     also install PyTorch, OpenBLAS and oneDNN, for the comparisons in bench; and the newest PyTorch
               of PyPI in .venv-peers (5 GB, renewed each time)
 docs/requirements.md lists versions, for Debian and for other systems.
@@ -40,6 +40,7 @@ packages=(
   "libopenmpi-dev|MPI: ranks in several processes"
   "openmpi-bin|starts ranks (mpirun)"
   "catch2|tests"
+  "zstd|unpacks recorded runs in the tests"
   "python3-pip|downloads Plotly.js, which draws the charts of assay report"
   "chromium|opens report pages in the tests"
   "chromium-driver|opens report pages in the tests"
@@ -50,7 +51,7 @@ packages=(
 )
 
 # Packages that only the tests use.
-test_packages=" ccache clang-format catch2 chromium chromium-driver python3-selenium "
+test_packages=" ccache clang-format catch2 zstd chromium chromium-driver python3-selenium "
 
 check_only=no with_tests=yes with_peers=no
 for argument in "$@"; do

@@ -54,6 +54,9 @@ def check_version(archive, place):
 def main():
     archives = sorted((ROOT / "tests" / "compat").glob("*.tar.zst"))
     check(archives, "no archives")
+    if not shutil.which("zstd"):
+        print("not run: tar needs zstd to unpack what earlier versions wrote")
+        return
     for archive in archives:
         place = pathlib.Path(tempfile.mkdtemp(prefix="assay-compat-"))
         try:
