@@ -1,22 +1,35 @@
 """A page in headless Chromium, opened from disk; records its network requests and console messages.
-Restarts under Debian's Python if the one in use does not have Selenium."""
+Restarts under Debian's Python if the one in use does not have Selenium. Ends the test that imports it with "not run:" where
+Selenium, Chromium or chromedriver is absent."""
 import base64
 import json
 import os
 import pathlib
+import shutil
 import sys
 import time
+
+
+def not_run(what):
+    print(f"not run: pages in Chromium, {what} is absent (bash tools/setup.sh)")
+    sys.exit(0)
+
 
 try:
     from selenium import webdriver
 except ImportError:
     debian = "/usr/bin/python3"
     if os.path.realpath(sys.executable) == os.path.realpath(debian) or not os.path.exists(debian):
-        sys.exit("Selenium is absent: bash tools/setup.sh installs python3-selenium")
+        not_run("Selenium")
     os.execv(debian, [debian, *sys.argv])
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
+
+PROGRAMS = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
+for program, path in PROGRAMS.items():
+    if path is None:
+        not_run(program)
 
 
 class Browser:
@@ -25,9 +38,9 @@ class Browser:
         for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
                          "--force-color-profile=srgb", f"--window-size={width},{height}"):
             options.add_argument(argument)
-        options.binary_location = "/usr/bin/chromium"
+        options.binary_location = PROGRAMS["chromium"]
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        service = webdriver.chrome.service.Service("/usr/bin/chromedriver")
+        service = webdriver.chrome.service.Service(PROGRAMS["chromedriver"])
         self.driver = webdriver.Chrome(service=service, options=options)
         self.downloads = pathlib.Path(downloads)
         self.command("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(downloads))

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Scripts of the build and of checks, for sources without a git repository (also inside another one), ccache.cmake without
-HOME, and what tools/test.sh says was not run, and where it lets tests write. Usage: test_build_scripts.py CMAKE"""
+"""Scripts of the build and of checks, for sources without a git repository (also inside another one), ccache.cmake
+without HOME, tests whose programs are absent, what tools/test.sh says was not run and where it lets tests write.
+Usage: test_build_scripts.py CMAKE"""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -99,6 +101,27 @@ for given, wanted in (({"CCACHE_DIR": "/c"}, "CCACHE_DIR=/c/native-"),
     check(f"ccache with {given}", done.returncode == 0 and "CCACHE_SLOPPINESS" in done.stdout and
           (wanted in done.stdout if wanted else "CCACHE_DIR" not in done.stdout), done)
 
+# Where programs of the tests' packages are absent, tests that need them do not run.
+tools = work / "tools"
+tools.mkdir()
+for name in ("bash", "dirname", "git", "sed", "xargs", "awk"):
+    (tools / name).symlink_to(shutil.which(name))
+done = run("bash", sources / "tests/format_check.sh", env={**os.environ, "PATH": str(tools)})
+check("format without clang-format", done.returncode == 0 and
+      done.stdout.startswith("not run: clang-format is absent"), done)
+(sources / "ops/a.cpp").write_text(f"// {'long ' * 20}\n")
+done = run("bash", sources / "tests/format_check.sh", env={**os.environ, "PATH": str(tools)})
+check("a long comment without clang-format", done.returncode != 0 and
+      "ops/a.cpp:1: a comment of 103 columns" in done.stdout, done)
+(work / "page.py").write_text(f"import sys\nsys.path.insert(0, {str(ROOT / 'tests/tools')!r})\nimport chromium\n")
+hidden = work / "hidden"
+hidden.mkdir()
+(hidden / "selenium.py").write_text("raise ImportError\n")
+for what, changes in (("Selenium", {"PYTHONPATH": str(hidden)}), ("(Selenium|chromium)", {"PATH": str(tools)})):
+    done = run(sys.executable, work / "page.py", env={**os.environ, **changes})
+    check(f"without {what}", done.returncode == 0 and
+          re.fullmatch(rf"not run: pages in Chromium, {what} is absent .*\n", done.stdout), done)
+
 # tools/test.sh with a build and tests that only pretend. Each call of ctest begins its log anew.
 CTEST = """#!/usr/bin/env bash
 mkdir -p build/Testing/Temporary
@@ -122,8 +145,10 @@ if shutil.which("unshare") is None or run(*alone, mounted, work, ",noexec", "tru
     print("not run: tools/test.sh in containers, this machine does not allow namespaces (unshare)")
 else:
     for option, folder in (("", "/dev/shm/assay-tests-"), (",noexec", "/tmp\n")):
-        done = run(*alone, mounted, work, option, "bash", "/mnt/around/sources/tools/test.sh", "--quick", "--no-setup", env=plain)
-        check(f"where tests write with{option or ',exec'}", done.returncode == 0 and f"write to {folder}" in done.stdout, done)
+        done = run(*alone, mounted, work, option, "bash", "/mnt/around/sources/tools/test.sh", "--quick", "--no-setup",
+                   env=plain)
+        check(f"where tests write with{option or ',exec'}", done.returncode == 0 and
+              f"write to {folder}" in done.stdout, done)
 
 print("\n".join(failures) if failures else "build_scripts: ok")
 sys.exit(1 if failures else 0)
