@@ -13,7 +13,7 @@ usage: bash tools/get_core.sh [-o DIR] [--url URL]
   -o DIR      where core.yaml, eval_meta_data.csv and eval_data/ go ($folder)
   --url URL   another address of eval_bundle.zip; file:///path for a local file
 
-An interrupted download resumes where it stopped. An existing bundle is kept. Then:
+DIR may be an empty folder. An interrupted download resumes where it stopped. An existing bundle is kept. Then:
   assay eval runs/moe --tasks core --bundle $folder
 TEXT
 }
@@ -28,14 +28,16 @@ while (($#)); do
   shift
 done
 need curl python3
-make_folder "$(dirname "$folder")"  # what is not whole yet lies beside $folder
+whole=$(realpath -ms -- "$folder")
+make_folder "$(dirname "$whole")"  # what is not whole yet lies beside $folder
 if [[ -f $folder/core.yaml && -f $folder/eval_meta_data.csv && -d $folder/eval_data ]]; then
   echo "$folder: already there"
   exit 0
 fi
-[[ ! -e $folder ]] || fail "$folder exists and is not a complete bundle" "remove it, or choose another folder with -o DIR"
+[[ ! -e $folder || (-d $folder && -z $(ls -A "$folder")) ]] ||
+  fail "$folder exists and is not a complete bundle" "remove it, or choose another folder with -o DIR"
 
-part=$folder.zip.part unpacked=$folder.unpacked
+part=$whole.zip.part unpacked=$whole.unpacked
 echo "eval_bundle.zip: downloading"
 fetch "$url" "$part" || fail "the download of $url failed: there is no such file" "check the address"
 
@@ -60,6 +62,7 @@ if [[ -z $list || ! -f $(dirname "$list")/eval_meta_data.csv || ! -d $(dirname "
   rm -rf "$unpacked" "$part"
   fail "$url has no core.yaml with eval_meta_data.csv and eval_data beside it" "check the address"
 fi
-mv "$(dirname "$list")" "$folder"
+mkdir -p "$folder"
+find "$(dirname "$list")" -mindepth 1 -maxdepth 1 -exec mv -t "$folder" {} +
 rm -rf "$unpacked" "$part"
 echo "$folder: $(find "$folder/eval_data" -name '*.jsonl' | wc -l) task files"

@@ -25,9 +25,9 @@ def pack(names):
             z.writestr(name, f"text of {name}\n" * 50)
 
 
-def run(*arguments):
-    return subprocess.run(["bash", SCRIPT, "-o", str(out), "--url", f"file://{archive}", *arguments],
-                          capture_output=True, text=True)
+def run(*arguments, folder=None, **options):
+    return subprocess.run(["bash", SCRIPT, "-o", folder or str(out), "--url", f"file://{archive}", *arguments],
+                          capture_output=True, text=True, **options)
 
 
 def check(what, ok, done):
@@ -53,6 +53,17 @@ check("the files", sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.i
 check("no other file is left", [p.name for p in out.parent.iterdir()] == ["bundle"], done)
 done = run()
 check("again", done.returncode == 0 and "already there" in done.stdout, done)
+
+# A folder that is not there, with a slash at its end; an empty folder, also by its shortest name.
+(work / "empty").mkdir()
+(work / "here").mkdir()
+for given, place, cwd in (("new/", work / "new", work), ("new//", work / "new", work), ("empty", work / "empty", work),
+                          (".", work / "here", work / "here")):
+    done = run(folder=given, cwd=cwd)
+    check(f"-o {given}", done.returncode == 0 and ("already there" in done.stdout) == (given == "new//") and
+          sorted(p.name for p in place.iterdir()) == ["core.yaml", "eval_data", "eval_meta_data.csv"], done)
+check("nothing is left beside them", sorted(p.name for p in work.iterdir()) ==
+      ["deep", "empty", "eval_bundle.zip", "here", "new"], done)
 
 # An interrupted download is resumed.
 shutil.rmtree(out)
