@@ -3,14 +3,28 @@
 # reports that the build keeps beside the objects. Exit 1 if ptxas had to serialise wgmma or ignore setmaxnreg (C75xx), if
 # a function spills registers on sm_90a, or if it spills more than 256 bytes elsewhere: kernels are written for sm_90a, and a
 # few words that others spill cost less than a kernel of their own.
-#
-#   usage: bash tools/check_kernels.sh [--no-build] [BUILD FOLDER, default build]
 set -euo pipefail
-cd "$(dirname "$0")/.."
 
-build_first=yes
-if [[ ${1:-} == --no-build ]]; then build_first=no && shift; fi
-build=${1:-build}
+usage() {
+  cat <<'TEXT'
+usage: bash tools/check_kernels.sh [--no-build] [FOLDER]
+  --no-build  do not build the kernels first
+  FOLDER      a build with CUDA (default: build of this clone)
+Prints registers, spills, stack and shared memory of every CUDA kernel. Exit code 1: one spills more than it may.
+TEXT
+}
+
+build_first=yes build=""
+for argument; do
+  case $argument in
+    -h | --help) usage; exit 0 ;;
+    --no-build) build_first=no ;;
+    -*) printf 'error: unknown argument %s\nhint: bash tools/check_kernels.sh --help\n' "$argument" >&2; exit 1 ;;
+    *) build=$(realpath -m -- "$argument") ;;
+  esac
+done
+cd "$(dirname "$0")/.."
+build=${build:-build}
 if [[ ! -f $build/kernels.txt ]]; then
   echo "error: $build has no CUDA kernels: it was not configured, or CMake found no CUDA toolkit" >&2
   echo "hint: run cmake --preset release with nvcc on the PATH, then this again" >&2

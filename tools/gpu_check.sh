@@ -6,7 +6,6 @@
 # beside them. A step that fails or reaches its time limit does not stop the others. Writes
 # results.json and logs.tgz. docs/bench/README.md describes the steps.
 set -uo pipefail
-cd "$(dirname "$0")/.."
 export LC_ALL=C  # numbers have a decimal point
 
 usage() {
@@ -21,10 +20,14 @@ usage: bash tools/gpu_check.sh [--minutes N] [--out FOLDER | --continue FOLDER] 
   --prebuilt FOLDER  build nothing, use the programs in this folder; in a bundle it is bin
   --only REGEX       only the steps whose names match, e.g. 'limits|step_.*'
   --dry-run          print the agenda, with what each step is expected to take, and run nothing
+A given FOLDER is relative to the folder that this is called from, a default to that of tools.
 exit code: 0 all is ok, 1 a step failed or an error, 3 nothing failed but steps are left for want of time, 130
 and 143 after Ctrl-C and SIGTERM, which end the step that runs and leave the others.
 TEXT
 }
+root=$(realpath "$(dirname "$0")/..")
+# of_caller PATH: a path of the folder that this is called from, as it is named in $root.
+of_caller() { [[ -z $1 ]] || realpath -m --relative-base="$root" -- "$1"; }
 fail() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 1; }
 
 out=""
@@ -39,22 +42,26 @@ while [[ $# -gt 0 ]]; do
   case "$1" in
     --out | --build | --prebuilt | --only | --minutes | --continue)
       [[ $# -ge 2 ]] || { usage >&2; exit 1; }
+      value=$2
+      if [[ $1 != --only && $1 != --minutes ]]; then value=$(of_caller "$2"); fi
       case "$1" in
-        --out) out=$2 ;;
-        --only) only=$2 ;;
-        --minutes) minutes_given=$2 ;;
-        --continue) continued=$2 ;;
-        *) build=$2 ;;
+        --out) out=$value ;;
+        --only) only=$value ;;
+        --minutes) minutes_given=$value ;;
+        --continue) continued=$value ;;
+        *) build=$value ;;
       esac
       if [[ $1 == --prebuilt ]]; then prebuilt=yes; fi
-      if [[ $1 == --prebuilt || $1 == --build || $1 == --only ]]; then again+=" $1 '$2'"; fi
+      if [[ $1 == --prebuilt || $1 == --build || $1 == --only ]]; then again+=" $1 '$value'"; fi
       shift 2 ;;
     --dry-run) dry=yes && shift ;;
     -h | --help) usage && exit 0 ;;
     *) echo "error: unknown argument $1" >&2 && usage >&2 && exit 1 ;;
   esac
 done
-out=${out:-${continued:-${OUT:-gpu-check}}}
+if [[ -z $out$continued && -n ${OUT:-} ]]; then out=$(of_caller "$OUT"); fi
+out=${out:-${continued:-gpu-check}}
+cd "$root" || exit 1
 [[ $minutes_given =~ ^[0-9]{1,4}(\.[0-9]{1,3})?$ && $minutes_given =~ [1-9] ]] ||
   fail "--minutes $minutes_given is not a number above 0" "the time that there is for all steps, such as --minutes 8.75"
 total_seconds=$(awk -v minutes="$minutes_given" 'BEGIN {printf "%d", 60 * minutes}')

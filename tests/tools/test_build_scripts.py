@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Scripts of the build and of checks, for sources without a git repository (also inside another one), ccache.cmake
-without HOME, tests whose programs are absent, what tools/test.sh says was not run and where it lets tests write.
-Usage: test_build_scripts.py CMAKE"""
+without HOME, options of check_kernels.sh, tests whose programs are absent, what tools/test.sh says was not run and where
+it lets tests write. Usage: test_build_scripts.py CMAKE"""
 import os
 import pathlib
 import re
@@ -121,6 +121,15 @@ for what, changes in (("Selenium", {"PYTHONPATH": str(hidden)}), ("(Selenium|chr
     done = run(sys.executable, work / "page.py", env={**os.environ, **changes})
     check(f"without {what}", done.returncode == 0 and
           re.fullmatch(rf"not run: pages in Chromium, {what} is absent .*\n", done.stdout), done)
+
+# tools/check_kernels.sh: its options, and a build folder as the caller names it.
+(work / "built").mkdir()
+(work / "built/kernels.txt").write_text("")
+for arguments, code, words in ((["--help"], 0, "usage: bash tools/check_kernels.sh"),
+                               (["--no-build", "built"], 0, "kernels: none spills"),
+                               (["--nobuild"], 1, "error: unknown argument --nobuild\nhint: ")):
+    done = run("bash", ROOT / "tools/check_kernels.sh", *arguments, cwd=work)
+    check(f"check_kernels.sh {arguments}", done.returncode == code and words in done.stdout + done.stderr, done)
 
 # tools/test.sh with a build and tests that only pretend. Each call of ctest begins its log anew.
 CTEST = """#!/usr/bin/env bash

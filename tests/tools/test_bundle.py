@@ -13,7 +13,7 @@ import tempfile
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 failures = []
 folder = tempfile.TemporaryDirectory(prefix="assay-bundle-")
-work = pathlib.Path(folder.name)
+work = pathlib.Path(folder.name).resolve()
 (work / "full").mkdir()
 (work / "full" / "letter.txt").write_text("mine")
 (work / "file").write_text("mine")

@@ -16,7 +16,7 @@ from comma_locale import comma_locale
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 failures = []
 folder = tempfile.TemporaryDirectory(prefix="assay-gpu-check-")
-work = pathlib.Path(folder.name)
+work = pathlib.Path(folder.name).resolve()
 place = work / "bundle"
 
 # Every program writes its name and arguments to calls. FAKE_FAIL and FAKE_HANG name one that fails or does not end.
@@ -80,12 +80,12 @@ program(work / "path/compute-sanitizer", "echo 'ok   a case'\necho '2 cases, 0 f
 program(work / "path/nproc", "echo 1\n")
 
 
-def start(*arguments, **environment):
+def start(*arguments, prebuilt="bin", cwd=place, **environment):
     calls = work / "calls"
     calls.write_text("")
     plain = {k: v for k, v in os.environ.items() if k not in ("OUT", "ASSAY_NCCL_LIBRARY")}
     plain.update(PATH=f"{work / 'path'}:{os.environ['PATH']}", FAKE_CALLS=str(calls), **environment)
-    return subprocess.Popen(["bash", str(place / "tools/gpu_check.sh"), "--prebuilt", "bin", *arguments], env=plain,
+    return subprocess.Popen(["bash", str(place / "tools/gpu_check.sh"), "--prebuilt", prebuilt, *arguments], env=plain, cwd=cwd,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -144,6 +144,13 @@ check(code == 0 and calls == ["nvidia-smi", "op_check_cuda"] and set(statuses("w
 r = results("whole")
 check(len(r["steps"]) == 5 and r["limits"]["program"] == "bench_limits" and r["op_check"] == "2 cases, 0 failed" and
       r["steps_of_models"]["step_dense"]["tokens_per_s"] == 2000, "results of both calls", json.dumps(r))
+# Folders are those of the caller.
+(work / "elsewhere").mkdir()
+code, text, calls = run("--only", "limits", "--out", "mine", prebuilt="../bundle/bin", cwd=work / "elsewhere")
+check(code == 0 and calls == ["nvidia-smi", "bench_limits"] and statuses("elsewhere/mine") == {"limits": "0"}, "from elsewhere", text)
+code, text, calls = run("--minutes", "0.1", "--only", "limits|op_check", "--continue", "mine", prebuilt="../bundle/bin", cwd=work / "elsewhere")
+check(code == 3 and calls == ["nvidia-smi"] and statuses("elsewhere/mine") == {"limits": "0", "op_check": "left"} and
+      f"--prebuilt 'bin' --only 'limits|op_check' --minutes 2 --continue {work}/elsewhere/mine" in text, "--continue from elsewhere", text)
 # A third call, into the same folder, has nothing to do.
 code, text, calls = run("--only", some, "--continue", str(work / "whole"))
 check(code == 0 and calls == ["nvidia-smi"] and len(results("whole")["steps"]) == 5, "nothing is left to do", text)

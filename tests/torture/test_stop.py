@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """tests/torture/torture.py, stopped while it makes what its cases read, and while these run: no process and no folder
-is left, and no case is called lost."""
+is left, and no case is called lost. And tools/torture.sh with a file of the caller's folder."""
 import os
 import pathlib
 import signal
@@ -76,6 +76,15 @@ except KeyboardInterrupt:
         failures.append(f"a signal taken by a thread: exit {code}")
 
 
+def table_of_the_caller():
+    script = HERE.parents[1] / "tools" / "torture.sh"
+    done = subprocess.run(["bash", str(script), "--kills", "1", "--only", "tokenizer", "--json", "table.json"],
+                          cwd=work, capture_output=True, text=True)
+    if done.returncode != 0 or not (work / "table.json").exists():
+        failures.append(f"torture.sh --json: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+table_of_the_caller()
 taken_by_a_thread()
 OPTIONS = ["--only", "dense,prepare"]
 stopped_by(signal.SIGTERM, 143, "assay-torture-*/shared/first")
