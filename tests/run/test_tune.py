@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 from harness import ASSAY, Workplace, assay, check, checkpoints, first_difference, newest_tensors
 
@@ -165,12 +164,13 @@ with Workplace() as w:
 
     # Ctrl-C leaves the file as it is.
     kept = (w.path / "tune.json").read_bytes()
-    process = subprocess.Popen([str(ASSAY), "tune", str(w.config), *SMALL, "-o", str(w.path / "tune.json"), "--rounds", "10000"],
+    process = subprocess.Popen([str(ASSAY), "tune", str(w.config), *SMALL, "-o", str(w.path / "tune.json"), "--rounds", "20"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(2)
+    began = process.stderr.readline()  # of the first product: then it is measuring, and handles the signal
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
-    check(process.returncode == 130 and (w.path / "tune.json").read_bytes() == kept, f"{process.returncode} {err}")
+    check(began.startswith("1/") and process.returncode == 130 and (w.path / "tune.json").read_bytes() == kept,
+          f"{process.returncode} {began}{err}")
     check([p.name for p in w.path.glob("tune.json*")] == ["tune.json"], list(w.path.iterdir()))
     # What cannot be written is said at once.
     refused(assay("tune", w.config, *SMALL, "-o", w.path / "no/such/tune.json"), "no/such")
