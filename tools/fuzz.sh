@@ -66,18 +66,25 @@ for target in "${targets[@]}"; do
 done
 "$seeds" --write build-fuzz/seeds
 
+# What the targets write: in memory where that is possible. A crash leaves its part of it.
+scratch=${TMPDIR:-/tmp}
+if [[ -z ${TMPDIR:-} && -w /dev/shm ]]; then scratch=/dev/shm; fi
+scratch=$(mktemp -d "$scratch/assay-fuzz-XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+
 # fuzz TARGET: one line of what was done. Returns 1 if the fuzzer made no run.
 fuzz() {
   local target=$1 corpus=build-fuzz/corpus/$1 found=build-fuzz/found/$1 log=build-fuzz/log/$1.txt
-  mkdir -p "$corpus" "$found" build-fuzz/log
+  mkdir -p "$corpus" "$found" build-fuzz/log "$scratch/$target"
   local before; before=$(find "$found" -type f | wc -l)
   local inputs=("$corpus" "build-fuzz/seeds/$target")
   [[ -d tests/fuzz/found/$target ]] && inputs+=("tests/fuzz/found/$target")
   local TIMEFORMAT='%U %S' seconds
-  seconds=$({ time ASSAY_FUZZ_TARGET=$target ASAN_OPTIONS=allocator_may_return_null=0 UBSAN_OPTIONS=halt_on_error=1 \
+  seconds=$({ time TMPDIR=$scratch/$target ASSAY_FUZZ_TARGET=$target ASAN_OPTIONS=allocator_may_return_null=0 UBSAN_OPTIONS=halt_on_error=1 \
     OMP_NUM_THREADS=1 "$program" -fork=1 -ignore_crashes=1 -ignore_timeouts=1 -ignore_ooms=1 -timeout=10 \
     -max_total_time=$((60 * minutes)) -rss_limit_mb=2048 -max_len=65536 -artifact_prefix="$found/" -print_final_stats=1 \
     "${inputs[@]}" >"$log" 2>&1 || echo "exit code $?" >>"$log"; } 2>&1 | awk 'END { printf "%.0f", $1 + $2 }')
+  rm -rf "${scratch:?}/$target"
   local after runs cover
   after=$(find "$found" -type f | wc -l)
   runs=$(sed -n 's/^#\([0-9]*\): cov: .*/\1/p' "$log" | tail -1)
@@ -90,7 +97,7 @@ fuzz() {
     "$(find "$corpus" -type f | wc -l)" "$((after - before))"
 }
 export -f fuzz
-export minutes program
+export minutes program scratch
 echo "fuzz: ${#targets[@]} targets, $minutes min each, $jobs at a time"
 status=0
 printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I{} bash -c 'fuzz {}' | tee build-fuzz/last.txt || status=$?

@@ -1,8 +1,10 @@
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -20,11 +22,17 @@ const Target* const kTargets[] = {
     &kAnchorLogTarget,   &kPublishedTarget,
 };
 
+// TMPDIR, which tools/fuzz.sh sets and empties after crashes, or in memory.
+std::string base_folder() {
+  const char* given = std::getenv("TMPDIR");
+  if (given != nullptr && *given != '\0') return given;
+  return std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : "/tmp";
+}
+
 struct Folder {
   std::string path;
   Folder() {
-    const char* base = std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : "/tmp";
-    path = std::string(base) + "/assay-fuzz-" + std::to_string(getpid());
+    path = base_folder() + "/assay-fuzz-" + std::to_string(getpid());
     std::filesystem::create_directories(path);
   }
   ~Folder() {
@@ -76,7 +84,13 @@ const std::string& scratch() {
 
 std::string put(const std::string& name, std::string_view bytes) {
   const std::string path = scratch() + "/" + name;
-  std::ofstream(path, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));
+  std::ofstream file(path, std::ios::binary);
+  file.write(bytes.data(), std::streamsize(bytes.size()));
+  file.close();
+  if (!file) {  // else the parser reads less than it should, and nothing is tested
+    std::fprintf(stderr, "fuzz: cannot write %s: %s\n", path.c_str(), std::strerror(errno));
+    abort();
+  }
   return path;
 }
 

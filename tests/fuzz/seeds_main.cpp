@@ -114,15 +114,22 @@ void replay(const Target& target, long rounds, const std::string& found) {
               seconds.count());
 }
 
-void write(const std::string& folder) {
+// False if a file cannot be written.
+bool write(const std::string& folder) {
   for (const Target& target : assay::fuzz::targets()) {
     fs::create_directories(fs::path(folder) / target.name);
     long number = 0;
     for (const std::string& seed : target.seeds()) {
-      std::ofstream(fs::path(folder) / target.name / std::to_string(number++), std::ios::binary)
-          << seed;
+      const fs::path path = fs::path(folder) / target.name / std::to_string(number++);
+      std::ofstream file(path, std::ios::binary);
+      file << seed;
+      file.close();
+      if (file) continue;
+      std::fprintf(stderr, "error: cannot write %s\nhint: is the disk full?\n", path.c_str());
+      return false;
     }
   }
+  return true;
 }
 
 }  // namespace
@@ -138,7 +145,7 @@ int main(int count, char** words) {
       for (const Target& target : assay::fuzz::targets()) std::printf("%s\n", target.name);
       return 0;
     }
-    if (word == "--write" && more) return write(words[++i]), 0;
+    if (word == "--write" && more) return write(words[++i]) ? 0 : 1;
     if (word == "--rounds" && more) {
       rounds = std::atol(words[++i]);
     } else if (word == "--found" && more) {

@@ -26,9 +26,9 @@ const Target* find_target(std::string_view name);  // null if unknown
 // Calls the parser, and aborts on what it may not do.
 void run(const Target& target, std::string_view bytes);
 
-// A folder of this process in memory, removed at its end.
+// A folder of this process, in TMPDIR or else in memory; removed at its end, but not by a crash.
 const std::string& scratch();
-// Writes a file there; returns its path.
+// Writes a file there; returns its path. Aborts if it cannot, as on a full disk.
 std::string put(const std::string& name, std::string_view bytes);
 
 // The seeds of targets/*.cpp.

@@ -14,6 +14,8 @@ holder = tempfile.TemporaryDirectory(prefix="assay-fuzz-script-")
 work = pathlib.Path(holder.name)
 
 FUZZER = """#!/usr/bin/env bash
+echo "of a crash" >"$TMPDIR/left-$ASSAY_FUZZ_TARGET"
+echo "$TMPDIR" >>written-to
 case $ASSAY_FUZZ_TARGET in
   absent) echo "no such corpus" >&2; exit 3 ;;
   idle) echo "#0: cov: 0 ft: 0"; exit 0 ;;
@@ -38,12 +40,13 @@ program(work / "path/clang++", "#!/usr/bin/env bash\n")
 program(work / "build-fuzz/tests/fuzz_parsers", FUZZER)
 program(work / "build-fuzz/tests/fuzz_seeds", SEEDS)
 (work / "tools").mkdir()
+(work / "tmp").mkdir()
 shutil.copy(ROOT / "tools/fuzz.sh", work / "tools")
 
 
 def fuzz(*arguments):
     return subprocess.run(["bash", str(work / "tools/fuzz.sh"), *arguments], capture_output=True, text=True,
-                          env={**os.environ, "PATH": f"{work / 'path'}:{os.environ['PATH']}"})
+                          env={**os.environ, "TMPDIR": str(work / "tmp"), "PATH": f"{work / 'path'}:{os.environ['PATH']}"})
 
 
 def check(what, ok, done):
@@ -66,6 +69,9 @@ check("what did not run", done.returncode == 1 and "nothing found" not in done.s
 check("its log", (work / "build-fuzz/log/absent.txt").read_text() == "no such corpus\nexit code 3\n", done)
 done = fuzz("absent", "weak")
 check("a find beside it", done.returncode == 2 and "1 of 2 targets did not run" in done.stderr, done)
+written = (work / "written-to").read_text().splitlines()
+check("what a crash leaves", not list((work / "tmp").iterdir()) and len(set(written)) == len(written) > 4 and
+      all(folder.startswith(f"{work}/tmp/assay-fuzz-") for folder in written), done)
 done = fuzz("nothing")
 check("no such target", done.returncode == 1 and "error: no target is called nothing" in done.stderr, done)
 with open(work / "build-fuzz/lock", "w") as lock:
