@@ -25,8 +25,8 @@ usage: bash tools/bundle.sh --out FOLDER [--tar] [--with-cublas] [--march NAME] 
   --build FOLDER  where to build (default: build-bundle)
   --also FOLDER:NAME  another bundle, of another commit: its bench_step comes along in also/NAME, and
                   gpu_check.sh runs whole steps of both in turn
-This machine needs the CUDA toolkit. The GPU machine needs Linux on x86-64, a glibc at least as new
-as MANIFEST says, and the NVIDIA driver. For example:
+This machine needs the CUDA toolkit and Catch2: test_device comes along. The GPU machine needs Linux on
+x86-64, a glibc at least as new as MANIFEST says, and the NVIDIA driver. For example:
   bash tools/bundle.sh --out bundle --tar
   (on the GPU machine)
   tar -xzf bundle.tgz && cd bundle && sha256sum -c --quiet MANIFEST && bin/assay doctor
@@ -42,6 +42,7 @@ while [[ $# -gt 0 ]]; do
     --out | --march | --gpus | --build)
       [[ -n ${2:-} ]] || fail "$1 needs a value" "bash tools/bundle.sh --help"
       declare "${1#--}=$2"
+      if [[ $1 == --build ]]; then build=$(realpath -m -- "$2"); fi  # of the caller's folder
       shift 2 ;;
     --also)
       [[ ${2:-} =~ ^(.+):([a-z0-9][a-z0-9_-]*)$ ]] || fail "--also ${2:-} is not FOLDER:NAME" "NAME is of a-z, 0-9, _ and -, as in --also ../before/bundle:before"
@@ -85,7 +86,7 @@ generator=()
 if command -v ninja >/dev/null && [[ ! -f $build/CMakeCache.txt ]]; then generator=(-G Ninja); fi
 # shellcheck disable=SC2016,SC2086  # $ORIGIN is the loader's
 if ! { cmake -S . -B "$build" ${generator[@]+"${generator[@]}"} -DCMAKE_BUILD_TYPE=Release -DASSAY_CUDA=ON -DASSAY_NATIVE=OFF \
-  -DASSAY_GPUS="$gpus" \
+  -DASSAY_TESTS=ON -DASSAY_GPUS="$gpus" \
   -DCMAKE_CXX_FLAGS="-march=$march" -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON -DCMAKE_INSTALL_RPATH='$ORIGIN/../lib' \
   -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags &&
   cmake --build "$build" --parallel "$(nproc)" --target $programs gpu_benches; } >"$build/bundle.log" 2>&1; then

@@ -53,6 +53,16 @@ for script, arguments, error, hint in REFUSED:
 done = subprocess.run([work / "bare" / "bash", TOOLS / BUNDLE, "--out", work / "b"], capture_output=True, text=True,
                       env={"PATH": str(work / "bare")})
 check("without ldd", "ldd was not found", "tools/setup.sh", done)
+# The build has the tests' programs too, in the folder that the caller names.
+(work / "path").mkdir()
+(work / "path" / "cmake").write_text('#!/bin/sh\necho "$*"\nexit 1\n')
+(work / "path" / "cmake").chmod(0o755)
+done = subprocess.run(["bash", TOOLS / BUNDLE, "--out", "b", "--build", "built"], capture_output=True, text=True, cwd=work,
+                      env={**os.environ, "PATH": f"{work / 'path'}:{os.environ['PATH']}"})
+log = work / "built" / "bundle.log"
+if done.returncode != 1 or not log.exists() or "-DASSAY_TESTS=ON" not in log.read_text() or not done.stderr.endswith(
+        f"error: the build failed\nhint: all of its output is in {log}\n"):
+    failures.append(f"a build that fails: exit {done.returncode}\n{done.stdout}{done.stderr}")
 if not (work / "full" / "letter.txt").exists() or (work / "b").exists():
     failures.append("a refusal changed something")
 
