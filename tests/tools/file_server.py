@@ -1,6 +1,7 @@
 """A server of one folder's files for the tests of downloads: ranges, redirects, hashes in headers, and faults."""
 import hashlib
 import http.server
+import os
 import pathlib
 import threading
 
@@ -10,9 +11,11 @@ class FileServer:
     cut: closes the connection after so many bytes of an answer; no_ranges: sends whole files only; busy: answers 503 so
     many times; hashes: names this SHA-256 ("" = the right one) in x-linked-etag of a redirect, as the hub of a model
     does. A HEAD at the target of a redirect is refused, as storages do that sign their addresses. gets is a list of
-    (file, first byte) of all GETs that were answered."""
+    (file, first byte) of all GETs that were answered. Takes proxies out of the environment: they do not know this server."""
 
     def __init__(self, folder):
+        for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+            del os.environ[name]
         self.folder, self.cut, self.no_ranges, self.busy = pathlib.Path(folder), {}, set(), {}
         self.hold, self.hashes, self.gets = {}, {}, []
         serves = self
