@@ -12,6 +12,7 @@
 # are defined in tests/CMakeLists.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export LC_ALL=C.UTF-8  # tests expect English messages and decimal points
 
 usage() {
   cat <<'TEXT'
