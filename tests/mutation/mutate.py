@@ -50,7 +50,7 @@ def arguments():
     parser.add_argument("--random", type=count("--random"), metavar="N", help="run N of them, drawn by chance")
     parser.add_argument("--seed", type=int, metavar="S", help="draw the same ones again")
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
-    parser.add_argument("--jobs", type=count("--jobs"), default=os.cpu_count(), metavar="N",
+    parser.add_argument("--jobs", type=count("--jobs"), default=len(os.sched_getaffinity(0)), metavar="N",
                         help="compile and test with N processes")
     return parser.parse_args()
 
