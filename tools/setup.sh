@@ -102,10 +102,13 @@ fetch_plotly() (
         reason="the package has the SHA-256 $(sha256sum "$wheel" | cut -d' ' -f1), not $plotly_wheel_sha256"
         break
       fi
-      mkdir -p "$(dirname "$plotly_file")"
-      python3 -c 'import sys, zipfile; sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read("plotly/package_data/plotly.min.js"))' \
-        "$wheel" >"$plotly_file.part"
-      mv "$plotly_file.part" "$plotly_file"
+      if ! { mkdir -p "$(dirname "$plotly_file")" &&
+        python3 -c 'import sys, zipfile; sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read("plotly/package_data/plotly.min.js"))' \
+          "$wheel" >"$plotly_file.part" && mv "$plotly_file.part" "$plotly_file"; } 2>"$folder/log"; then
+        reason=$(tail -1 "$folder/log")
+        rm -f "$plotly_file.part" 2>/dev/null || true
+        break
+      fi
       if has_plotly; then exit 0; fi
       reason="plotly.min.js in the package has an unexpected SHA-256"
       rm -f "$plotly_file"

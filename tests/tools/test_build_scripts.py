@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Scripts of the build and of checks, for sources without a git repository (also inside another one), ccache.cmake
-without HOME, options of check_kernels.sh, tests whose programs are absent, what tools/test.sh says was not run and where
-it lets tests write. Usage: test_build_scripts.py CMAKE"""
+without HOME, setup.sh without a place for Plotly.js, options of check_kernels.sh, tests whose programs are absent, what
+tools/test.sh says was not run and where it lets tests write. Usage: test_build_scripts.py CMAKE"""
+import hashlib
 import os
 import pathlib
 import re
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CMAKE = sys.argv[1]
@@ -121,6 +123,36 @@ for what, changes in (("Selenium", {"PYTHONPATH": str(hidden)}), ("(Selenium|chr
     done = run(sys.executable, work / "page.py", env={**os.environ, **changes})
     check(f"without {what}", done.returncode == 0 and
           re.fullmatch(rf"not run: pages in Chromium, {what} is absent .*\n", done.stdout), done)
+
+# tools/setup.sh where third_party cannot be written, with packages and a pip that only pretend: a warning.
+wheel = work / "plotly.whl"
+with zipfile.ZipFile(wheel, "w") as z:
+    z.writestr("plotly/package_data/plotly.min.js", "charts")
+script = (ROOT / "tools/setup.sh").read_text()
+for name, data in (("plotly_wheel_sha256", wheel.read_bytes()), ("plotly_sha256", b"charts")):
+    script = re.sub(rf"^{name}=\w+", f"{name}={hashlib.sha256(data).hexdigest()}", script, flags=re.M)
+(work / "setup" / "tools").mkdir(parents=True)
+(work / "setup/tools/setup.sh").write_text(script)
+PYTHON = f"""#!/usr/bin/env bash
+if [[ $1 != -m ]]; then exec {sys.executable} "$@"; fi
+while [[ $# -gt 0 ]]; do if [[ $1 == --dest ]]; then cp {wheel} "$2/plotly-7.whl"; fi; shift; done
+"""
+(work / "pretended").mkdir()
+for name, text in (("python3", PYTHON), ("dpkg-query", "#!/bin/sh\necho installed\n"),
+                   ("apt-get", "#!/bin/sh\nexit 1\n")):
+    (work / "pretended" / name).write_text(text)
+    (work / "pretended" / name).chmod(0o755)
+pretended = {**os.environ, "PATH": f"{work / 'pretended'}:{os.environ['PATH']}", "LC_ALL": "C"}
+third_party = work / "setup/third_party"
+third_party.write_text("in its place")
+done = run("bash", work / "setup/tools/setup.sh", env=pretended)
+check("Plotly.js cannot be written", done.returncode == 0 and
+      re.search(r"^setup: all \d+ packages are installed$", done.stdout, re.M) and
+      re.match("warning: Plotly.js was not downloaded: mkdir: .*: Not a directory\nhint: ", done.stderr), done)
+third_party.unlink()
+done = run("bash", work / "setup/tools/setup.sh", env=pretended)
+check("Plotly.js", done.returncode == 0 and not done.stderr and
+      (third_party / "plotly/plotly.min.js").read_text() == "charts", done)
 
 # tools/check_kernels.sh: its options, and a build folder as the caller names it.
 (work / "built").mkdir()
