@@ -2,6 +2,7 @@
 """Installs the build into an empty prefix, builds examples/ against it in an empty folder, and runs each.
 
 usage: test_examples.py SOURCE BUILD CXX"""
+import json
 import os
 import pathlib
 import re
@@ -23,6 +24,41 @@ def run(*command, expect=0, **options):
 def check(condition, message):
     if not condition:
         sys.exit(f"FAILED: {message}")
+
+
+def check_search(place, prefix):
+    """find_package in a project that can do without, or not, where one of Assay's libraries is absent; and its options."""
+    project = place / "search"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text("""cmake_minimum_required(VERSION 3.25)
+project(search LANGUAGES C CXX)
+set(ZLIB_FOUND mine)
+find_package(assay ${how})
+message(STATUS "found ${assay_FOUND}, zlib ${ZLIB_FOUND}: ${assay_NOT_FOUND_MESSAGE}")
+if(assay_FOUND)
+  add_library(other OBJECT other.c other.cpp)
+  target_link_libraries(other PRIVATE assay::assay)
+endif()
+""")
+    (project / "other.c").write_text("int other;\n")
+    (project / "other.cpp").write_text("int another;\n")
+
+    def search(name, how, expect=0, **environment):
+        return run("cmake", "-S", project, "-B", place / name, f"-Dhow={how}", f"-DCMAKE_PREFIX_PATH={prefix}",
+                   f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", expect=expect,
+                   env={**os.environ, **environment})
+
+    nothing = {"PKG_CONFIG_LIBDIR": str(project), "PKG_CONFIG_PATH": ""}
+    text = search("without", "QUIET", **nothing)
+    why = "assay needs libpcre2-8, which pkg-config does not find"
+    check(f"found 0, zlib mine: {why}" in text, text)
+    text = search("required", "REQUIRED", expect=1, **nothing)
+    check(why in " ".join(text.split()), text)
+    text = search("with", "QUIET")
+    check("found 1, zlib mine" in text, text)
+    commands = {entry["file"].rsplit("/", 1)[1]: entry["command"]
+                for entry in json.loads((place / "with" / "compile_commands.json").read_text())}
+    check("-std=c++20" in commands["other.cpp"] and "-std=" not in commands["other.c"], commands)
 
 
 def main():
@@ -49,6 +85,8 @@ def main():
                    f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_BUILD_TYPE=Release")
         check(f"presets of models: {prefix}/share/assay/presets" in text, text)
         run("cmake", "--build", examples, "--parallel", "2")
+
+        check_search(place, prefix)
 
         text = run(examples / "op_forward_backward")
         check("largest difference" in text, text)
