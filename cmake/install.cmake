@@ -1,7 +1,8 @@
 # cmake --install: the program, the libraries with their headers, the presets of models, and the
-# package that find_package(assay) reads.
+# package that find_package(assay) reads, and the scripts that fetch and prepare data.
 #
-#   bin/assay   lib/assay/libassay_mpi.so   include/assay/<layer>/*.h   lib/libassay_*.a   share/assay/presets   lib/cmake/assay
+#   bin/assay   lib/assay/libassay_mpi.so   include/assay/<layer>/*.h   lib/libassay_*.a   lib/cmake/assay
+#   share/assay/presets   share/assay/tools
 #   share/man/man1/assay.1   share/bash-completion/completions/assay   share/zsh/site-functions/_assay
 #
 # The component `program` is what running needs (cmake --install build --component program); the
@@ -23,15 +24,29 @@ if(ASSAY_HAS_MPI)  # where comm/launch.cpp looks for it
 endif()
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/assay COMPONENT program)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/models/presets DESTINATION ${CMAKE_INSTALL_DATADIR}/assay COMPONENT program)
-# In a checkout the presets keep corpora in its data-cache. Installed ones belong to nobody: the
+# What hints of the program and comments of the presets name (as_installed() in engine/config/paths.h).
+set(assay_scripts get_anchor_log get_core get_debian_text get_fineweb get_gpt2 text_corpus)
+list(TRANSFORM assay_scripts REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/tools/\\1.sh")
+install(PROGRAMS ${assay_scripts} DESTINATION ${CMAKE_INSTALL_DATADIR}/assay/tools COMPONENT program)
+install(FILES ${CMAKE_SOURCE_DIR}/tools/fetch.sh ${CMAKE_SOURCE_DIR}/tools/debian_text.list
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/assay/tools COMPONENT program)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/tools/debian_text DESTINATION ${CMAKE_INSTALL_DATADIR}/assay/tools COMPONENT program
+        FILES_MATCHING PATTERN "*.py")
+# In a checkout presets and scripts keep data in its data-cache, and call build/assay. Installed ones belong to nobody: the
 # user's cache takes its place.
 install(CODE "
-  file(GLOB_RECURSE presets \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/assay/presets/*.yaml\")
-  foreach(preset IN LISTS presets)
-    file(READ \"\${preset}\" text)
+  set(share \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/assay\")
+  set(placed \"\$ENV{DESTDIR}\${share}\")
+  file(GLOB_RECURSE files \"\${placed}/presets/*.yaml\" \"\${placed}/tools/*.sh\" \"\${placed}/tools/*.py\")
+  foreach(file IN LISTS files)
+    file(READ \"\${file}\" text)
     string(REGEX REPLACE \"([.][.]/)+data-cache( +# at the repository's root)?\" \"~/.cache/assay\" installed \"\${text}\")
+    string(REPLACE \"data-cache/\" \"~/.cache/assay/\" installed \"\${installed}\")
+    string(REPLACE \"bash tools/\" \"bash \${share}/tools/\" installed \"\${installed}\")
+    string(REPLACE \"/../build/assay\" \"/../../../${CMAKE_INSTALL_BINDIR}/assay\" installed \"\${installed}\")
+    string(REPLACE \"build/assay of this clone\" \"the installed one\" installed \"\${installed}\")
     if(NOT text STREQUAL installed)
-      file(WRITE \"\${preset}\" \"\${installed}\")
+      file(WRITE \"\${file}\" \"\${installed}\")
     endif()
   endforeach()" COMPONENT program)
 

@@ -1,7 +1,7 @@
 # A Debian package of the program:  cmake --build build-portable --target assay
 #                                   (cd build-portable && cpack -G DEB)
 # It holds the install component `program`: bin/assay, its man page and completion scripts, the presets,
-# the licence. dpkg-shlibdeps finds
+# scripts that fetch data, the licence. dpkg-shlibdeps finds
 # what the program is linked with, so the package fits the release of Debian that built it. Without
 # -DASSAY_NATIVE=OFF (preset portable) it needs a CPU with the instructions of the building one.
 set(CPACK_INSTALL_CMAKE_PROJECTS "${CMAKE_BINARY_DIR};${PROJECT_NAME};program;/")
@@ -27,5 +27,6 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)  # assay_<version>_<architecture>.deb
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER "${CPACK_PACKAGE_CONTACT}")
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "curl, ca-certificates, python3, python3-lxml")  # the scripts in share/assay/tools
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright COMPONENT program)
 include(CPack)

@@ -26,8 +26,37 @@ def check(condition, message):
         sys.exit(f"FAILED: {message}")
 
 
+def check_scripts(place, prefix, home):
+    """The installed scripts for data: what hints and presets say of them, and where they put what they make."""
+    tools = prefix / "share" / "assay" / "tools"
+    environment = dict(os.environ, HOME=str(home))
+
+    def user(*command, **options):
+        return run(*command, cwd=place / "empty", env=environment, **options)
+
+    text = user(prefix / "bin" / "assay", "train", "models/presets/speedrun/moe-64.yaml", "--run", "run", expect=1)
+    check(f"hint: bash {tools}/get_fineweb.sh --steps N" in text, text)
+    text = user(prefix / "bin" / "assay", "train", "models/presets/family/mini.yaml", "--run", "run", expect=1)
+    check(f"hint: bash {tools}/get_debian_text.sh; bash {tools}/text_corpus.sh ~/.cache/assay/debian-text "
+          "~/.cache/assay/debian-corpus " in text, text)
+    comments = [file.read_text() for file in prefix.glob("share/assay/presets/**/*.yaml")]
+    named = {word for text in comments for word in re.findall(r"bash (\S*?\.sh)", text)}
+    check(len(named) == 4 and all(word.startswith(f"{tools}/") and pathlib.Path(word).exists() for word in named), named)
+    for script in ("get_anchor_log", "get_core", "get_fineweb", "get_gpt2", "text_corpus", "get_debian_text"):
+        check(f"usage: bash {tools}/{script}.sh" in user("bash", tools / f"{script}.sh", "--help"), script)
+    if shutil.which("curl") is None:
+        print("not run: where an installed script puts its files, curl is not installed")
+    else:
+        text = user("bash", tools / "get_fineweb.sh", "--dry-run")
+        check(f"{home}/.cache/assay/fineweb10B has 0 of 2 files" in text, text)
+    lines = (f"The cat saw {i * i % 977} trees and {i} birds.\n" for i in range(9000))
+    (place / "empty" / "text.txt").write_text("".join(lines))
+    user("bash", tools / "text_corpus.sh", "text.txt", place / "corpus")
+    check((place / "corpus" / "manifest.json").exists(), "the installed text_corpus.sh made no corpus")
+
+
 def check_search(place, prefix):
-    """find_package in a project that can do without, or not, where one of Assay's libraries is absent; and its options."""
+    """find_package in a project that can do without, or not, where one of Assay's libraries is absent; its options."""
     project = place / "search"
     project.mkdir()
     (project / "CMakeLists.txt").write_text("""cmake_minimum_required(VERSION 3.25)
@@ -80,6 +109,7 @@ def main():
         check(presets and not any("../data-cache" in text for text in presets.values()), "../data-cache in an installed preset")
         run(prefix / "bin" / "assay", "matrix", "models/presets/posts/tiny.yaml", "--dry-run", cwd=place / "empty",
             env=dict(os.environ, HOME=str(home)))
+        check_scripts(place, prefix, home)
         shutil.copytree(source / "examples", place / "examples")  # nothing of the checkout is beside them
         text = run("cmake", "-S", place / "examples", "-B", examples, f"-DCMAKE_PREFIX_PATH={prefix}",
                    f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_BUILD_TYPE=Release")

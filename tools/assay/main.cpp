@@ -16,6 +16,7 @@
 #include "base/standard_output.h"
 #include "base/suggest.h"
 #include "engine/config/fields.h"
+#include "engine/config/paths.h"
 #include "machine/openmp_wait_policy.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/help/formatter.h"
@@ -77,7 +78,7 @@ std::string one_line(std::string text) {
 int print_error(const std::string& message, const std::string& hint) {
   std::fflush(stdout);  // where both go to one file, the error is not inside another line
   std::fprintf(stderr, "error: %s\n", one_line(message).c_str());
-  if (!hint.empty()) std::fprintf(stderr, "hint: %s\n", one_line(hint).c_str());
+  if (!hint.empty()) std::fprintf(stderr, "hint: %s\n", one_line(as_installed(hint)).c_str());
   return kExitUserError;
 }
 

@@ -38,7 +38,7 @@ Documents for validation are held out by `assay data prepare --val-share`. docs/
 def options():
     parser = argparse.ArgumentParser(prog="bash tools/get_debian_text.sh", description=ABOUT, epilog=MORE,
                                      formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    parser.add_argument("-o", "--output", metavar="DIR", default="data-cache/debian-text",
+    parser.add_argument("-o", "--output", metavar="DIR", default=os.path.expanduser("data-cache/debian-text"),
                         help="folder of the text (default: %(default)s)")
     parser.add_argument("--packages", metavar="LIST", default=LIST, help="another list: name [version [sha256 [bytes]]] per line")
     parser.add_argument("--debs", metavar="DIR", help="take the .deb files from DIR (NAME_VERSION_ARCH.deb) and download nothing")
