@@ -28,7 +28,7 @@ while (($#)); do
   shift
 done
 need curl python3
-whole=$(realpath -ms -- "$folder")
+whole=$(realpath -m -- "$folder")
 make_folder "$(dirname "$whole")"  # what is not whole yet lies beside $folder
 if [[ -f $folder/core.yaml && -f $folder/eval_meta_data.csv && -d $folder/eval_data ]]; then
   echo "$folder: already there"
@@ -62,7 +62,7 @@ if [[ -z $list || ! -f $(dirname "$list")/eval_meta_data.csv || ! -d $(dirname "
   rm -rf "$unpacked" "$part"
   fail "$url has no core.yaml with eval_meta_data.csv and eval_data beside it" "check the address"
 fi
-mkdir -p "$folder"
-find "$(dirname "$list")" -mindepth 1 -maxdepth 1 -exec mv -t "$folder" {} +
+mkdir -p "$whole"  # which may be the caller's own
+find "$(dirname "$list")" -mindepth 1 -maxdepth 1 -exec mv -t "$whole" {} +
 rm -rf "$unpacked" "$part"
 echo "$folder: $(find "$folder/eval_data" -name '*.jsonl' | wc -l) task files"
