@@ -11,8 +11,8 @@ namespace assay {
 // 1. A limit of CPU time (a cgroup's quota) is not seen.
 int usable_cores();
 
-// Which cores a process is bound to, on which machine (any number of its own). Equal masks have equal
-// numbers.
+// Which cores a process is bound to, on which machine (any number of its own). Equal masks have
+// equal numbers.
 struct CoreMask {
   int64_t machine;
   uint64_t cores;

@@ -72,57 +72,39 @@ float largest_of(const float* z, int64_t n) {
   return largest;
 }
 
-// The exponentials of a row of logits, 2^((z[v] - top) scale). They are computed for their sum and
-// again for the gradient: storing them would write the row to memory once more.
-struct Exponentials {
-  float top, scale;
-
-  template <typename F>
-  F of(F z) const {
-    return exp2_fast((z - top) * scale);
-  }
-  // In an order that depends on n only.
-  float sum(const float* z, int64_t n) const {
-    f32x16 sum[4] = {};
-    int64_t v = 0;
-    for (; v + 4 * kVector <= n; v += 4 * kVector) {
+// z[v] <- 2^((z[v] - top) scale); returns the sum, in an order that depends on n only.
+float exponentials(float* z, int64_t n, float top, float scale) {
+  f32x16 sum[4] = {};
+  int64_t v = 0;
+  for (; v + 4 * kVector <= n; v += 4 * kVector) {
 #pragma GCC unroll 4
-      for (int k = 0; k < 4; ++k) sum[k] += of(load(z + v + k * kVector));
+    for (int k = 0; k < 4; ++k) {
+      const f32x16 e = exp2_fast((load(z + v + k * kVector) - top) * scale);
+      store(z + v + k * kVector, e);
+      sum[k] += e;
     }
-    float total = horizontal_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
-    for (; v < n; ++v) total += of(z[v]);
-    return total;
   }
-  // d[v] = factor times them; d may be z.
-  template <typename T>
-  void scaled(T* d, const float* z, int64_t n, float factor) const {
-    int64_t v = 0;
-    for (; v + 4 * kVector <= n; v += 4 * kVector) {
-#pragma GCC unroll 4
-      for (int k = 0; k < 4; ++k) {
-        const int64_t at = v + k * kVector;
-        store(d + at, of(load(z + at)) * factor);
-      }
-    }
-    for (; v + kVector <= n; v += kVector) {
-      alignas(64) float e[kVector];
-      for (int k = 0; k < kVector; ++k) e[k] = of(z[v + k]);  // as sum() takes them
-      store(d + v, load(e) * factor);
-    }
-    for (; v < n; ++v) d[v] = T(of(z[v]) * factor);
+  float total = horizontal_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+  for (; v < n; ++v) {
+    z[v] = exp2_fast((z[v] - top) * scale);
+    total += z[v];
   }
-};
+  return total;
+}
 
-struct RowLoss {
-  float nats;
-  Exponentials exponentials;
-  float sum;  // of them
-};
-RowLoss row_loss(const float* z, int64_t vocab, int32_t target, float gain) {
+// d[v] = e[v] * factor.
+template <typename T>
+void scaled(T* d, const float* e, int64_t n, float factor) {
+  int64_t v = 0;
+  for (; v + kVector <= n; v += kVector) store(d + v, load(e + v) * factor);
+  for (; v < n; ++v) d[v] = T(e[v] * factor);
+}
+
+// Returns the loss of one row; its logits become exponentials, whose sum goes to `sum`.
+float row_loss(float* z, int64_t vocab, int32_t target, float gain, float& sum) {
   const float top = largest_of(z, vocab), hit = (z[target] - top) * gain;
-  const Exponentials exponentials{.top = top, .scale = gain * kLog2E};
-  const float sum = exponentials.sum(z, vocab);
-  return {.nats = std::log(sum) - hit, .exponentials = exponentials, .sum = sum};
+  sum = exponentials(z, vocab, top, gain * kLog2E);
+  return std::log(sum) - hit;
 }
 
 // True if the target's logit is the largest of the row, and the first of equal ones.
@@ -154,19 +136,19 @@ void logits_gradient(Exec on, const HeadLoss<T>& a, const Scratch<T>& scratch, i
   parallel_ranges(on, rows, kRowsPerPiece, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const int32_t target = a.target[begin + i];
-      const float* z = logits.row(i);
+      float* z = logits.row(i);
       T* dz = dlogits.row(i);
       if (!is_counted(target, a.mask_id)) {
         scratch.nats[i] = 0;
         std::fill(dz, dz + vocab, T(0.0f));
         continue;
       }
-      const RowLoss loss = row_loss(z, vocab, target, a.logit_gain);
-      scratch.nats[i] = loss.nats;
+      float sum;
+      scratch.nats[i] = row_loss(z, vocab, target, a.logit_gain, sum);
       const float scale = a.grad_scale[0] * a.logit_gain;
-      const float hit = loss.exponentials.of(z[target]);  // before z may become its gradient
-      loss.exponentials.scaled(dz, z, vocab, scale / loss.sum);
-      dz[target] = T(scale * (hit / loss.sum - 1.0f));
+      const float hit = z[target];  // scaled() may replace it
+      scaled(dz, z, vocab, scale / sum);
+      dz[target] = T(scale * (hit / sum - 1.0f));
     }
   });
   add_losses(a.loss_sum, a.nats, scratch.nats.rows(0, rows), begin);
@@ -276,8 +258,9 @@ void head_loss_eval(Exec on, const HeadLossEval<T>& a) {
         if (!a.most_likely.empty()) {
           a.most_likely[begin + i] = counted && most_likely(logits.row(i), vocab, target);
         }
+        float sum;
         scratch.nats[i] =
-            counted ? row_loss(logits.row(i), vocab, target, a.logit_gain).nats : 0.0f;
+            counted ? row_loss(logits.row(i), vocab, target, a.logit_gain, sum) : 0.0f;
       }
     });
     add_losses(a.loss_sum, a.nats, scratch.nats.rows(0, rows), begin);

@@ -55,8 +55,8 @@ std::string folder_name(const std::string& path) {
 // Both are the same double, one of them through SQLite.
 constexpr double kSameScore = 1e-9;
 
-// Reads what evals/step-N.json tells of a run's score. A later evaluation may have replaced it there,
-// with other questions: then it tells nothing. Nor does a file that cannot be read.
+// Reads what evals/step-N.json tells of a run's score. A later evaluation may have replaced it
+// there, with other questions: then it tells nothing. Nor does a file that cannot be read.
 void add_recorded(Questions& questions, const RunRecord& run, const Capability& score) {
   const std::string path = run.path + strprintf("/evals/step-%08ld.json", long(score.step));
   std::error_code ignored;

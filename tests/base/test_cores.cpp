@@ -6,8 +6,8 @@
 namespace assay {
 
 TEST_CASE("processes share the cores of one mask on one machine") {
-  // Two ranks with the cores of `taskset -c 0-7`, one with a mask of its own, two on another machine
-  // that are bound to half of it each.
+  // Two ranks with the cores of `taskset -c 0-7`, one with a mask of its own, two on another
+  // machine that are bound to half of it each.
   const std::vector<CoreMask> all = {
       {0, 0x00FF}, {0, 0xFF00}, {0, 0x00FF}, {3, 0x00FF}, {3, 0xFF00}};
   const int64_t expected[] = {2, 1, 2, 1, 1};

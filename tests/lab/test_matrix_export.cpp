@@ -34,8 +34,8 @@ TEST_CASE("runs.csv has a run that collapse_stop ended, without the measures of 
   const RunRecord& whole = summary.records.at("finished");
   const std::string steps = std::to_string(whole.steps_done) + "," + std::to_string(whole.tokens);
   for (const std::string& part :
-       {"finished,finished,steps,moe,bf16,1,steps," + steps + ",3.5,,,50,3e+06,0.25,\n",
-        "stopped,stopped,steps,moe,bf16,1,collapse_stop," + steps + ",,,,50,3e+06,0.875,\n",
+       {"finished,finished,steps,moe,bf16,1,steps," + steps + ",3.5,,,50,3000000,0.25,\n",
+        "stopped,stopped,steps,moe,bf16,1,collapse_stop," + steps + ",,,,50,3000000,0.875,\n",
         std::string("waiting,waiting,steps,moe,bf16,1,,,,,,,,,,\n")}) {
     INFO(part);
     REQUIRE(text.find(part) != std::string::npos);
