@@ -253,6 +253,9 @@ class SetField {
   }
   std::string absolute(const std::string& path) const {
     if (path.empty()) return path;
+    // The system would end the path there, and config.yaml name another one.
+    if (path.find('\0') != std::string::npos)
+      fail("has a path with a zero byte in it", "no file has such a name: write it without \\0");
     return path_in(source_.folder, path);
   }
 
