@@ -65,7 +65,8 @@ Config what_matters(const Config& config);
 
 // "optimizer.lr: 0.001 -> 0.002" for each differing field of what_matters(). Paths are compared by
 // file name, so that a matrix may move. Any precision.products of `before` is an `auto` of `now`.
-// With a contract in seconds also contract.step_seconds, unless both runs measure it.
+// With a contract in seconds also contract.step_seconds, unless both measure it or it gives as many
+// steps.
 std::vector<std::string> matrix_differences(Config before, const Config& now);
 
 // SHA-256 of the fields of what_matters(), which matrix_differences compares.
