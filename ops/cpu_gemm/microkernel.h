@@ -50,6 +50,40 @@ struct Tile {
   int64_t cols;
 };
 
+// True if one instruction multiplies pairs of bf16.
+#if defined(__AVX512BF16__)
+constexpr bool kHasPairProduct = true;
+#else
+constexpr bool kHasPairProduct = false;
+#endif
+// True if the floats of a step's pairs do not fit into the registers beside the sums (AVX2): the odd
+// k of all rows are added before the even ones.
+#if defined(__AVX2__) && !defined(__AVX512F__)
+constexpr bool kHalfStepByHalfStep = true;
+#else
+constexpr bool kHalfStepByHalfStep = false;
+#endif
+
+[[gnu::always_inline]] inline uint32_t word_at(const std::byte* a) {
+  uint32_t word;
+  std::memcpy(&word, a, sizeof word);
+  return word;
+}
+// Words at b; in all lanes the word at a.
+[[gnu::always_inline]] inline Words words_at(const uint32_t* b) {
+  Words words;
+  std::memcpy(&words, b, sizeof words);
+  return words;
+}
+[[gnu::always_inline]] inline Words spread(const std::byte* a) {
+  Words words = Words{} + word_at(a);
+#if defined(__AVX2__)
+  // Spread by the load: g++ would compute with the word first, and spread it by two instructions.
+  asm volatile("" : "+x"(words));
+#endif
+  return words;
+}
+
 template <typename T>
 [[gnu::always_inline]] inline void multiply_add(Floats& sum, uint32_t a, const Words& b) {
   if constexpr (std::is_same_v<T, float>) {
@@ -118,6 +152,44 @@ struct Sums {
   static int64_t lanes(int64_t cols, int v) {
     return std::clamp<int64_t>(cols - v * kLanes, 0, kLanes);
   }
+  // Adds the products of one step: of the rows' words at `offset` and the words at b.
+  template <typename T>
+  [[gnu::always_inline]] void add_step(const std::byte* const* a, int64_t offset,
+                                       const uint32_t* b) {
+    if constexpr (std::is_same_v<T, bf16> && kHalfStepByHalfStep) {
+      add_half_step(a, offset, b, [](const Words& pair) { return pair & 0xFFFF0000u; });
+#if defined(__AVX2__)
+      asm("" : "+r"(offset));  // reads the rows again instead of keeping their words
+#endif
+      add_half_step(a, offset, b, [](const Words& pair) { return pair << 16; });
+    } else {
+      Words columns[Together];
+#pragma GCC unroll 4
+      for (int v = 0; v < Together; ++v) columns[v] = words_at(b + v * kLanes);
+#pragma GCC unroll 6
+      for (int r = 0; r < Rows; ++r) {
+        const uint32_t word = word_at(a[r] + offset);
+#pragma GCC unroll 4
+        for (int v = 0; v < Together; ++v) multiply_add<T>(sum[r][v], word, columns[v]);
+      }
+    }
+  }
+  // One k of each pair, which half() makes a float.
+  template <typename Half>
+  [[gnu::always_inline]] void add_half_step(const std::byte* const* a, int64_t offset,
+                                            const uint32_t* b, Half&& half) {
+    Floats columns[Together];
+#pragma GCC unroll 4
+    for (int v = 0; v < Together; ++v) {
+      columns[v] = reinterpret_cast<Floats>(half(words_at(b + v * kLanes)));
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < Rows; ++r) {
+      const Floats x = reinterpret_cast<Floats>(half(spread(a[r] + offset)));
+#pragma GCC unroll 4
+      for (int v = 0; v < Together; ++v) sum[r][v] += x * columns[v];
+    }
+  }
   template <typename Y>
   [[gnu::always_inline]] void load_all(const Y* from, int64_t stride, int64_t cols) {
 #pragma GCC unroll 6
@@ -164,16 +236,7 @@ template <typename T, int Rows, int Width, int Together>
   const std::byte* a[Rows];
   for (int r = 0; r < Rows; ++r) a[r] = t.a[r];
   for (int64_t i = 0, offset = 0; i < t.steps; ++i, offset += t.a_step, b += Width) {
-    Words columns[Together];
-#pragma GCC unroll 4
-    for (int v = 0; v < Together; ++v) std::memcpy(&columns[v], b + v * kLanes, sizeof(Words));
-#pragma GCC unroll 6
-    for (int r = 0; r < Rows; ++r) {
-      uint32_t word;
-      std::memcpy(&word, a[r] + offset, sizeof word);
-#pragma GCC unroll 4
-      for (int v = 0; v < Together; ++v) multiply_add<T>(s.sum[r][v], word, columns[v]);
-    }
+    s.template add_step<T>(a, offset, b);
   }
 
   float* floats = static_cast<float*>(t.c) + first;
