@@ -131,6 +131,10 @@ void pack_slab(uint32_t* slab, const OuterProduct<T>& p, int64_t first, int64_t 
 
 }  // namespace
 
+bool has_pair_products() {
+  return kHasPairProduct;
+}
+
 template <typename T>
 int64_t tile_rows() {
   return std::is_same_v<T, bf16> && has_amx() ? kAmxRows : kTileRows;

@@ -86,6 +86,10 @@ struct PackRows {
 template <typename T>
 void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end);
 
+// True if this build multiplies pairs of bf16 by an instruction (AVX512-BF16 or AMX). Else they are
+// multiplied as floats, which is slower than fp32.
+bool has_pair_products();
+
 // Rows that are computed together: pieces of whole tiles waste nothing. Divides kBlockRows.
 template <typename T>
 int64_t tile_rows();
