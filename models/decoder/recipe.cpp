@@ -13,7 +13,7 @@ const char* recipe_name(Recipe recipe) {
 }
 
 Recipe resolve_recipe(const std::string& name, Backend backend) {
-  const bool fast_bf16 = backend == Backend::kGpu || panel::has_pair_products();
+  const bool fast_bf16 = backend == Backend::kGpu || panel::has_fast_bf16();
   if (name == "fp32" || (name == "auto" && !fast_bf16)) return Recipe::kFp32;
   if (name == "bf16" || name == "auto" || is_quantised_recipe(name)) return Recipe::kBf16;
   throw UserError("precision.recipe '" + name + "' is unknown",

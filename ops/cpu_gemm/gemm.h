@@ -86,9 +86,9 @@ struct PackRows {
 template <typename T>
 void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end);
 
-// True if this build multiplies pairs of bf16 by an instruction (AVX512-BF16 or AMX). Else they are
-// multiplied as floats, which is slower than fp32.
-bool has_pair_products();
+// True if this build's products of bf16 are faster than those of float on this CPU: by AMX, or by
+// vdpbf16ps where that is so. A build without them multiplies bf16 as floats.
+bool has_fast_bf16();
 
 // Rows that are computed together: pieces of whole tiles waste nothing. Divides kBlockRows.
 template <typename T>

@@ -50,12 +50,6 @@ struct Tile {
   int64_t cols;
 };
 
-// True if one instruction multiplies pairs of bf16.
-#if defined(__AVX512BF16__)
-constexpr bool kHasPairProduct = true;
-#else
-constexpr bool kHasPairProduct = false;
-#endif
 // True if the floats of a step's pairs do not fit into the registers beside the sums (AVX2): the odd
 // k of all rows are added before the even ones.
 #if defined(__AVX2__) && !defined(__AVX512F__)

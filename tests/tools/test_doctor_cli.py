@@ -28,7 +28,9 @@ expect(facts["cpu"]["cores"] == len(os.sched_getaffinity(0)), f"cores {facts['cp
 flags = next((line for line in open("/proc/cpuinfo") if line.startswith("flags")), "").split()
 for name in facts["cpu"]["used"] + facts["cpu"]["unused"]:
     expect(name in flags, f"{name} is not among the CPU's flags")
-expect(facts["cpu"]["recipe_of_auto"] == ("bf16" if "avx512_bf16" in facts["cpu"]["used"] else "fp32"), "recipe of auto")
+used, intel = facts["cpu"]["used"], "GenuineIntel" in open("/proc/cpuinfo").read()
+fast_bf16 = "amx_bf16" in used or ("avx512_bf16" in used and not intel)
+expect(facts["cpu"]["recipe_of_auto"] == ("bf16" if fast_bf16 else "fp32"), "recipe of auto")
 for name, low in (("copy_gb_per_s", 0.1), ("matmul_fp32_gflop_per_s", 1), ("matmul_bf16_gflop_per_s", 0.5)):
     expect(low < facts["limits"][name] < 1e6, f"{name} = {facts['limits'][name]}")
 total = next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemTotal")) / 2**20
