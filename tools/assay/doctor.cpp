@@ -120,8 +120,9 @@ ordered_json cpu_facts(std::vector<Advice>& advice) {
   j["unused"] = unused;
   j["recipe_of_auto"] = recipe_name(resolve_recipe("auto"));
   if (j["recipe_of_auto"] == "fp32") {
-    advice.push_back({"products of bf16 are not faster than fp32 here: precision.recipe auto is fp32",
-                      "nothing to do: bf16 also works, slower and with less memory"});
+    advice.push_back(
+        {"products of bf16 are not faster than fp32 here: precision.recipe auto is fp32",
+         "nothing to do: bf16 also works, slower and with less memory"});
   }
   return j;
 }
