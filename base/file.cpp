@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -239,23 +240,50 @@ std::string escaped_pattern(const std::string& pattern) {
   return escaped;
 }
 
+namespace {
+
+// What glob() could not look at: it leaves such paths out, as if they did not exist.
+thread_local std::string not_seen;
+
+// Notes the path, unless nothing that a pattern means can be there.
+bool may_hide_paths(const char* path, int error) {
+  if (error == ENOENT || error == ENOTDIR) return false;
+  if (std::string_view(path).find("lost+found") != std::string_view::npos) {
+    return false;  // of every disk, and empty
+  }
+  if (not_seen.empty()) not_seen = std::string(path) + ": " + strerror(error);
+  return true;
+}
+
+// The calls by which glob() looks at folders, and at a name without * after one with *.
+glob_t noting_calls() {
+  glob_t calls = {};
+  calls.gl_opendir = [](const char* path) -> void* { return opendir(path); };
+  calls.gl_readdir = [](void* folder) { return readdir(static_cast<DIR*>(folder)); };
+  calls.gl_closedir = [](void* folder) { closedir(static_cast<DIR*>(folder)); };
+  calls.gl_stat = stat;
+  calls.gl_lstat = [](const char* path, struct stat* info) {
+    const int failed = lstat(path, info);
+    if (failed != 0) may_hide_paths(path, errno);
+    return failed;
+  };
+  return calls;
+}
+
+}  // namespace
+
 std::vector<std::string> paths_matching(const std::string& pattern) {
   std::vector<std::string> paths;
-  glob_t found = {};
-  // glob() leaves out what it cannot read, unless it is told that this matters.
-  static thread_local std::string unread;
-  const auto matters = [](const char* path, int error) {
-    if (error == ENOENT || error == ENOTDIR) return 0;
-    if (std::string_view(path).ends_with("lost+found")) return 0;  // of every disk, and empty
-    unread = std::string(path) + ": " + strerror(error);
-    return 1;
-  };
-  unread = pattern;
-  const int status = glob(escaped_pattern(pattern).c_str(), 0, matters, &found);
+  glob_t found = noting_calls();
+  not_seen.clear();
+  const auto unread = [](const char* path, int error) { return int{may_hide_paths(path, error)}; };
+  const int status = glob(escaped_pattern(pattern).c_str(), GLOB_ALTDIRFUNC, unread, &found);
   for (size_t i = 0; status == 0 && i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
   globfree(&found);
-  if (status != 0 && status != GLOB_NOMATCH) {
-    throw ReadFailed("cannot search " + unread, "check the folder's permissions");
+  const bool failed = status != 0 && status != GLOB_NOMATCH;
+  if (failed && not_seen.empty()) not_seen = pattern;
+  if (!not_seen.empty()) {
+    throw ReadFailed("cannot search " + not_seen, "check the folder's permissions");
   }
   return paths;
 }

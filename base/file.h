@@ -71,6 +71,7 @@ std::vector<std::string> names_in(const std::string& folder);
 
 // The paths that a pattern of the shell (*, ?, [...]) matches, in order. Its longest beginning that
 // exists as it is written is no pattern: "exp[1]/*.bin" is of a folder exp[1] where that is there.
+// ReadFailed if a folder where some might be cannot be searched.
 std::vector<std::string> paths_matching(const std::string& pattern);
 // That pattern as glob() and fnmatch() read it: with a \ before each special character of the
 // beginning that is none.

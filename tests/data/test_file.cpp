@@ -132,6 +132,22 @@ TEST_CASE("paths of a pattern, below folders whose names hold its characters") {
   REQUIRE(escaped_pattern(folder / "exp[12]/*.bin") == folder / "exp[12]/*.bin");
 }
 
+TEST_CASE("a pattern leaves out no folder that cannot be searched") {
+  const TempFolder folder;
+  make_folders(folder / "a/good/b");
+  write_file_atomic(folder / "a/good/b/x_0.bin", "");
+  make_folders(folder / "a/lost+found");
+  fs::create_symlink("nowhere", folder / "a/dangling");
+  using Paths = std::vector<std::string>;
+  REQUIRE(paths_matching(folder / "a/*/b/x_*.bin") == Paths{folder / "a/good/b/x_0.bin"});
+
+  fs::create_symlink("loop", folder / "a/loop");  // to itself: fails for root too
+  for (const char* pattern : {"a/*/b/x_*.bin", "a/*/x_*.bin", "a/*/b/x_0.bin", "a/loop/x_0.bin"}) {
+    expect_error([&] { paths_matching(folder / pattern); }, "cannot search " + folder / "a/loop");
+  }
+  REQUIRE(paths_matching(folder / "a/g*/b/x_*.bin") == Paths{folder / "a/good/b/x_0.bin"});
+}
+
 TEST_CASE("SHA-256 of the standard's examples") {
   REQUIRE(sha256_hex("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   REQUIRE(sha256_hex("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

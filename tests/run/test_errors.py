@@ -387,11 +387,13 @@ def check_permissions():
         return
     for arguments, error, hint in UNREADABLE:
         refused("unreadable", arguments, error, hint, preexec_fn=bad_input.without_privileges)
-    for folder in ("parts/a", "parts/b"):  # a pattern must not leave one out
+    for folder in ("parts/a/c", "parts/b/c"):  # a pattern must not leave one out
         (WORK / folder).mkdir(parents=True)
+    shutil.copy(WORK / "c" / "corpus_train_000001.bin", WORK / "parts/a/c/x_0.bin")
     (WORK / "parts/b").chmod(0)
-    refused("a closed folder of a pattern", [*TRAIN, "new", "--set", "data.train=[parts/*/x_*.bin]"], "parts/b: Permission denied",
-            "permissions", preexec_fn=bad_input.without_privileges)
+    for pattern, closed in (("parts/*/x_*.bin", "parts/b"), ("parts/*/c/x_*.bin", "parts/b/c"), ("parts/*/c/x_0.bin", "parts/b/c")):
+        refused("a closed folder of a pattern", [*TRAIN, "new", "--set", f"data.train=[{pattern}]"],
+                f"{closed}: Permission denied", "permissions", preexec_fn=bad_input.without_privileges)
     (WORK / "parts/b").chmod(0o755)
     (WORK / "done").chmod(0)
     for command in (["eval", "done"], ["compare", "done"], ["checkpoint", "list", "done"], [*TRAIN, "done"]):
