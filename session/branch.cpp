@@ -151,7 +151,7 @@ void fill(const Branch& branch, const fs::path& folder) {
 
 // The branch of an imported run has a copy of its tokenizer, and its configuration names that.
 std::string tokenizer_of_branch(const Branch& branch) {
-  const std::string named = present_tokenizer(branch.trunk, branch.config.data.tokenizer);
+  const std::string named = present_tokenizer(branch.trunk, branch.config.data);
   std::error_code ignored;
   if (!fs::equivalent(named, imported_tokenizer(branch.trunk), ignored)) return named;
   return (fs::absolute(branch.folder) / kRunTokenizer).lexically_normal().string();

@@ -35,8 +35,8 @@ CheckpointSource open_checkpoint(const std::string& run_or_checkpoint, Warnings 
   source.state = load_state(source.folder);
   source.config =
       parse_run_config_text(source.state.config_yaml, source.folder + "/state.json", source.folder);
-  std::string& tokenizer = source.config.data.tokenizer;
-  tokenizer = present_tokenizer(run_of(source), tokenizer);
+  DataConfig& data = source.config.data;
+  data.tokenizer = present_tokenizer(run_of(source), data);
   return source;
 }
 

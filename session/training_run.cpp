@@ -127,7 +127,7 @@ void resolve_by_run(Session& session, const TrainingRunOptions& options, int ran
   if (const std::optional<Config> begun = before(options)) {
     keep_spelling(*begun, config);
     if (config.data.tokenizer == begun->data.tokenizer) {
-      config.data.tokenizer = present_tokenizer(options.folder, config.data.tokenizer);
+      config.data.tokenizer = present_tokenizer(options.folder, config.data);
     }
     if (config.parallel.parts == 0) config.parallel.parts = begun->parallel.batch_parts();
     const ProductsMode products = begun->precision.products;

@@ -355,7 +355,8 @@ std::string imported_tokenizer(const std::string& run) {
 
 namespace {
 
-// What imported.json says; "" of an earlier version, and if the configuration named another file.
+// data.tokenizer as the run was imported with it, if that is its own file; "" if it is another, and
+// of an earlier version.
 std::string tokenizer_at_import(const std::string& run) {
   const auto imported = json_of<nlohmann::json>(read_file(run + "/" + kImportedFile));
   const bool says = imported.is_object() && imported.contains(kImportedTokenizer) &&
@@ -365,15 +366,21 @@ std::string tokenizer_at_import(const std::string& run) {
 
 }  // namespace
 
-std::string present_tokenizer(const std::string& run, const std::string& configured) {
-  const std::string own = imported_tokenizer(run);
+// The configuration has the path of the run's last launch, and the run may have been renamed before
+// that and since. Every launch compares what it reads with the run's own file, unless
+// data.check_tokenizer is off: so a file at such a path is that one, or came there later.
+std::string present_tokenizer(const std::string& run, const DataConfig& data) {
+  const std::string own = imported_tokenizer(run), &configured = data.tokenizer;
   std::error_code ignored;
   if (own.empty() || configured.empty() || fs::equivalent(own, configured, ignored)) {
     return configured;
   }
-  const bool gone =
-      fs::path(configured).filename() == kRunTokenizer && !fs::exists(configured, ignored);
-  if (!gone && configured != tokenizer_at_import(run)) return configured;
+  const bool is_named_so = fs::path(configured).filename() == kRunTokenizer;
+  const bool is_gone = is_named_so && !fs::exists(configured, ignored);
+  const std::string at_import = tokenizer_at_import(run);
+  const bool was_own =
+      !at_import.empty() && (configured == at_import || (is_named_so && data.check_tokenizer));
+  if (!is_gone && !was_own) return configured;
   return fs::absolute(own).lexically_normal().string();
 }
 

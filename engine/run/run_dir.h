@@ -36,7 +36,7 @@ std::string imported_tokenizer(const std::string& run);
 constexpr const char* kImportedTokenizer = "tokenizer";
 // data.tokenizer of a run's configuration, as it is now: the folder of an imported run, of whose
 // own file the configuration has the whole path, may have been renamed or copied since.
-std::string present_tokenizer(const std::string& run, const std::string& configured);
+std::string present_tokenizer(const std::string& run, const DataConfig& data);
 // Describes the source of a run that a matrix copied from another folder.
 constexpr const char* kReusedFile = "reused.json";
 

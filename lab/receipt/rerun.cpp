@@ -124,7 +124,7 @@ std::vector<std::string> data_options(const DataConfig& data, const fs::path& ru
     set(field, found);
   }
   // That of an import may have moved with the run.
-  const std::string own = present_tokenizer(run.string(), data.tokenizer);
+  const std::string own = present_tokenizer(run.string(), data);
   const std::string tokenizer = data.tokenizer.empty()  ? ""
                                 : own != data.tokenizer ? own
                                                         : moved(data.tokenizer, folders);

@@ -136,6 +136,38 @@ TEST_CASE("a run starts over only on request, and only files that a run wrote ar
   REQUIRE(read_file(run.file("notes.txt")) == "mine");
 }
 
+TEST_CASE("the tokenizer of an imported run, which was renamed twice") {
+  const TempFolder folder;
+  const std::string now = folder / "c";
+  // Where it was imported, where it was trained, and where other runs have come since.
+  for (const char* name : {"a", "b", "c", "elsewhere"}) {
+    make_folders(folder / name);
+    write_file_atomic(folder / (std::string(name) + "/tokenizer.json"), "x");
+  }
+  write_file_atomic(folder / "elsewhere/words.json", "x");
+  const auto present = [&](const std::string& configured, bool checks) {
+    DataConfig data;
+    data.tokenizer = configured;
+    data.check_tokenizer = checks;
+    return present_tokenizer(now, data);
+  };
+  const std::string own = now + "/tokenizer.json", at_import = folder / "a/tokenizer.json",
+                    trained = folder / "b/tokenizer.json", gone = folder / "gone/tokenizer.json",
+                    words = folder / "elsewhere/words.json";
+  REQUIRE(present(trained, true) == trained);  // not an imported run
+  write_file_atomic(now + "/imported.json", "{\"tokenizer\": \"" + at_import + "\"}");
+  for (const std::string& its : {own, at_import, trained, gone}) REQUIRE(present(its, true) == own);
+  for (const std::string& its : {own, at_import, gone}) REQUIRE(present(its, false) == own);
+  // What was not compared with its own may be another on purpose, and so may one of another name.
+  REQUIRE(present(trained, false) == trained);
+  REQUIRE(present(words, true) == words);
+  REQUIRE(present("", true).empty());
+  // Imported with a configuration that names another file, or by an earlier version.
+  write_file_atomic(now + "/imported.json", "{}");
+  REQUIRE(present(trained, true) == trained);
+  REQUIRE(present(gone, true) == own);
+}
+
 TEST_CASE("a run is deleted while the ranks of the launch write their last words there") {
   const TempFolder folder;
   const std::string path = folder / "a";

@@ -109,6 +109,15 @@ def check_renamed():
         works("eval", w.run("branch") / "checkpoints" / "step-00000010")  # with the trunk's state.json
         check(f"tokenizer: {w.run('branch')}/tokenizer.json" in (w.run("branch") / "config.yaml").read_text(), "of the trunk")
 
+        # Renamed again, and another run's tokenizer comes to the second place too, which only config.yaml knows.
+        again = w.run("again")
+        w.run("branch").rename(again)
+        w.run("branch").mkdir()
+        shutil.copy(a / "tokenizer.json", w.run("branch") / "tokenizer.json")
+        works("eval", again)
+        done = assay("train", again / "config.yaml", "--run", again)
+        check(done.returncode == 0 and f"tokenizer: {again}/tokenizer.json" in (again / "config.yaml").read_text(), done.stderr)
+
 
 def check_alone():
     """Without a configuration: the tokenizer is copied, and the shard size splits the file."""
