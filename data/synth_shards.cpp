@@ -57,7 +57,8 @@ SynthCorpus corpus_of(const std::string& folder, const Manifest& manifest) {
 }
 
 bool complete(const std::string& folder) {
-  if (!fs::exists(fs::path(folder) / kManifestName)) return false;
+  std::error_code ignored;
+  if (!fs::exists(fs::path(folder) / kManifestName, ignored)) return false;
   try {
     return verify_corpus(read_manifest(folder), folder).empty();
   } catch (const ReadFailed&) {
@@ -110,6 +111,12 @@ SynthCorpus cached_synth_corpus(const SynthShards& what, const std::string& cach
     }
   }
   remove_left_lock(folder);
+  return corpus_of(folder, read_manifest(folder));
+}
+
+std::optional<SynthCorpus> synth_corpus_there(const SynthShards& what, const std::string& cache) {
+  const std::string folder = cache + "/" + cache_name(what);
+  if (!complete(folder)) return std::nullopt;
   return corpus_of(folder, read_manifest(folder));
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,5 +34,7 @@ SynthCorpus write_synth_corpus(const SynthShards& what, const std::string& folde
 // is a hash of `what` and the grammar; it appears only when complete, so several processes may call
 // this at the same time.
 SynthCorpus cached_synth_corpus(const SynthShards& what, const std::string& cache);
+// The same, if it is there: nothing is built.
+std::optional<SynthCorpus> synth_corpus_there(const SynthShards& what, const std::string& cache);
 
 }  // namespace assay

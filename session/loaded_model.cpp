@@ -251,10 +251,10 @@ std::optional<KnownTokenizer> known_tokenizer(const CheckpointSource& source) {
       return of_file(own);
     }
     if (!data.synth) return tokenizer_of_shards(source);
-    if (!is_there(data.cache)) return std::nullopt;  // not to make a corpus for this
-    const std::string corpus = evaluation_data(source.config).tokenizer;
-    require_known_data(source.state, tokenizer_hashes(source, corpus));
-    return of_file(corpus);
+    const auto corpus = synth_corpus_there(shards_of(*data.synth), data.cache);
+    if (!corpus) return std::nullopt;  // not to make it for this
+    require_known_data(source.state, tokenizer_hashes(source, corpus->tokenizer));
+    return of_file(corpus->tokenizer);
   } catch (const ReadFailed&) {
     throw;
   } catch (const UserError&) {  // they are gone, or are others now

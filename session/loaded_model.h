@@ -55,7 +55,8 @@ std::string own_tokenizer(const CheckpointSource& source);
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path);
 
 // The run's tokenizer as far as it is known without the file that a user names: own_tokenizer(),
-// for data.synth that of the corpus, else the one that the validation shards were made with.
+// for data.synth that of the corpus if it is in the cache, else the one that the validation shards
+// were made with.
 struct KnownTokenizer {
   std::string where;  // the file that says so
   std::string hash;   // tokenizer_hash()

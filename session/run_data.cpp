@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "data/shard.h"
-#include "data/synth_shards.h"
 #include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
 #include "engine/config/check.h"
@@ -88,15 +87,17 @@ std::vector<SourceShards> source_shards(const RunData& data, int64_t sequence) {
 
 }  // namespace
 
+SynthShards shards_of(const SynthConfig& s) {
+  return {.train_tokens = s.train_tokens,
+          .val_tokens = s.val_tokens,
+          .vocab_size = s.vocab_size,
+          .seed = static_cast<uint64_t>(s.seed)};
+}
+
 namespace {
 
 RunData synth_data(const Config& config) {
-  const SynthConfig& s = *config.data.synth;
-  const SynthCorpus corpus = cached_synth_corpus({.train_tokens = s.train_tokens,
-                                                  .val_tokens = s.val_tokens,
-                                                  .vocab_size = s.vocab_size,
-                                                  .seed = static_cast<uint64_t>(s.seed)},
-                                                 config.data.cache);
+  const SynthCorpus corpus = cached_synth_corpus(shards_of(*config.data.synth), config.data.cache);
   RunData data;
   data.train = corpus.train;
   data.val = corpus.val;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/loader.h"
+#include "data/synth_shards.h"
 #include "engine/config/config.h"
 #include "engine/run/read_file.h"
 
@@ -34,6 +35,9 @@ struct RunData {
   HashedFiles hashed;    // of train, val and tokenizer; empty before hash_data()
   double hash_seconds = 0;
 };
+
+// The embedded corpus of data.synth.
+SynthShards shards_of(const SynthConfig& synth);
 
 // UserError: no data, a file in two sources, files missing, a tokenizer that is larger than the
 // model's vocabulary or not that of the shards, mask_eos without a tokenizer.

@@ -73,6 +73,19 @@ TEST_CASE("the cache is reused, keyed by its arguments, and repaired") {
   REQUIRE(folders == 2);
 }
 
+TEST_CASE("a corpus that is not in the cache, or damaged there, is not built to look for it") {
+  TempFolder temp;
+  REQUIRE(!synth_corpus_there(kSmall, temp / "none"));
+  REQUIRE(!synth_corpus_there(kSmall, temp.path()));
+  REQUIRE(std::filesystem::is_empty(temp.path()));
+  const SynthCorpus corpus = cached_synth_corpus(kSmall, temp.path());
+  const auto there = synth_corpus_there(kSmall, temp.path());
+  REQUIRE(there.has_value());
+  REQUIRE(there->tokenizer == corpus.tokenizer);
+  std::filesystem::remove(corpus.val[0]);
+  REQUIRE(!synth_corpus_there(kSmall, temp.path()));
+}
+
 TEST_CASE("a corpus does not overwrite another") {
   TempFolder temp;
   const std::string folder = temp.path() + "/corpus";

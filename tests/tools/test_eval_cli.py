@@ -396,6 +396,14 @@ def check_tokenizer(w):
     corpus = next(pathlib.Path(path) for path in read if path.endswith("tokenizer.json"))
     done = assay("eval", w.run("moe"), *core, "--tokenizer", rewritten(corpus, "synth.json"))
     expect(done.returncode == 0 and "recorded in" in done.stdout, done)
+    # A corpus that is not in the cache any more is not made again for this.
+    cache = w.path / "emptied"
+    w.train("emptied", "--steps", "1", "--set", f"data.cache={cache}")
+    corpus = next(cache.glob("synth-*"))
+    given = rewritten(corpus / "tokenizer.json", "emptied.json")
+    shutil.rmtree(corpus)
+    done = assay("eval", w.run("emptied"), *core, "--tokenizer", given)
+    expect(done.returncode == 0 and "nothing is left to compare" in done.stderr and not list(cache.glob("synth-*")), done)
     # Of files their manifest knows it, when the tokenizer's own file is gone.
     run, record = w.run("own"), w.run("own") / "evals" / "step-00000002.json"
     w.train("own", *(word for one in ("data.synth=null", f"data.tokenizer={own}", f"data.train=[{words}/*_train_*.bin]",

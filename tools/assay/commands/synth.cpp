@@ -12,6 +12,7 @@
 #include "data/shard.h"
 #include "data/synth_shards.h"
 #include "engine/config/yaml.h"
+#include "session/run_data.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/print_json.h"
 
@@ -93,13 +94,6 @@ struct SynthArguments {
   bool ngrams = false;
   bool json = false;
 };
-
-SynthShards shards_of(const SynthConfig& c) {
-  return {.train_tokens = c.train_tokens,
-          .val_tokens = c.val_tokens,
-          .vocab_size = c.vocab_size,
-          .seed = static_cast<uint64_t>(c.seed)};
-}
 
 // What the data.synth of CONFIG says. UserError if its data are files.
 SynthConfig configured(const Config& config, const std::string& file) {
