@@ -238,6 +238,7 @@ void TrainingRun::open_folder() {
   require_same_data(before_, read_files(data_));
   require_precision_of_finished_run();
   const Config kept = kept_by_finished_run();
+  config_sha256_ = config_sha256(kept);
   wait_for_all(group);
   if (!first()) return;
   dir_->write_config(kept);
@@ -320,7 +321,7 @@ void TrainingRun::open() {
                      .ranks = session_.ranks ? session_.ranks->size() : 1,
                      .recipe = config().precision.recipe,
                      .precision = precision_text(config().precision),
-                     .config_sha256 = config_sha256(config()),
+                     .config_sha256 = config_sha256_,
                      .data_sha256 = data_hashes(data_),
                      .data_hashed = data_hash_origins(data_),
                      .first_step = start_.steps_done,

@@ -123,6 +123,7 @@ class TrainingRun {
   std::optional<RunProducts> products_;  // of the first rank
   std::optional<std::string> newest_;
   TrainingState before_;
+  std::string config_sha256_;  // of the configuration that the folder has
   std::optional<double> late_target_;
   std::string begins_again_;
   Exec on_;

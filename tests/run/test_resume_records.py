@@ -117,17 +117,19 @@ def check_finished_run(place):
     place.train("finished", *settings)
     config = place.run("finished") / "config.yaml"
     made_with = config.read_text()
+    hashed = lambda: json.loads((place.run("finished") / "meta.json").read_text())["config_sha256"]
+    made_with_hash = hashed()
     for target, met in (("100", "it was met at step 20 ("), ("0.001", "no validation met it")):
         done = place.train("finished", *settings, "--set", "eval.every=5", "--set", f"run.target_loss={target}", "--json")
         check("finished step 20/20" in done.stderr and json.loads(done.stdout)["end"] == "steps", done.stderr)
         said = f"run.target_loss = {target} did not stop the run, which was finished: {met}"
         check(said in done.stderr and f"target {target}" not in done.stderr, done.stderr)
-        check(config.read_text() == made_with, config.read_text())
+        check(config.read_text() == made_with and hashed() == made_with_hash, config.read_text())
     samples = ("--set", "eval.samples={prompts: [Once], tokens: 4}")
     place.train("finished", *settings, "--set", "eval.every=5", *samples)
     check("prompts: [Once]" in config.read_text() and "every: 20" in config.read_text(), config.read_text())
     place.train("finished", *settings, "--set", "run.steps=25", "--set", "eval.every=5")
-    check("  every: 5\n" in config.read_text(), "with another step it has another interval")
+    check("  every: 5\n" in config.read_text() and hashed() != made_with_hash, "with another step it has another interval")
 
 
 def check_other_model(place):
