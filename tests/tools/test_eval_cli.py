@@ -11,7 +11,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 import core_bundle
-from harness import ASSAY, ROOT, Workplace, assay, mpirun, rows, write_corpus
+from harness import ASSAY, ROOT, Workplace, assay, edit_tensors, mpirun, rows, write_corpus
 
 failures = []
 
@@ -473,6 +473,23 @@ def check_without_training_data(w):
     expect(done.returncode == 0, f"dissect --shards without the run's own: {done.stderr}")
 
 
+def check_not_finite(w):
+    """Weights that are finite and overflow: the loss is no number, which is said."""
+    w.train("large", "--steps", "1", "--set", "precision.recipe=bf16")
+
+    def edit(tensors):
+        values, _ = tensors["head.weight"]
+        values[:] = [3e38 if i % 2 else -3e38 for i in range(len(values))]
+    edit_tensors(w.run("large") / "checkpoints" / "step-00000001", edit)
+    done = assay("eval", w.run("large"))
+    expect(done.returncode == 0 and "\nval loss_nats nan over " in done.stdout and "-nan" not in done.stdout, done)
+    lines = done.stderr.splitlines()[-2:]
+    expect(lines == ["warning: the validation loss is NaN or infinite in bf16",
+                     "hint: an earlier checkpoint of the run may be sound, or this one with --set precision.recipe=fp32"], done)
+    done = assay("eval", w.run("large"), "--set", "precision.recipe=fp32", "--json")
+    expect(json.loads(done.stdout)["val_loss_nats"] is None and done.stderr.endswith("checkpoint of the run may be sound\n"), done)
+
+
 def check_refused(w):
     bundle = w.path / "bundle"
     refused("CORE needs its bundle", w.run("moe"), "--tasks", "core")
@@ -509,6 +526,7 @@ def main():
         check_tokenizer(w)
         check_ranks(w)
         check_without_training_data(w)
+        check_not_finite(w)
         check_refused(w)
     if failures:
         sys.exit("\n".join(failures))

@@ -1,5 +1,6 @@
 // assay eval: measures a checkpoint's validation loss, bits per byte and CORE.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint_files.h"
+#include "engine/run/progress.h"
 #include "eval/validation.h"
 #include "lab/runs/core_parts.h"
 #include "models/audit/audit_report.h"
@@ -309,8 +311,19 @@ bool is_in_bytes(const EvalResult& r) {
 }
 
 std::string result_line(const EvalResult& r) {
-  return strprintf("%s %s %.4f over %s %s\n", r.task.c_str(), r.metric.c_str(), r.value,
-                   grouped(r.n).c_str(), is_in_bytes(r) ? "bytes" : "tokens");
+  return strprintf("%s %s %.4f over %s %s\n", r.task.c_str(), r.metric.c_str(),
+                   unsigned_nan(r.value), grouped(r.n).c_str(),
+                   is_in_bytes(r) ? "bytes" : "tokens");
+}
+
+// Weights that were loaded are finite: what is computed with them overflows.
+void warn_not_finite(const std::string& recipe) {
+  std::fflush(stdout);
+  std::fprintf(stderr,
+               "warning: the validation loss is NaN or infinite in %s\n"
+               "hint: an earlier checkpoint of the run may be sound%s\n",
+               recipe.c_str(),
+               recipe == "fp32" ? "" : ", or this one with --set precision.recipe=fp32");
 }
 
 void require_same_evaluation(const EvalArguments& a, const CheckpointSource& source, Ranks& ranks) {
@@ -338,8 +351,10 @@ int evaluate_here(const EvalArguments& a, Ranks* ranks) {
   const std::unique_ptr<AtomicFile> rows = rows_file(a, ranks);
   std::optional<CoreReport> report;
   std::string text;
+  bool finite = true;
   if (wants(a, "loss") || wants(a, "bpb")) {
     for (const EvalResult& r : validate(a, source, ranks)) {
+      finite = finite && std::isfinite(r.value);
       const bool asked = wants(a, r.metric == "loss_nats" ? "loss" : "bpb");
       if (!asked) continue;
       result[r.task + "_" + r.metric] = r.value;
@@ -358,6 +373,7 @@ int evaluate_here(const EvalArguments& a, Ranks* ranks) {
   } else {
     std::printf("%s, step %ld\n%s", source.folder.c_str(), long(source.state.step), text.c_str());
   }
+  if (!finite) warn_not_finite(result["recipe"].get<std::string>());
   record(a, source, result);
   if (rows) write_rows(*rows, *report);
   return kExitDone;
