@@ -17,6 +17,7 @@
 #include "comm/launch.h"
 #include "comm/rank_lost.h"
 #include "cuda/context.h"
+#include "engine/config/paths.h"
 
 namespace assay {
 
@@ -112,7 +113,7 @@ constexpr size_t kMostText = 4096;
 
 void print_error(const std::string& why, const std::string& hint) {
   std::fprintf(stderr, "error: %s\nhint: %s\n", one_line(why, kMostText).c_str(),
-               one_line(hint, kMostText).c_str());
+               one_line(as_installed(hint), kMostText).c_str());
 }
 
 // MPI's end waits for all ranks, and one that is stopped there is watched by nobody. The launcher
@@ -184,7 +185,7 @@ void Ranks::lose(const RankLost& lost) {
       if (!lost.gave_up() && goes_on_) hint += "; " + goes_on_(step_);
     } catch (const std::exception&) {  // the run's files cannot be read
     }
-    std::fprintf(stderr, "hint: %s\n", one_line(hint, kMostText).c_str());
+    std::fprintf(stderr, "hint: %s\n", one_line(as_installed(hint), kMostText).c_str());
   }
   end_after_loss(*world_, lost.rank(), lost.gave_up() ? 1 : kRankLostExit);
 }

@@ -10,9 +10,9 @@ namespace assay {
 // (bin/assay, share/assay/presets) or that is in its clone (build/assay).
 std::string preset_or_path(const std::string& path);
 
-// A hint as it reads for an installed program: a script that was installed with it (bin/assay,
-// share/assay/tools) by its path instead of tools/, and beside one, instead of data-cache/, the
-// folder that installed scripts and presets take. In a clone the text itself.
+// A hint or a help text as it reads for an installed program: a script that was installed with it
+// (bin/assay, share/assay/tools) by its path instead of tools/, and beside one, instead of
+// data-cache/, the folder that installed scripts and presets take. In a clone the text itself.
 std::string as_installed(std::string text);
 
 // A path of a configuration in `folder`: relative to that folder; ~/ is the home folder.

@@ -39,6 +39,15 @@ def check_scripts(place, prefix, home):
     text = user(prefix / "bin" / "assay", "train", "models/presets/family/mini.yaml", "--run", "run", expect=1)
     check(f"hint: bash {tools}/get_debian_text.sh; bash {tools}/text_corpus.sh ~/.cache/assay/debian-text "
           "~/.cache/assay/debian-corpus " in text, text)
+    # So do the plan, ranks, and the help.
+    text = user(prefix / "bin" / "assay", "train", "models/presets/family/mini.yaml", "--run", "run", "--plan")
+    check(f"(bash {tools}/get_debian_text.sh; bash {tools}/text_corpus.sh " in text, text)
+    if (prefix / "lib" / "assay" / "libassay_mpi.so").exists():
+        text = user(prefix / "bin" / "assay", "train", "models/presets/family/mini.yaml", "--run", "run", "--ranks", "2", "--set",
+                    "run.micro_batch=8", expect=1)
+        check(f"hint: bash {tools}/get_debian_text.sh; bash {tools}/text_corpus.sh " in text, text)
+    text = user(prefix / "bin" / "assay", "report", "--help")
+    check(f"bash {tools}/get_anchor_log.sh fetches one" in " ".join(text.split()), text)
     comments = [file.read_text() for file in prefix.glob("share/assay/presets/**/*.yaml")]
     named = {word for text in comments for word in re.findall(r"bash (\S*?\.sh)", text)}
     check(len(named) == 4 and all(word.startswith(f"{tools}/") and pathlib.Path(word).exists() for word in named), named)

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "data/sha256.h"
+#include "engine/config/paths.h"
 #include "session/build_info.h"
 #include "session/data_evidence.h"
 #include "session/session_device.h"
@@ -54,7 +55,7 @@ void examine_plan(MatrixPlan& plan, ReuseEvidence::Elsewhere elsewhere,
       examine_run({.cell = p.cell, .run = p.reuse}, folder, *evidence);
     } catch (const UserError& error) {
       p.refused = error.what();
-      p.hint = error.hint();
+      p.hint = as_installed(error.hint());
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "data/tokenizer_files.h"
 #include "engine/config/check.h"
 #include "engine/config/collapse_auto.h"
+#include "engine/config/paths.h"
 #include "engine/config/yaml.h"
 #include "lab/cluster/step_calls.h"
 #include "models/audit/horizon.h"
@@ -32,7 +33,7 @@ std::string missing_data(const Config& config) {
       if (!std::filesystem::exists(file)) return file + " is missing";
     }
   } catch (const UserError& error) {
-    return std::string(error.what()) + " (" + error.hint() + ")";
+    return std::string(error.what()) + " (" + as_installed(error.hint()) + ")";
   }
   return "";
 }

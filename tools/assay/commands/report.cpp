@@ -62,7 +62,7 @@ void add_report_command(Commands& commands) {
       sub->add_option("--title", a->title, "heading of the page (default: what it is about)");
   sub->add_option("--anchor", a->choices.anchor,
                   "log of a public run (modded-nanogpt or llm.c), dotted in the loss chart; "
-                  "tools/get_anchor_log.sh fetches one");
+                  "bash tools/get_anchor_log.sh fetches one");
   add_contract_option(sub, a->choices.contract);
   CLI::Option* plotly =
       sub->add_option("--plotly", a->plotly,

@@ -3,6 +3,8 @@
 #include <map>
 #include <utility>
 
+#include "engine/config/paths.h"
+
 namespace assay {
 namespace {
 
@@ -81,7 +83,7 @@ void read_type(const std::string& type, OptionDescription& option) {
 
 OptionDescription describe_option(const CLI::Option& given) {
   OptionDescription option;
-  option.text = given.get_description();
+  option.text = as_installed(given.get_description());
   if (given.get_positional()) {
     option.names = {given.get_name(true)};
   } else {
@@ -105,7 +107,7 @@ OptionDescription describe_option(const CLI::Option& given) {
 CommandDescription describe(const CLI::App& app, const std::string& name) {
   CommandDescription command{.name = name,
                              .text = app.get_description(),
-                             .footer = app.get_footer(),
+                             .footer = as_installed(app.get_footer()),
                              .arguments = {},
                              .options = {},
                              .commands = {}};
