@@ -43,6 +43,11 @@ def main():
             best = [m for m in model["mappings"] if m["gpus"] == number and m["best_that_fits"]]
             check(len(best) == 1 and best[0]["fits"], f"{name} on {number}: {best}")
 
+    # A row that a dense model cannot have is named.
+    done = assay(*models, "--expert-ranks", "8,2", "--json")
+    check(done.returncode == 0 and done.stderr == "note: dense has no experts to share: no row with 8, 2 expert ranks\n", done.stderr)
+    check(len(json.loads(done.stdout)["models"]["dense"]["mappings"]) == 1, done.stdout)
+
     # The memory and the bytes of a mapping are those that train plans.
     def planned(model):
         plan = json.loads(subprocess.run([ASSAY, "train", str(model), "--plan", "--ranks", "8", "--device", "cuda", "--json",

@@ -1,5 +1,6 @@
 // assay simulate: arguments; lab/cluster computes.
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -31,16 +32,34 @@ std::string name_of(const std::string& path, const std::vector<std::string>& all
   return same > 1 ? path : stem(path);
 }
 
+// The numbers of expert ranks to predict. Beside models that have experts a dense one may stand,
+// which has no row of more than one.
+std::vector<int64_t> expert_ranks_of(const Config& config, const std::string& name,
+                                     const SimulateArguments& a) {
+  std::vector<int64_t> all = a.expert_ranks;
+  if (all.empty()) all = {config.parallel.expert_ranks};
+  if (config.model.moe) return all;
+  std::string left_out;
+  for (const int64_t ranks : all) {
+    if (ranks > 1) left_out += (left_out.empty() ? "" : ", ") + std::to_string(ranks);
+  }
+  if (!left_out.empty()) {
+    std::fprintf(stderr, "note: %s has no experts to share: no row with %s expert ranks\n",
+                 name.c_str(), left_out.c_str());
+  }
+  std::erase_if(all, [](int64_t ranks) { return ranks > 1; });
+  return all;
+}
+
 ModelPredictions predictions_of(const std::string& path, const SimulateArguments& a,
                                 const Cluster& cluster, const OpTimes& times) {
   const Config config = load_run_config(path, a.sets);
   ModelPredictions model{
       .name = name_of(path, a.configs), .batch_tokens = config.run.batch_tokens, .mappings = {}};
   model.mappings.push_back(predict(config, mapping_of(config, {}, 1), cluster, times));
+  const std::vector<int64_t> shared = expert_ranks_of(config, model.name, a);
   for (const int nodes : a.nodes) {
-    const std::vector<int64_t> own = {config.parallel.expert_ranks};
-    for (const int64_t expert_ranks : a.expert_ranks.empty() ? own : a.expert_ranks) {
-      if (expert_ranks > 1 && !config.model.moe) continue;  // beside models that have experts
+    for (const int64_t expert_ranks : shared) {
       const Mapping mapping = mapping_of(config, {nodes, cluster.gpus_per_node}, expert_ranks);
       model.mappings.push_back(predict(config, mapping, cluster, times));
     }
