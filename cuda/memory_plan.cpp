@@ -1,13 +1,13 @@
 #include "cuda/memory_plan.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <iostream>
 #include <map>
 
 #include "base/math.h"
+#include "base/memory_limit.h"
 #include "cuda/context.h"
 
 namespace assay {
@@ -67,10 +67,6 @@ const char* section_name(Section section) {
   return "?";
 }
 
-size_t machine_memory_bytes() {
-  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-}
-
 MemoryPlan::~MemoryPlan() {
   for (const Block& b : blocks_) {
     if (gpu_) {
@@ -124,14 +120,16 @@ void MemoryPlan::allocate(gpu::Context* gpu) {
   CHECK(blocks_.empty(), "memory plan: allocated twice (%zu bytes)", total_bytes());
   gpu_ = gpu;
   const size_t needed = bytes_on(gpu);
-  const size_t available =
-      gpu ? static_cast<size_t>(gpu->memory->available()) : machine_memory_bytes();
+  const MemoryLimit host = memory_limit();
+  const size_t available = gpu ? static_cast<size_t>(gpu->memory->available()) : host.bytes;
   if (needed > available) {
     print(std::cerr);
+    const char* const there = gpu                ? "the GPU has"
+                              : host.cgroup == 0 ? "this machine has"
+                                                 : "the limit of its cgroup is";
     throw NotEnoughMemory(
-        strprintf("the run needs %.1f GiB of memory, %s has %.1f GiB%s", double(needed) / (1 << 30),
-                  gpu ? "the GPU" : "this machine", double(available) / (1 << 30),
-                  gpu ? " free" : ""),
+        strprintf("the run needs %.1f GiB of memory, %s %.1f GiB%s", double(needed) / (1 << 30),
+                  there, double(available) / (1 << 30), gpu ? " free" : ""),
         "reduce run.micro_batch or the model; the table above lists what needs memory", available);
   }
   for (const Section section : kSections) {

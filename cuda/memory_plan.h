@@ -48,9 +48,6 @@ enum class Section {
 };
 const char* section_name(Section section);
 
-// Of this machine.
-size_t machine_memory_bytes();
-
 class MemoryPlan {
  public:
   MemoryPlan() = default;
@@ -67,8 +64,8 @@ class MemoryPlan {
   }
 
   // Allocates every section (256-byte aligned entries, huge pages where the system grants them) and
-  // sets the registered views. Throws NotEnoughMemory, with the table on stderr, if the machine or
-  // the GPU has too little.
+  // sets the registered views. Throws NotEnoughMemory, with the table on stderr, if the machine,
+  // the cgroup of the process, or the GPU has too little.
   void allocate(gpu::Context* gpu = nullptr);
 
   size_t total_bytes() const;
