@@ -46,6 +46,13 @@ void on_signal(int number) {
 
 }  // namespace
 
+bool stays_ignored(int signal) {
+  if (signal != SIGINT && signal != SIGQUIT && signal != SIGHUP) return false;
+  struct sigaction now = {};
+  sigaction(signal, nullptr, &now);
+  return now.sa_handler == SIG_IGN;
+}
+
 StopRequests::Kind StopRequests::hear(int signal) {
   const int64_t now = now_ms();
   int64_t first = 0;
@@ -67,7 +74,7 @@ Interrupt::Interrupt(Say say) {
     struct sigaction now = {};
     sigaction(kStopSignals[i], nullptr, &now);
     if (now.sa_handler != on_signal) before[i] = now;
-    if (kStopSignals[i] == SIGHUP && now.sa_handler == SIG_IGN) continue;
+    if (stays_ignored(kStopSignals[i])) continue;
     sigaction(kStopSignals[i], &action, nullptr);
   }
   action.sa_handler = SIG_IGN;

@@ -15,6 +15,10 @@ namespace assay {
 
 inline constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1};
 
+// Whether this is a signal of a terminal (SIGINT, SIGQUIT, SIGHUP) that is ignored, as nohup and a
+// script's `command &` do. By convention it stays so.
+bool stays_ignored(int signal);
+
 // What is printed after the first signal.
 inline constexpr std::string_view kStopping =
     "stopping after this step, with a checkpoint; to stop now press Ctrl-C again after a second";
@@ -32,7 +36,7 @@ class StopRequests {
 };
 
 // Handles the signals during its lifetime, and ignores SIGPIPE: a reader of the log that ends must
-// not end the run. SIGHUP stays ignored where it was (nohup). At most one may exist at a time.
+// not end the run. What stays_ignored() is left alone. At most one may exist at a time.
 class Interrupt {
  public:
   // kWhatHappens: the first signal prints a line on stderr.

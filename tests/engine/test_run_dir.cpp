@@ -286,7 +286,15 @@ TEST_CASE("meta.json records the program of this launch and of earlier ones") {
   REQUIRE(!j["before"][0].contains("before"));
 }
 
+// As a shell in a terminal starts a program; a script's `&` and nohup do not.
+void stop_ignoring() {
+  for (const int number : kStopSignals) {
+    if (stays_ignored(number)) signal(number, SIG_DFL);
+  }
+}
+
 TEST_CASE("the first signal requests a stop, one a second later kills") {
+  stop_ignoring();
   for (const int number : kStopSignals) {
     const Interrupt interrupt;
     REQUIRE(!interrupt.requested());
@@ -310,6 +318,7 @@ TEST_CASE("the first signal requests a stop, one a second later kills") {
 
 TEST_CASE("a signal that comes twice at once is one request, also when the run has ended since") {
   const auto twice = [] {
+    stop_ignoring();
     {
       const Interrupt interrupt;
       raise(SIGINT);
@@ -321,6 +330,21 @@ TEST_CASE("a signal that comes twice at once is one request, also when the run h
     return 2;
   };
   REQUIRE(in_child(twice) == 2);
+}
+
+TEST_CASE("a signal of the terminal that is ignored stays so; SIGTERM requests a stop") {
+  for (const int number : {SIGINT, SIGQUIT, SIGHUP}) {
+    const auto ignoring = [number] {
+      stop_ignoring();
+      signal(number, SIG_IGN);
+      const Interrupt interrupt;
+      raise(number);
+      if (interrupt.requested()) return 1;
+      raise(SIGTERM);
+      return interrupt.signal() == SIGTERM ? 2 : 3;
+    };
+    REQUIRE(in_child(ignoring) == 2);
+  }
 }
 
 }  // namespace assay::test_run_dir

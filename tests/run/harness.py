@@ -18,6 +18,11 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 ASSAY = pathlib.Path(os.environ.get("ASSAY_BINARY", ROOT / "build" / "assay"))
 
+# Under nohup and in a script's background these are ignored, which programs inherit and keep.
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
+
 # Corpora, shared with tests that run at the same time: `assay` makes one under another name and renames it.
 CACHE = pathlib.Path(os.environ.get("ASSAY_TEST_CACHE", ROOT / "build" / "test-cache"))
 

@@ -12,8 +12,6 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from harness import Workplace, check, checkpoints, first_difference, rows, stop_at
 
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and programs inherit that
-
 
 def steps_of(place, name):
     return [int(folder.name[5:]) for folder in checkpoints(place.run(name))]
@@ -70,12 +68,15 @@ def check_hung_up(place):
     check(15 <= steps_of(place, "hung-up")[-1] <= 20, f"and leaves a checkpoint: {steps_of(place, 'hung-up')}")
     place.train("hung-up")
     check_same(place, "hung-up", "SIGHUP")
+    # As a script starts it with `nohup ... &`.
     ignoring = subprocess.Popen(["nohup", *place.command("nohup", "--stop-after", "20")], stdout=subprocess.DEVNULL,
-                                stderr=subprocess.PIPE, text=True)
+                                stderr=subprocess.PIPE, text=True,
+                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
     for line in ignoring.stderr:
         if line.startswith("step 5/"):
             break
-    ignoring.send_signal(signal.SIGHUP)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        ignoring.send_signal(number)
     said = ignoring.communicate()[1]
     check(ignoring.returncode == 0 and "stopped by --stop-after at step 20/60" in said, f"nohup is respected: {said}")
 

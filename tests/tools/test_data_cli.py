@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # in a script's background it is ignored, and programs inherit that
 ASSAY = str(pathlib.Path(sys.argv[1]).resolve())
 folder = tempfile.TemporaryDirectory()
 work = pathlib.Path(folder.name)

@@ -83,7 +83,7 @@ class PassedOn {
     action.sa_handler = on_signal;
     for (size_t i = 0; i < std::size(kStopSignals); ++i) {
       sigaction(kStopSignals[i], nullptr, &before_[i]);
-      if (kStopSignals[i] == SIGHUP && before_[i].sa_handler == SIG_IGN) continue;
+      if (stays_ignored(kStopSignals[i])) continue;
       sigaction(kStopSignals[i], &action, nullptr);
     }
     action.sa_handler = SIG_IGN;

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "engine/run/interrupt.h"
 
 namespace assay {
 namespace {
@@ -25,16 +26,18 @@ void on_interrupt(int number) {
   }
 }
 
-// Takes Ctrl-C during its lifetime.
+// Takes Ctrl-C during its lifetime, unless it is ignored.
 class CtrlC {
  public:
   CtrlC() {
+    stop_requested = false;
+    sigaction(SIGINT, nullptr, &before_);
+    if (stays_ignored(SIGINT)) return;
     struct sigaction action = {};
     action.sa_handler = on_interrupt;
     action.sa_flags = SA_RESTART;  // for a write to a slow terminal; ppoll() is never restarted
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, &before_);
-    stop_requested = false;
+    sigaction(SIGINT, &action, nullptr);
   }
   CtrlC(const CtrlC&) = delete;
   CtrlC& operator=(const CtrlC&) = delete;

@@ -16,6 +16,7 @@
 #include "data/manifest.h"
 #include "data/prepare.h"
 #include "data/tokenizer_files.h"
+#include "engine/run/interrupt.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/commands/document_options.h"
 #include "tools/assay/print_json.h"
@@ -125,8 +126,9 @@ int run_prepare(const PrepareArguments& a) {
   config.duplicates = a.drop_duplicates ? Duplicates::kDrop : Duplicates::kKeep;
   config.threads = a.documents.threads;
   config.stop = &stop_requested;
-  signal(SIGINT, [](int) { stop_requested = true; });
-  signal(SIGTERM, [](int) { stop_requested = true; });
+  for (const int number : {SIGINT, SIGTERM}) {
+    if (!stays_ignored(number)) signal(number, [](int) { stop_requested = true; });
+  }
   PrepareResult result;
   try {
     result = prepare(tokenizer, config);

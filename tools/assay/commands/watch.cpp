@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "engine/run/interrupt.h"
 #include "engine/run/run_dir.h"
 #include "lab/live/feed.h"
 #include "lab/live/run_view.h"
@@ -37,10 +38,9 @@ class Signals {
  public:
   Signals() {
     sigemptyset(&set_);
-    for (const int number : {SIGINT, SIGTERM, SIGWINCH, SIGTSTP}) sigaddset(&set_, number);
-    struct sigaction hangup = {};
-    sigaction(SIGHUP, nullptr, &hangup);
-    if (hangup.sa_handler != SIG_IGN) sigaddset(&set_, SIGHUP);  // nohup ignores it
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGWINCH, SIGTSTP}) {
+      if (!stays_ignored(number)) sigaddset(&set_, number);
+    }
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
   }
 
