@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "base/check.h"
+#include "engine/run/progress.h"
+#include "eval/ranks.h"
 
 namespace assay {
 
@@ -72,10 +74,10 @@ std::vector<Generator::Text> Generator::step(Exec on, Model& model, std::vector<
     if (text.next == kNotFinite) {
       const View<const float, 1> known{logits.row(i), {config_.vocab}};
       const int64_t id = first_not_finite(known);
-      throw UserError(
+      throw ComputedError(
           strprintf("prompt %zu: the model's logit of token %ld at position %ld is %g",
                     size_t(first_text_) + text.prompt + 1, long(id), long(text.length),
-                    double(known[id])),
+                    unsigned_nan(double(known[id]))),
           "its weights are not finite or too large; an earlier checkpoint may be sound");
     }
     GeneratedText& out = out_[text.prompt];

@@ -19,4 +19,25 @@ PartEnd run_part(Group* ranks, const std::function<PartEnd()>& part) {
   return on_any_rank(ranks, end == PartEnd::kInterrupted) ? PartEnd::kInterrupted : PartEnd::kDone;
 }
 
+PartEnd run_shared_part(const EvaluationRanks& ranks, const std::function<PartEnd()>& part) {
+  if (ranks.together == nullptr) return run_part(ranks.sharing, part);
+  bool other_error = false;
+  const auto noting = [&] {
+    try {
+      return part();
+    } catch (const ComputedError&) {
+      throw;
+    } catch (...) {
+      other_error = true;
+      throw;
+    }
+  };
+  try {
+    return run_part(ranks.sharing, noting);
+  } catch (const UserError& error) {
+    if (on_any_rank(ranks.sharing, other_error)) throw;
+    throw FailedOnAll(error.what(), error.hint(), size_of(ranks.all));
+  }
+}
+
 }  // namespace assay

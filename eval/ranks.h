@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "base/check.h"
 #include "comm/group.h"
 #include "engine/evaluator.h"
 
@@ -38,5 +39,16 @@ inline int rank_of(const Group* ranks) {
 // ranks throw that of the first of these ranks, with its number. Collective.
 enum class PartEnd { kDone, kInterrupted };
 PartEnd run_part(Group* ranks, const std::function<PartEnd()>& part);
+
+// A UserError that follows from what was computed, so that all ranks of `together` have it.
+class ComputedError : public UserError {
+ public:
+  using UserError::UserError;
+};
+
+// The same of a part that ranks.sharing share, and whose passes ranks.together compute. Where only
+// a ComputedError was thrown none waits for another, and all ranks throw one FailedOnAll. After
+// another error of one rank the others of its `together` may wait in a pass: it ends the run.
+PartEnd run_shared_part(const EvaluationRanks& ranks, const std::function<PartEnd()>& part);
 
 }  // namespace assay

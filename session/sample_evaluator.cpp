@@ -143,7 +143,7 @@ std::optional<std::vector<GeneratedText>> TrainingSamples::generate(Exec on, Mod
   const int64_t begin = std::min(prompts, prompts * rank / ranks);
   const int64_t end = std::min(prompts, prompts * (rank + 1) / ranks);
   std::vector<GeneratedText> texts;
-  const PartEnd part = run_part(ranks_.sharing, [&] {
+  const PartEnd part = run_shared_part(ranks_, [&] {
     try {
       texts = generator_.run(
           on, model, {tokens_.begin() + begin, tokens_.begin() + end},

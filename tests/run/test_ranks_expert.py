@@ -5,11 +5,13 @@ ones take more rounds; what does not divide, or is not computed, is refused."""
 import json
 import math
 import pathlib
+import re
+import shutil
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from core_bundle import write_bundle
-from harness import Workplace, assay, at_once, check, merge, newest_tensors, rows
+from harness import Workplace, assay, at_once, check, checkpoints, merge, newest_tensors, plant_infinity, rows
 
 # Four micro-batches a step, one for each of four ranks. Shares of the experts are whole pieces of 16384 elements.
 MODEL = (", moe: {experts: 8, top_k: 2, shared: 1, expert_ffn: 128,"
@@ -126,6 +128,24 @@ def check_scored(place):
         check((place.run(f"scored-{number}") / "samples.jsonl").read_text() == texts, f"texts on {number} expert ranks")
 
 
+def check_failing_texts(place):
+    """A text that cannot be drawn is a warning, as on one rank: a token's embedding is infinite that no other data has."""
+    place.train("odd", *FOUR, *recipe("fp32"), "--stop-after", "4")
+    read = json.loads((place.run("odd") / "meta.json").read_text())["data_sha256"]
+    tokenizer = next(path for path in read if path.endswith("tokenizer.json"))
+    unseen = json.loads(assay("tokenizer", "encode", "--tokenizer", tokenizer, "--text", "\u00e9", "--json").stdout)["ids"][0]
+    plant_infinity(checkpoints(place.run("odd"))[-1], unseen)
+    more = ("--set", "eval.samples=" + json.dumps({"prompts": ["Once", "\u00e9"], "tokens": 4, "every": 8}))
+    for number in (2, 4):
+        run = place.run(f"odd-{number}")
+        shutil.copytree(place.run("odd"), run)
+        done = place.train(run.name, *FOUR, *recipe("fp32"), *more, *shared(4, number))
+        why = r"(rank 1: )?prompt 2: the model's logit of token \d+ at position \d+ is nan"
+        told = re.findall(rf"warning: no evaluation samples at step (\d+): {why}", done.stderr)
+        failed = rows(run, "SELECT step FROM event WHERE kind = 'no_evaluation' ORDER BY step")
+        check([step for step, _ in told] == ["8", "16"] and failed == [(8,), (16,)], f"{failed}: {done.stderr}")
+
+
 def check_borders(place):
     """Shares of the experts that are no whole pieces: only the gradient norm is added in another order, so without
     clipping the parameters are those of one rank."""
@@ -189,6 +209,7 @@ def main():
         check_rounds(place)
         check_words(place)
         check_scored(place)
+        check_failing_texts(place)
         check_borders(place)
         check_not_rerun(place)
     print("ranks_expert: ok")
