@@ -239,7 +239,7 @@ def check_switches(browser):
 
 
 def check_markup(browser, name):
-    """A name with markup is shown as it is written, in the title of an axis and in the legend of the chart too."""
+    """A name with markup is shown as it is written, in the title of an axis, the legend and the text of a point too."""
     browser.choose("#seeds-as", "runs")
     options = "[...document.querySelectorAll('#loss-reference option')].map((o) => [o.textContent, o.value])"
     browser.choose("#loss-reference", dict(browser.js("return " + options))[name])
@@ -248,6 +248,9 @@ def check_markup(browser, name):
     browser.choose("#loss-reference", "")
     legend = loss_plot(browser, "[...plot.querySelectorAll('.legendtext')].map((t) => t.textContent)")
     expect(any(name in text for text in legend), f"the legend of the losses: {legend}")
+    hovered = loss_plot(browser, "(Plotly.Fx.hover(plot, [{curveNumber: plot.data.findIndex((t) => t.name.startsWith('a&lt;b')), "
+                                 "pointNumber: 0}]), [...plot.querySelectorAll('.hovertext')].map((t) => t.textContent))")
+    expect(any(name in text for text in hovered), f"the text of a point: {hovered}")
 
 
 def check_partial(browser, w, keep):
@@ -259,7 +262,7 @@ def check_partial(browser, w, keep):
     change(w.run("newer"), "PRAGMA user_version = 99")
     shutil.copytree(w.run("healthy"), w.run("damaged"))
     change(w.run("damaged"), "UPDATE expert_load SET counts = x'00' WHERE step = 30 AND layer = 1")
-    strange = w.run('a<b>&"c')
+    strange = w.run('a<b>&"c%{y}')
     shutil.copytree(w.run("dense"), strange)
     shutil.copytree(w.run("dense"), w.run("other") / "dense")
     refused("no telemetry at", w.run("missing"))

@@ -12,8 +12,8 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-// Escapes text for Plotly, which interprets some HTML.
-const plain = (text) => String(text).replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
+// Escapes text for Plotly, which interprets some HTML, and %{y} in the texts of points.
+const plain = (text) => String(text).replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;').replace(/%\{/g, '&#37;{');
 
 const grouped = (value) => Math.round(value).toLocaleString('en-US');
 function digits(value, count = 4) {
