@@ -14,7 +14,6 @@
 #include "lab/runs/data_roles.h"
 #include "lab/runs/first_weights.h"
 #include "lab/runs/machine.h"
-#include "lab/runs/run_summary.h"
 
 namespace assay {
 namespace {
@@ -97,12 +96,11 @@ HealthSummary health_summary(const SeedGroup& group) {
 CapabilitySummary capability_summary(const SeedGroup& group) {
   CapabilitySummary s;
   const SeedValues values = values_of(group, [&](const RunRecord& run) -> std::optional<double> {
-    const std::optional<Capability> found = capability_of(run);
-    if (!found) return std::nullopt;
-    if (std::find(s.names.begin(), s.names.end(), found->name) == s.names.end()) {
-      s.names.push_back(found->name);
+    if (!run.core) return std::nullopt;
+    if (std::find(s.names.begin(), s.names.end(), run.core->name) == s.names.end()) {
+      s.names.push_back(run.core->name);
     }
-    return found->value;
+    return run.core->value;
   });
   s.scored = int64_t(values.size());
   if (s.names.size() != 1) return s;

@@ -55,7 +55,7 @@ struct HealthSummary {
   std::string text() const;
 };
 
-// The last CORE score of each run that has one (lab/runs/run_summary.h).
+// The last CORE score of each run that has one (lab/runs/recorded_core.h).
 struct CapabilitySummary {
   // Distinct names of the scores. More than one: different tasks or rows, so no mean is taken.
   std::vector<std::string> names = {};

@@ -18,7 +18,6 @@
 #include "lab/runs/data_roles.h"
 #include "lab/runs/first_weights.h"
 #include "lab/runs/run_folders.h"
-#include "lab/runs/run_summary.h"
 #include "models/parameters/table.h"
 
 namespace assay {
@@ -108,7 +107,7 @@ Measured loss_of(const RunRecord& run) {
 
 // Only the score over all tasks and rows: a part of them is another number in every run.
 Measured core_of(const RunRecord& run) {
-  const auto score = capability_of(run);
+  const auto& score = run.core;
   if (!score) return {.missing = "not scored on CORE"};
   if (score->name != "core") return {.missing = "scored on a part of CORE, " + score->name};
   if (score->step != run.steps_done) {

@@ -1,76 +1,55 @@
 #include "lab/runs/core_answers.h"
 
-#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/file.h"
-#include "data/json_text.h"
 #include "eval/core_score.h"
 #include "lab/runs/core_questions.h"
-#include "lab/runs/core_report.h"
-#include "lab/runs/run_summary.h"
 
 namespace assay {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
-// Both are the same double, one of them through SQLite.
-constexpr double kSameCore = 1e-9;
-
-CoreAnswers answers_of(const Json& task) {
-  CoreAnswers answers{
-      .label = task.at("label"), .baseline_percent = task.at("baseline_percent"), .right = {}};
-  for (const char c : task.at("answers").get<std::string>()) {
+CoreAnswers answers_of(const RecordedTask& task) {
+  CoreAnswers answers{.label = task.label, .baseline_percent = task.baseline_percent, .right = {}};
+  for (const char c : *task.answers) {
     answers.right.push_back(c == CoreTaskResult::kNotScored ? -1 : c == CoreTaskResult::kRight);
   }
   return answers;
 }
 
-// What evals/step-N.json holds of the run's last CORE.
-struct RunCore {
+// Of all tasks and rows, whether or not a later evaluation has replaced them; nullopt if the run
+// has none. UserError if the file is damaged.
+std::optional<std::vector<CoreAnswers>> recorded_answers(const RunRecord& run) {
+  if (!run.core || run.core->name != "core" || !run.core->file) return std::nullopt;
+  const CoreFile& file = *run.core->file;
+  if (file.damage) throw UserError(*file.damage);
+  if (!file.whole) return std::nullopt;
   std::vector<CoreAnswers> answers;
-  std::string replaced;  // why the answers are not those of the run's score; or ""
-};
-
-std::optional<RunCore> read_core(const RunRecord& run) {
-  const std::optional<Capability> score = capability_of(run);
-  if (!score || score->name != "core") return std::nullopt;
-  const std::string path =
-      (fs::path(run.path) / "evals" / strprintf("step-%08ld.json", long(score->step))).string();
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return std::nullopt;
-  try {
-    const Json core = json_or_throw<Json>(read_file(path)).at("core");
-    if (!is_whole_core(core)) return std::nullopt;
-    RunCore found;
-    for (const Json& task : core.at("tasks")) {
-      if (!task.contains("answers")) return std::nullopt;
-      found.answers.push_back(answers_of(task));
-    }
-    if (core.contains("core") && core["core"].is_number() &&
-        std::abs(core["core"].get<double>() - score->value) > kSameCore) {
-      found.replaced =
-          strprintf("a later evaluation replaced the answers of %s: its CORE was %.4f, %s has %.4f",
-                    run.name.c_str(), score->value, fs::path(path).filename().c_str(),
-                    core["core"].get<double>());
-    }
-    return found;
-  } catch (const Json::exception& error) {
-    throw UserError(path + " is damaged: " + error.what(),
-                    "remove it, and score the run again: assay eval " + run.path + " --tasks core");
+  for (const RecordedTask& task : file.tasks) {
+    if (!task.answers) return std::nullopt;
+    answers.push_back(answers_of(task));
   }
+  return answers;
+}
+
+// Why the answers are not those of the run's score; "" if they are.
+std::string replaced_text(const RunRecord& run) {
+  if (!run.core->is_replaced()) return "";
+  const CoreFile& file = *run.core->file;
+  return strprintf("a later evaluation replaced the answers of %s: its CORE was %.4f, %s has %.4f",
+                   run.name.c_str(), run.core->value, fs::path(file.path).filename().c_str(),
+                   *file.score);
 }
 
 }  // namespace
 
 std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run) {
-  std::optional<RunCore> core = read_core(run);
-  if (!core || !core->replaced.empty()) return std::nullopt;
-  return std::move(core->answers);
+  std::optional<std::vector<CoreAnswers>> answers = recorded_answers(run);
+  if (answers && run.core->is_replaced()) answers.reset();
+  return answers;
 }
 
 CoreRowComparison compare_core_rows(const SeedGroup& a, const SeedGroup& b) {
@@ -79,10 +58,10 @@ CoreRowComparison compare_core_rows(const SeedGroup& a, const SeedGroup& b) {
   std::string replaced;
   for (const auto& [group, answers] : {std::pair(&a, &of_a), std::pair(&b, &of_b)}) {
     for (const RunRecord* run : group->runs) {
-      std::optional<RunCore> core = read_core(*run);
-      if (!core) return {};
-      if (replaced.empty()) replaced = core->replaced;
-      answers->push_back(std::move(core->answers));
+      std::optional<std::vector<CoreAnswers>> found = recorded_answers(*run);
+      if (!found) return {};
+      if (replaced.empty()) replaced = replaced_text(*run);
+      answers->push_back(std::move(*found));
       runs.push_back(run);
     }
   }
@@ -106,7 +85,7 @@ std::string core_row_text(const std::string& a, const std::string& b, const Core
 }
 
 nlohmann::ordered_json core_difference_json(const CoreDifference& d) {
-  Json j;
+  nlohmann::ordered_json j;
   j["mean"] = d.mean;
   j["standard_error"] = d.standard_error;
   j["interval95"] = {d.low95, d.high95};

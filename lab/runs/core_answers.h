@@ -1,4 +1,4 @@
-// The answers of runs to the rows of CORE, from evals/step-N.json (session/eval_file.h).
+// The answers of runs to the rows of CORE (lab/runs/recorded_core.h), compared row by row.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,84 +1,35 @@
 #include "lab/runs/core_questions.h"
 
-#include <cmath>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "base/check.h"
-#include "base/file.h"
-#include "data/json_text.h"
-#include "lab/runs/run_summary.h"
 
 namespace assay {
 
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
-// Of one task, without its answers; what is not known is not compared.
-struct TaskQuestions {
-  std::optional<int64_t> rows, shots;
-  std::optional<double> baseline_percent;
-  std::string rows_sha256;
-};
-
+// What is not known is not compared.
 struct Questions {
   std::string run;
-  std::optional<int64_t> max_tokens;           // of a prompt
-  std::string bundle;                          // name of its folder; "": not known
-  std::map<std::string, TaskQuestions> tasks;  // by label; empty: not known
+  std::optional<int64_t> max_tokens;                 // of a prompt
+  std::string bundle;                                // name of its folder; "": not known
+  std::map<std::string, const RecordedTask*> tasks;  // by label; empty: not known
 };
-
-template <typename T>
-std::optional<T> value_of(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() ? std::nullopt : std::optional(found->template get<T>());
-}
-
-// The score that the answers of a recorded CORE give: of the whole, or of the tasks that there are.
-std::optional<double> recorded_score(const Json& core) {
-  if (core.contains("core") && core["core"].is_number()) return core["core"].get<double>();
-  if (!core.contains("present")) return std::nullopt;
-  const Json& mean = core["present"].at("mean_centered");
-  return mean.is_number() ? std::optional(mean.get<double>()) : std::nullopt;
-}
 
 std::string folder_name(const std::string& path) {
   const fs::path folder = (fs::path(path) / ".").lexically_normal().parent_path();
   return folder.filename().string();
 }
 
-// Both are the same double, one of them through SQLite.
-constexpr double kSameScore = 1e-9;
-
-// Reads what evals/step-N.json tells of a run's score. A later evaluation may have replaced it
-// there, with other questions: then it tells nothing. Nor does a file that cannot be read.
-void add_recorded(Questions& questions, const RunRecord& run, const Capability& score) {
-  const std::string path = run.path + strprintf("/evals/step-%08ld.json", long(score.step));
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return;
-  try {
-    const Json file = json_or_throw<Json>(read_file(path));
-    const Json& core = file.at("core");
-    const std::optional<double> recorded = recorded_score(core);
-    if (recorded && std::abs(*recorded - score.value) > kSameScore) return;
-    std::map<std::string, TaskQuestions> tasks;
-    for (const Json& task : core.at("tasks")) {
-      tasks[task.at("label").get<std::string>()] = {
-          .rows = value_of<int64_t>(task, "rows"),
-          .shots = value_of<int64_t>(task, "shots"),
-          .baseline_percent = value_of<double>(task, "baseline_percent"),
-          .rows_sha256 = task.value("rows_sha256", "")};
-    }
-    questions.tasks = std::move(tasks);
-    if (const auto tokens = value_of<int64_t>(core, "max_tokens")) questions.max_tokens = tokens;
-  } catch (const Json::exception&) {
-  } catch (const UserError&) {
-  }
+// A later evaluation may have replaced what evals/step-N.json has of the run's score, with other
+// questions: then it tells nothing. Nor does a file that cannot be read.
+bool has_questions(const RunRecord& run) {
+  return run.core && run.core->file && !run.core->file->damage && !run.core->is_replaced();
 }
 
 Questions questions_of(const RunRecord& run, const std::string& name) {
@@ -88,8 +39,10 @@ Questions questions_of(const RunRecord& run, const std::string& name) {
     questions.max_tokens = core.max_tokens > 0 ? core.max_tokens : run.config.run.sequence;
     questions.bundle = folder_name(core.bundle);
   }
-  if (const std::optional<Capability> score = capability_of(run))
-    add_recorded(questions, run, *score);
+  if (!has_questions(run)) return questions;
+  const CoreFile& file = *run.core->file;
+  for (const RecordedTask& task : file.tasks) questions.tasks[task.label] = &task;
+  if (file.max_tokens) questions.max_tokens = file.max_tokens;
   return questions;
 }
 
@@ -113,12 +66,12 @@ std::string difference(const Questions& a, const Questions& b) {
   for (const auto& [label, task] : a.tasks) {
     const auto found = b.tasks.find(label);
     if (found == b.tasks.end()) return others;
-    const TaskQuestions& other = found->second;
-    if (differ(task.rows, other.rows) || differ(task.shots, other.shots) ||
-        differ(task.baseline_percent, other.baseline_percent))
+    const RecordedTask& other = *found->second;
+    if (differ(task->rows, other.rows) || differ(task->shots, other.shots) ||
+        task->baseline_percent != other.baseline_percent)
       return others;
-    if (task.rows_sha256 == other.rows_sha256) continue;
-    if (task.rows_sha256.empty() || other.rows_sha256.empty()) continue;
+    if (task->rows_sha256 == other.rows_sha256) continue;
+    if (task->rows_sha256.empty() || other.rows_sha256.empty()) continue;
     return a.run + " was scored on other rows of " + label + " than " + b.run;
   }
   return "";

@@ -91,8 +91,7 @@ Value val_loss_trend(const RunRecord& run) {
 
 // Only the score over all tasks and rows: a part of them is another number in every run.
 Value core(const RunRecord& run) {
-  const auto score = capability_of(run);
-  return score && score->name == "core" ? Value(score->value) : std::nullopt;
+  return run.core && run.core->name == "core" ? Value(run.core->value) : std::nullopt;
 }
 
 Value step_seconds(const RunRecord& run) {

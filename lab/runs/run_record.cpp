@@ -164,6 +164,7 @@ RunRecord read_run(const std::string& path) {
   read_parallel(launches, run);
   run.end = telemetry.end();
   run.health = read_health(telemetry, run);
+  run.core = read_recorded_core(path, telemetry);
   if (run.steps_done == 0 && (run.val_loss_nats.empty() || run.val_loss_nats.back().step == 0)) {
     throw UserError(path + ": the run has no logged step yet", "train it first");
   }

@@ -1,6 +1,6 @@
-// A run read back from its directory: configuration, audit, curves, end and router health. Tables,
-// comparisons and receipts use only this, nothing that only the training process knew. Runs that
-// are still training can be read too.
+// A run read back from its directory: configuration, audit, curves, end, router health and CORE.
+// Tables, comparisons and receipts use only this, nothing that only the training process knew. Runs
+// that are still training can be read too.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include "engine/config/config.h"
 #include "engine/telemetry/reader.h"
+#include "lab/runs/recorded_core.h"
 #include "lab/runs/router_state.h"
 #include "models/audit/audit.h"
 
@@ -41,6 +42,7 @@ struct RunRecord {
   std::vector<EvalValue> val_loss_nats, val_bits_per_byte;
   std::vector<StepValue> train_s;  // training seconds up to a step, without evaluations and saves
   std::optional<RouterHealth> health;  // for MoE runs with a logged step
+  std::optional<RecordedCore> core;    // the last score of eval.core
 
   bool finished() const { return end == "steps" || end == "target_loss"; }
   std::optional<EvalValue> last_val() const;

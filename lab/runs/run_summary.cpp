@@ -1,10 +1,7 @@
 #include "lab/runs/run_summary.h"
 
-#include <filesystem>
-
 #include "base/check.h"
 #include "base/shell_word.h"
-#include "engine/telemetry/reader.h"
 #include "lab/runs/seed_groups.h"
 
 namespace assay {
@@ -26,19 +23,19 @@ Json health_json(const std::optional<RouterHealth>& health) {
   return json;
 }
 
-std::string capability_text(const std::optional<Capability>& capability) {
-  if (!capability) return "capability: not evaluated";
-  return strprintf("capability: %s %.4f +- %.4f at step %ld", capability->name.c_str(),
-                   capability->value, capability->standard_error, long(capability->step));
+std::string capability_text(const std::optional<RecordedCore>& core) {
+  if (!core) return "capability: not evaluated";
+  return strprintf("capability: %s %.4f +- %.4f at step %ld", core->name.c_str(), core->value,
+                   core->standard_error, long(core->step));
 }
 
-Json capability_json(const std::optional<Capability>& capability) {
-  if (!capability) return nullptr;
+Json capability_json(const std::optional<RecordedCore>& core) {
+  if (!core) return nullptr;
   Json json;
-  json["name"] = capability->name;
-  json["value"] = capability->value;
-  json["standard_error"] = capability->standard_error;
-  json["step"] = capability->step;
+  json["name"] = core->name;
+  json["value"] = core->value;
+  json["standard_error"] = core->standard_error;
+  json["step"] = core->step;
   return json;
 }
 
@@ -82,24 +79,6 @@ std::optional<TargetReached> target_reached(const RunRecord& run) {
                        .flops = time->flops};
 }
 
-std::optional<Capability> capability_of(const RunRecord& run) {
-  const std::string path = run.path + "/telemetry.db";
-  if (!std::filesystem::exists(path)) return std::nullopt;
-  const TelemetryReader telemetry(path);
-  std::optional<Capability> last;
-  for (const auto& [task, metric] : telemetry.eval_names()) {
-    if (task != "core" || metric == "standard_error" || metric == "not_scored_rows") continue;
-    const EvalValue value = *telemetry.last_eval(task, metric);
-    if (last && last->step >= value.step) continue;
-    last = Capability{.name = metric, .value = value.value, .step = value.step};
-  }
-  if (!last) return last;
-  for (const EvalValue& error : telemetry.eval("core", "standard_error")) {
-    if (error.step == last->step) last->standard_error = error.value;
-  }
-  return last;
-}
-
 bool is_pathological_win(const RunRecord& run) {
   return run.end == "target_loss" && run.health &&
          router_state(*run.health) == RouterState::kCollapsed;
@@ -107,8 +86,7 @@ bool is_pathological_win(const RunRecord& run) {
 
 std::vector<std::string> summary_lines(const RunRecord& run) {
   std::vector<std::string> lines;
-  const std::optional<Capability> capability = capability_of(run);
-  if (capability || run.config.eval.core) lines.push_back(capability_text(capability));
+  if (run.core || run.config.eval.core) lines.push_back(capability_text(run.core));
   if (run.health) {
     lines.push_back("routers: " + state_word(router_state(*run.health)) + ": " +
                     run.health->text() + " (assay router " + shell_word(run.path) + ")");
@@ -133,7 +111,7 @@ Json summary_json(const RunRecord& run) {
   Json json;
   const std::optional<EvalValue> last = run.last_val();
   json["loss_nats"] = last ? Json(last->value) : Json();
-  json["capability"] = capability_json(capability_of(run));
+  json["capability"] = capability_json(run.core);
   json["health"] = health_json(run.health);
   json["pathological_win"] = is_pathological_win(run);
   json["target"] = target_json(run);

@@ -23,15 +23,6 @@ struct TargetReached {
 // nullopt without a target or if it is not reached.
 std::optional<TargetReached> target_reached(const RunRecord& run);
 
-// The last score of eval.core: CORE, or, if tasks or rows were left out, a partial score under a
-// name that says so.
-struct Capability {
-  std::string name;
-  double value = 0, standard_error = 0;
-  int64_t step = 0;
-};
-std::optional<Capability> capability_of(const RunRecord& run);
-
 // True if the run reached its target loss with collapsed routers (RouterHealth::collapsed).
 bool is_pathological_win(const RunRecord& run);
 

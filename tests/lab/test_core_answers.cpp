@@ -9,8 +9,10 @@
 #include "lab/runs/core_report.h"
 #include "lab/runs/launches.h"
 #include "lab/runs/machine.h"
+#include "lab/runs/run_measures.h"
 #include "session/eval_file.h"
 #include "tests/catch.h"
+#include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"
 #include "tests/lab/fake_run.h"
 
@@ -185,11 +187,70 @@ TEST_CASE("the questions of a score are not those of a later evaluation of its s
   REQUIRE(different_core_questions(std::vector<const RunRecord*>{&a, &b}) ==
           "a was scored with prompts of at most 64 tokens, b with 128");
   write_file_atomic(evaluation_file(a.path, FakeRun::kSteps), "{");
+  a = read_run(a.path);
   a.config.eval.core = b.config.eval.core;
   REQUIRE(different_core_questions(std::vector<const RunRecord*>{&a, &b}).empty());
   a.config.eval.core->bundle = "/data/other";
   REQUIRE(different_core_questions(std::vector<const RunRecord*>{&a, &b}, &RunRecord::path)
               .starts_with(a.path + " was scored on the bundle other, "));
+}
+
+TEST_CASE("the questions of a part of CORE are those of its own score too") {
+  const TempFolder folder;
+  const RunRecord whole = run_with(folder, "whole", core_of("1100", "1111"));
+  const auto with_score = [&](const std::string& name, double score) {
+    Json part = core_of("11", "11", 2);
+    part["max_tokens"] = 512;
+    part["core"] = nullptr;
+    part["present"]["mean_centered"] = score;
+    return run_with(folder, name, part);  // whose score is 0.25
+  };
+  const RunRecord own = with_score("own", 0.25), later = with_score("later", 0.5);
+  REQUIRE(different_core_questions(std::vector<const RunRecord*>{&whole, &own}) ==
+          "whole was scored with prompts of at most 64 tokens, own with 512");
+  REQUIRE(different_core_questions(std::vector<const RunRecord*>{&whole, &later}).empty());
+}
+
+TEST_CASE("the CORE of a run is read once, with the run") {
+  const TempFolder folder;
+  Json longer = core_of("1000", "1011");
+  longer["max_tokens"] = 512;
+  const RunRecord a = run_with(folder, "a", core_of("1100", "1111")),
+                  b = run_with(folder, "b", core_of("1000", "1011")),
+                  c = run_with(folder, "c", longer);
+  for (const RunRecord* run : {&a, &b, &c}) fs::remove_all(run->path);
+  REQUIRE(find_run_measure("core")->of(a) == 0.25);
+  REQUIRE(core_answers(a));
+  REQUIRE(difference(a, b));
+  REQUIRE(different_core_questions(std::vector<const RunRecord*>{&a, &c}) ==
+          "a was scored with prompts of at most 64 tokens, c with 512");
+}
+
+TEST_CASE("an evaluation file that cannot be read leaves a run's score without its rows") {
+  const TempFolder folder;
+  const RunRecord other = run_with(folder, "other", core_of("1000", "1011")),
+                  run = run_with(folder, "run", core_of("1100", "1111"));
+  const std::string file = evaluation_file(run.path, FakeRun::kSteps);
+  const auto expect_unread = [&](const std::string& says) {
+    const RunRecord now = read_run(run.path);
+    REQUIRE(find_run_measure("core")->of(now) == 0.25);
+    REQUIRE(different_core_questions(std::vector<const RunRecord*>{&now, &other}).empty());
+    expect_error([&] { compare_core_rows(group_of(now), group_of(other)); }, says);
+  };
+  Json without = core_of("1100", "1111");
+  without["tasks"][0].erase("baseline_percent");
+  for (const std::string& text :
+       {std::string("{"), std::string("[]"), Json{{"core", without}}.dump()}) {
+    write_file_atomic(file, text);
+    expect_unread("step-00000040.json is damaged: ");
+  }
+  fs::remove(file);
+  fs::create_directory(file);
+  expect_unread("cannot read " + file);
+  fs::remove(file);
+  const RunRecord gone = read_run(run.path);
+  REQUIRE_FALSE(difference(gone, other));
+  REQUIRE(compare_core_rows(group_of(gone), group_of(other)).absent.empty());
 }
 
 TEST_CASE("CORE of fewer rows does not replace that of more") {
