@@ -1,61 +1,21 @@
-#include <algorithm>
 #include <cmath>
-#include <functional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "base/file.h"
 #include "base/step_count.h"
 #include "lab/compare/anchor_gap.h"
 #include "lab/compare/compare.h"
 #include "lab/compare/compare_report.h"
 #include "lab/compare/contract_quantity.h"
-#include "lab/runs/data_roles.h"
 #include "tests/catch.h"
-#include "tests/data/expect_error.h"
-#include "tests/data/temp_folder.h"
-#include "tests/lab/run_records.h"
+#include "tests/lab/compared_runs.h"
 
 namespace assay::test_compare {
 namespace {
 
-// A run validated at steps 20, 40, ..., whose last loss is `end`.
-RunRecord run_of(const std::string& name, int64_t seed, int64_t ffn, double end) {
-  RunRecord run = hand_made({.name = name, .seed = seed});
-  run.config.model.ffn = ffn;
-  run.data_sha256 = {
-      {"/d/tokenizer.json", "aaaa"}, {"/d/x_train_0.bin", "bbbb"}, {"/d/x_val_0.bin", "cccc"}};
-  run.val_loss_nats.clear();
-  for (int64_t step = 20; step <= 100; step += 20)
-    run.val_loss_nats.push_back({.step = step, .value = end + 0.01 * double(100 - step)});
-  run.steps_done = 100;
-  run.tokens = 100 * run.config.run.batch_tokens;
-  for (int64_t step = 10; step <= 100; step += 10)
-    run.train_s.push_back({.step = step, .value = 0.5 * double(step)});
-  return run;
-}
-
-// Validated every so many steps up to `last`, beside what it was already.
-void validate_every(RunRecord& run, int64_t every, int64_t last) {
-  const double end = run.val_loss_nats.back().value;
-  std::set<int64_t> steps;
-  for (const EvalValue& v : run.val_loss_nats) steps.insert(v.step);
-  for (int64_t step = every; step <= last; step += every) steps.insert(step);
-  run.val_loss_nats.clear();
-  for (const int64_t step : steps)
-    run.val_loss_nats.push_back({.step = step, .value = end + 0.01 * double(100 - step)});
-}
-
-std::vector<RunRecord> two_models() {
-  return {run_of("dense-s1", 1, 64, 3.30), run_of("dense-s2", 2, 64, 3.32),
-          run_of("moe-s1", 1, 99, 3.20), run_of("moe-s2", 2, 99, 3.21)};
-}
-
-bool mentions(const std::vector<std::string>& texts, const std::string& part) {
-  return std::any_of(texts.begin(), texts.end(),
-                     [&](const std::string& text) { return text.find(part) != std::string::npos; });
-}
+using compared_runs::mentions;
+using compared_runs::run_of;
+using compared_runs::two_models;
 
 }  // namespace
 
@@ -123,86 +83,6 @@ TEST_CASE("one share of two horizons is one contract") {
   REQUIRE(text(27, 42.2, 27. / 211) == "12.5%");
   REQUIRE(text(200, 60, 2. / 3) == "66.67%");
   REQUIRE(text(8000, 2400, 2. / 3) == "66.67%");
-}
-
-TEST_CASE("shared seeds that contradict the means of all are said to") {
-  std::vector<RunRecord> runs = {run_of("dense-s1", 1, 64, 3.30), run_of("dense-s2", 2, 64, 3.10),
-                                 run_of("moe-s1", 1, 99, 3.25)};
-  const Comparison c = compare(runs, {});
-  REQUIRE(c.rankings[0].places[0].model == "dense");
-  REQUIRE_THAT(comparison_sentence(c),
-               Catch::Matchers::StartsWith("dense is 0.0500 nats above moe-s1 in validation loss"));
-}
-
-TEST_CASE("models of equal values share a place") {
-  std::vector<RunRecord> runs = two_models();
-  for (const size_t i : {0, 1}) runs[i + 2].val_loss_nats = runs[i].val_loss_nats;
-  runs.push_back(run_of("wide-s1", 1, 128, 3.5));
-  runs.push_back(run_of("wide-s2", 2, 128, 3.5));
-  Comparison c = compare(runs, {});
-  REQUIRE(comparison_sentence(c) ==
-          "dense and moe are equal in validation loss at the end: 3.3100 nats. Then wide (3.5000). "
-          "Held fixed: steps: 100 steps of 1,000 tokens.");
-  const auto json = comparison_json(c)["rankings"][0]["places"];
-  REQUIRE(json[0]["place"] == 1);
-  REQUIRE(json[1]["place"] == 1);
-  REQUIRE(json[2]["place"] == 3);
-  REQUIRE(json[0]["note"] == "equal to the next one");
-  const std::string text = comparison_text(c);
-  REQUIRE(text.find("1.  dense") != std::string::npos);
-  REQUIRE(text.find("1.  moe") != std::string::npos);
-  REQUIRE(text.find("3.  wide") != std::string::npos);
-  REQUIRE(text.find("+0.0000  0.0000  [0.0000, 0.0000]  equal") != std::string::npos);
-
-  // A difference below the digits of a loss is one all the same.
-  runs = {run_of("dense-s1", 1, 64, 3.3), run_of("moe-s1", 1, 99, 3.3)};
-  runs[1].val_loss_nats.back().value -= 2e-6;
-  c = compare(runs, {});
-  REQUIRE(c.rankings[0].places[1].place == 2);
-  REQUIRE_THAT(comparison_sentence(c),
-               Catch::Matchers::StartsWith("moe-s1 is 2.0e-06 nats below dense-s1 in validation"));
-}
-
-TEST_CASE("seconds of two CPUs are not ranked") {
-  std::vector<RunRecord> runs = two_models();
-  for (RunRecord& run : runs) {
-    run.device = "cpu";
-    run.cpu = "a";
-  }
-  const auto by_seconds = [&] {
-    const Comparison c = compare(runs, {.target_loss = 4});
-    return std::any_of(c.rankings.begin(), c.rankings.end(),
-                       [](const Ranking& r) { return r.unit == "s"; });
-  };
-  REQUIRE(by_seconds());
-  runs[3].cpu = "b";
-  REQUIRE(!by_seconds());
-}
-
-TEST_CASE("seconds of other ranks or threads are not ranked, nor averaged over seeds") {
-  std::vector<RunRecord> runs = two_models();
-  for (RunRecord& run : runs) run.device = "cpu", run.ranks = "1", run.threads = "4";
-  runs[0].threads = "";  // of an old version
-  REQUIRE(compare(runs, {.target_loss = 4}).rankings.size() == 5);
-  for (const auto& change : {std::pair("2", "4"), std::pair("1", "4, then 2")}) {
-    for (RunRecord* run : {&runs[2], &runs[3]}) {
-      run->ranks = change.first;
-      run->threads = change.second;
-    }
-    const Comparison c = compare(runs, {.target_loss = 4});
-    REQUIRE(c.rankings.size() == 4);
-    REQUIRE(mentions(c.notes, "no ranking by seconds: dense-s"));
-    REQUIRE(c.models[1].seconds);
-    REQUIRE(c.models[1].target->seconds);
-  }
-  runs[3].threads = "8";
-  const Comparison c = compare(runs, {.target_loss = 4});
-  REQUIRE(!c.models[1].seconds);
-  REQUIRE(!c.models[1].target->seconds);
-  REQUIRE(c.models[1].target->steps);
-  REQUIRE(mentions(c.notes,
-                   "moe has no seconds: moe-s1 ran on cpu, 4, then 2 threads, moe-s2 on cpu, 8 "
-                   "threads"));
 }
 
 TEST_CASE("curves are read at the step or at a near evaluation, never interpolated") {
@@ -300,43 +180,6 @@ TEST_CASE("time to a target, and who reached it") {
   REQUIRE(c.rankings[1].not_reached == std::vector<std::string>{"dense"});
 }
 
-TEST_CASE("times to a target are not ranked where one model is validated more often") {
-  std::vector<RunRecord> runs = two_models();
-  for (RunRecord& run : runs) run.config.eval.every = 20;
-  for (const size_t moe : {2, 3}) validate_every(runs[moe], 5, 100);
-  Comparison c = compare(runs, {.target_loss = 3.405});
-  REQUIRE(c.models[1].target->reached == 2);
-  REQUIRE(c.rankings.size() == 1);
-  REQUIRE(c.rankings[0].by == "validation loss at the end");
-  const std::string why = "dense-s1 was validated every 20 steps, moe-s1 every 5";
-  REQUIRE(mentions(c.notes, "no ranking by the time to the target: " + why));
-  for (RunRecord& run : runs) run.end = "target_loss";
-  c = compare(runs, {.target_loss = 3.405});
-  REQUIRE(c.rankings.empty());
-  REQUIRE(comparison_json(c)["no_ranking"] == why);
-}
-
-TEST_CASE("how often a run was validated is what it did, not what its configuration says now") {
-  std::vector<RunRecord> runs = two_models();
-  for (RunRecord& run : runs) run.config.eval.every = 20;
-  for (const size_t moe : {2, 3}) validate_every(runs[moe], 5, 50);  // and then every 20
-  const Comparison c = compare(runs, {.target_loss = 3.705});        // moe reaches it at step 50
-  REQUIRE(c.rankings.size() == 1);
-  REQUIRE(mentions(c.notes, "dense-s1 was validated every 20 steps, moe-s1 every 5"));
-  for (const size_t moe : {2, 3}) runs[moe] = two_models()[moe];
-  for (const size_t moe : {2, 3}) runs[moe].config.eval.every = 10;  // since it has finished
-  REQUIRE(compare(runs, {.target_loss = 3.705}).rankings.size() == 5);
-  for (const size_t moe : {2, 3}) {  // a landing at step 50
-    runs[moe].config.contract.landings = std::vector<double>{0.5};
-    auto& losses = runs[moe].val_loss_nats;
-    losses.insert(losses.begin() + 2, {.step = 50, .value = 3.705});
-  }
-  REQUIRE(compare(runs, {.target_loss = 3.705}).rankings.size() == 5);
-  for (const size_t moe : {2, 3}) runs[moe].config.contract.landings = std::vector<double>{0.7};
-  REQUIRE(mentions(compare(runs, {.target_loss = 3.705}).notes,
-                   "dense-s1 was validated every 20 steps, moe-s1 at unequal intervals"));
-}
-
 TEST_CASE("the target is the runs' own where they agree") {
   std::vector<RunRecord> runs = two_models();
   REQUIRE(!compare(runs, {}).target_loss);
@@ -346,193 +189,6 @@ TEST_CASE("the target is the runs' own where they agree") {
   const Comparison c = compare(runs, {});
   REQUIRE(!c.target_loss);
   REQUIRE(mentions(c.notes, "run.target_loss is 3 in some runs and 3.25 in others"));
-}
-
-TEST_CASE("runs that stopped at their target are not ranked by final loss") {
-  std::vector<RunRecord> runs = two_models();
-  for (RunRecord& run : runs) run.config.run.target_loss = 3.4;
-  runs[0].end = "target_loss";
-  for (const Ranking& r : compare(runs, {}).rankings) REQUIRE(r.by != "validation loss at the end");
-}
-
-TEST_CASE("incomparable runs are refused, or marked and not ranked") {
-  const struct {
-    const char* says;
-    std::function<void(RunRecord&)> change;
-  } rows[] = {
-      {"tokenizer: aaaa in dense-s1, eeee in moe-s2",
-       [](RunRecord& r) { r.data_sha256["/d/tokenizer.json"] = "eeee"; }},
-      {"data: x_val_0.bin cccc in dense-s1, x_val_0.bin eeee in moe-s2",
-       [](RunRecord& r) { r.data_sha256["/d/x_val_0.bin"] = "eeee"; }},
-      {"data: no further shard in dense-s1, x_val_1.bin eeee in moe-s2",
-       [](RunRecord& r) { r.data_sha256["/d/x_val_1.bin"] = "eeee"; }},
-      {"moe-s2 does not record its training data", [](RunRecord& r) { r.data_sha256.clear(); }},
-      {"run.sequence: 256 in dense-s1, 128 in moe-s2",
-       [](RunRecord& r) { r.config.run.sequence = 128; }},
-      {"eval.tokens: 65536 in dense-s1, 4096 in moe-s2",
-       [](RunRecord& r) { r.config.eval.tokens = 4096; }},
-      {"data.mask_eos: 0 in dense-s1, 1 in moe-s2",
-       [](RunRecord& r) { r.config.data.mask_eos = true; }},
-  };
-  for (const auto& row : rows) {
-    INFO(row.says);
-    std::vector<RunRecord> runs = two_models();
-    row.change(runs[3]);
-    expect_error([&] { compare(runs, {}); }, row.says);
-    const Comparison forced = compare(runs, {.incomparable = Incomparable::kMark});
-    REQUIRE(mentions(forced.incomparable, row.says));
-    REQUIRE(forced.rankings.empty());
-    REQUIRE(!forced.no_ranking.empty());
-  }
-}
-
-TEST_CASE("runs that began from imported weights are not ranked beside others") {
-  std::vector<RunRecord> runs = two_models();
-  runs[3].imported_sha256 = "aaaa";
-  for (const CompareOptions& options : {CompareOptions{}, CompareOptions{.contract = "steps"}}) {
-    const Comparison c = compare(runs, options);
-    REQUIRE(c.models.size() == 3);
-    REQUIRE(c.rankings.empty());
-    REQUIRE(comparison_sentence(c) ==
-            "No ranking: moe-s2 began from imported weights (imported.json), dense-s1 from its "
-            "seed.");
-    REQUIRE(mentions(c.notes, "moe-s2 began from imported weights (imported.json): what those"));
-    const auto json = comparison_json(c);
-    REQUIRE(json["models"][2]["runs"][0]["imported_sha256"] == "aaaa");
-    REQUIRE(json["models"][0]["runs"][0]["imported_sha256"].is_null());
-  }
-  for (RunRecord& run : runs) run.imported_sha256 = "aaaa";
-  const Comparison of_one_import = compare(runs, {});
-  REQUIRE(of_one_import.models.size() == 2);
-  REQUIRE(of_one_import.rankings.size() == 1);
-  REQUIRE(mentions(of_one_import.notes, "moe began from imported weights"));
-}
-
-TEST_CASE("validation and training data are compared each by itself") {
-  const auto with_roles = [] {
-    std::vector<RunRecord> runs = two_models();
-    for (RunRecord& r : runs) {
-      r.data_sha256["/d/x_val_1.bin"] = "dddd";
-      r.config.data.train = {"/d/x_train_*.bin"};
-      r.config.data.val = {"/d/x_val_*.bin"};
-    }
-    return runs;
-  };
-  REQUIRE(incomparable_differences(with_roles()).empty());
-  const struct {
-    const char* says;
-    std::function<void(RunRecord&)> change;
-  } rows[] = {
-      {"validation data: x_val_0.bin cccc in dense-s1, x_train_0.bin bbbb in moe-s2",
-       [](RunRecord& r) { std::swap(r.config.data.train, r.config.data.val); }},
-      {"training data: no further shard in dense-s1, x_val_0.bin cccc in moe-s2",
-       [](RunRecord& r) { r.config.data.train = {"/d/*.bin"}; }},
-      {"validation data that was trained on: none in dense-s1, x_val_0.bin, x_val_1.bin in moe-s2",
-       [](RunRecord& r) { r.config.data.train = {"/d/*.bin"}; }},
-      {"validation data: x_val_0.bin cccc in dense-s1, a_val.bin dddd in moe-s2",
-       [](RunRecord& r) {
-         r.data_sha256 = {{"/d/tokenizer.json", "aaaa"},
-                          {"/d/a_val.bin", "dddd"},
-                          {"/d/b_val.bin", "cccc"},
-                          {"/d/x_train_0.bin", "bbbb"}};
-         r.config.data.val = {"/d/?_val.bin"};
-       }},
-  };
-  for (const auto& row : rows) {
-    INFO(row.says);
-    std::vector<RunRecord> runs = with_roles();
-    row.change(runs[3]);
-    REQUIRE(mentions(incomparable_differences(runs), row.says));
-    expect_error([&] { compare(runs, {}); }, "the runs are not comparable: ");
-  }
-  std::vector<RunRecord> runs = with_roles();
-  runs[3].data_sha256 = {{"/other/tokenizer.json", "aaaa"},
-                         {"/other/a.bin", "cccc"},
-                         {"/other/b.bin", "dddd"},
-                         {"/other/c.bin", "bbbb"}};
-  runs[3].config.data.val = {"/other/[ab].bin"};
-  runs[3].config.data.train = {"/other/c.bin"};
-  REQUIRE(incomparable_differences(runs).empty());
-}
-
-TEST_CASE("a tokenizer's files are told from shards however data.tokenizer is written") {
-  const struct {
-    std::string tokenizer;
-    std::vector<std::string> files;
-  } rows[] = {{"/d/tok.json", {"/d/tok.json"}},
-              {"/d", {"/d/tokenizer.json"}},  // the folder of the shards
-              {"/d/", {"/d//tokenizer.json"}},
-              {"/e/../d/", {"/e/../d//tokenizer.json"}},
-              {"/g/vocab.json", {"/g/vocab.json", "/g/merges.txt"}},
-              {"/d//vocab.json", {"/d//vocab.json", "/d//merges.txt"}},
-              {"/d", {"/d/vocab.json", "/d/merges.txt"}},
-              {".", {"./tokenizer.json"}},
-              {"./", {".//tokenizer.json"}},
-              {"vocab.json", {"vocab.json", "merges.txt"}},
-              {"./vocab.json", {"./vocab.json", "./merges.txt"}}};
-  for (const auto& row : rows) {
-    INFO(row.tokenizer);
-    RunRecord run = run_of("a", 1, 64, 3.3);
-    run.config.data.tokenizer = row.tokenizer;
-    run.config.data.train = {"/d/x_*.bin"};
-    run.config.data.val = {"/d/x_val_*.bin"};
-    run.data_sha256 = {{"/d/x_train_0.bin", "bbbb"}, {"/d/x_val_0.bin", "cccc"}};
-    for (const std::string& file : row.files) {
-      REQUIRE(is_tokenizer_file(run, file));
-      run.data_sha256[file] = "aaaa";
-    }
-    for (const char* shard : {"/d/x_train_0.bin", "/d/x_val_0.bin", "/tokenizer.json", "x.bin"})
-      REQUIRE_FALSE(is_tokenizer_file(run, shard));
-    REQUIRE(trained_validation_files(run) == "x_val_0.bin");
-  }
-  // Runs that name one tokenizer in two ways are comparable.
-  std::vector<RunRecord> runs = two_models();
-  for (size_t i = 0; i < runs.size(); ++i) {
-    runs[i].config.data.tokenizer = i < 2 ? "/d" : "/d/";
-    runs[i].data_sha256 = {{i < 2 ? "/d/tokenizer.json" : "/d//tokenizer.json", "aaaa"},
-                           {"/d/x_train_0.bin", i < 2 ? "bbbb" : "dddd"},
-                           {"/d/x_val_0.bin", "cccc"}};
-    runs[i].config.data.train = {"/d/x_train_*.bin"};
-    runs[i].config.data.val = {"/d/x_val_*.bin"};
-  }
-  const std::vector<std::string> found = incomparable_differences(runs);
-  REQUIRE(mentions(found, "training data: x_train_0.bin bbbb in dense-s1"));
-  REQUIRE_FALSE(mentions(found, "tokenizer"));
-}
-
-TEST_CASE("roles are known of data below a folder whose name has characters of patterns") {
-  const TempFolder folder;
-  const std::string data = folder / "exp[1]*";
-  make_folders(data);
-  RunRecord run = run_of("a", 1, 64, 3.3);
-  run.config.data.train = {data + "/x_*.bin"};
-  run.config.data.val = {data + "/x_val_?.bin"};
-  run.data_sha256 = {{data + "/x_train_0.bin", "bbbb"}, {data + "/x_val_0.bin", "cccc"}};
-  const std::optional<DataRoles> roles = data_roles(run);
-  REQUIRE(roles);
-  REQUIRE(roles->train.size() == 2);
-  REQUIRE(roles->val.size() == 1);
-  REQUIRE(trained_validation_files(run) == "x_val_0.bin");
-  run.config.data.val = {folder / "exp[12]*/x_val_*.bin"};  // no such folder: a pattern
-  REQUIRE_FALSE(data_roles(run));
-}
-
-TEST_CASE("runs that all trained on their validation data are compared with a note") {
-  std::vector<RunRecord> runs = two_models();
-  for (RunRecord& r : runs) {
-    r.config.data.train = {"/d/*.bin"};
-    r.config.data.val = {"/d/x_val_*.bin"};
-  }
-  const Comparison c = compare(runs, {});
-  REQUIRE(c.rankings.size() == 1);
-  REQUIRE(mentions(c.notes, "moe-s2 trained on its own validation data (x_val_0.bin)"));
-}
-
-TEST_CASE("the same shards in another folder are the same data") {
-  std::vector<RunRecord> runs = two_models();
-  runs[3].data_sha256 = {
-      {"/a/x_val_0.bin", "cccc"}, {"/e/tokenizer.json", "aaaa"}, {"/z/x_train_0.bin", "bbbb"}};
-  REQUIRE(incomparable_differences(runs).empty());
 }
 
 TEST_CASE("different contracts are reported, and there is no ranking until one is chosen") {
@@ -587,34 +243,6 @@ TEST_CASE("a collapsed router is marked beside its loss, and in the ranking") {
   REQUIRE(mentions(c.notes, "moe is pathological"));
   REQUIRE(c.rankings[0].places[0].note.starts_with("pathological: routers collapsed; "));
   REQUIRE(c.models[0].health.text() == "dense");
-}
-
-TEST_CASE("runs that are not finished are marked and not ranked") {
-  for (const std::string end : {"", "interrupted", "non_finite", "collapse_stop", "extended"}) {
-    INFO(end);
-    std::vector<RunRecord> runs = two_models();
-    runs[1].end = end;
-    if (end == "extended") {
-      runs[1].end = "steps";
-      runs[1].steps_done = 80;
-    }
-    const std::string step = std::to_string(runs[1].steps_done);
-    const bool guard = end == "non_finite" || end == "collapse_stop";
-    const std::string said =
-        guard ? " (stopped by its guard, " + end + ", at step " + step + ")" : "";
-    const Comparison c = compare(runs, {});
-    REQUIRE(mentions(c.notes, ("dense-s2" + said + " is not finished").c_str()));
-    REQUIRE(c.no_ranking == "dense-s2" + said + " is not finished");
-  }
-}
-
-TEST_CASE("one seed has no interval, and the ranking says so") {
-  const std::vector<RunRecord> runs = {run_of("a", 1, 64, 3.3), run_of("b", 1, 99, 3.2)};
-  const Comparison c = compare(runs, {});
-  REQUIRE(!c.models[0].final_loss->interval95);
-  REQUIRE(!c.models[1].loss_against_first->summary.interval95);
-  REQUIRE(c.rankings[0].places[0].note == "no interval with one seed");
-  REQUIRE(mentions(c.notes, "one seed"));
 }
 
 }  // namespace assay::test_compare

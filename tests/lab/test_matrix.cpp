@@ -1,76 +1,20 @@
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "data/sha256.h"
-#include "engine/config/text.h"
 #include "lab/matrix/budget.h"
-#include "lab/matrix/folder.h"
-#include "lab/matrix/plan.h"
 #include "lab/matrix/report.h"
 #include "lab/matrix/state.h"
 #include "models/audit/contract.h"
 #include "models/audit/horizon.h"
 #include "tests/catch.h"
-#include "tests/data/temp_folder.h"
+#include "tests/lab/matrix_family.h"
 
 namespace assay::test_matrix {
 namespace {
 
-const char* kBase = R"(
-model: {hidden: 64, layers: 2, heads: 2, vocab_size: 512, ffn: 64}
-schedule: {warmup: 2, warmdown: 4}
-run: {steps: 60, batch_tokens: 1024, sequence: 64, micro_batch: 8}
-eval: {every: 20, tokens: 4096}
-data: {synth: {train_tokens: 120000, val_tokens: 20000, vocab_size: 512}}
-)";
-const char* kMatrix = R"(name: m
-models: {dense: dense.yaml, moe: moe.yaml, large: large.yaml}
-contracts:
-  - {kind: activeDN, reference: dense}
-  - {kind: totalDN, reference: dense}
-seeds: [1, 2]
-precisions: [fp32]
-)";
-
-// A folder with the configurations of three models.
-struct Family {
-  TempFolder folder;
-  Family() {
-    write("dense.yaml", kBase);
-    write("large.yaml", "include: dense.yaml\nmodel: {ffn: 128}\n");
-    write("moe.yaml",
-          "include: dense.yaml\nmodel: {moe: {experts: 4, top_k: 2, expert_ffn: 32}}\n");
-  }
-  void write(const std::string& name, const std::string& text) const {
-    write_file_atomic(folder / name, text);
-  }
-  MatrixFile file(const std::string& text, const std::vector<std::string>& sets = {}) const {
-    write("m.yaml", text);
-    return load_matrix_file(folder / "m.yaml", sets);
-  }
-  Matrix matrix(const std::string& text) const { return lay_out(file(text)); }
-  MatrixFolder runs() const { return MatrixFolder(folder / "runs"); }
-  // Makes a run as `assay train` leaves it before the first step: with its configuration only.
-  void begin(const Cell& cell) const {
-    make_folders(runs().run(cell));
-    write_file_atomic(runs().run(cell) + "/config.yaml", to_yaml(cell.config));
-  }
-};
-
-struct BadMatrix {
-  const char* what;
-  const char* text;
-  const char* error;
-  const char* hint;
-};
-
-std::string edited(const std::string& from, const std::string& to) {
-  std::string text = kMatrix;
-  const size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  return text.replace(at, from.size(), to);
-}
+using matrix_family::edited;
+using matrix_family::Family;
+using matrix_family::kMatrix;
 
 }  // namespace
 
@@ -232,114 +176,6 @@ TEST_CASE("the configuration of a cell is self-contained") {
   }
 }
 
-TEST_CASE("an invalid matrix is refused with reason and place") {
-  const Family family;
-  const BadMatrix rows[] = {
-      {"empty", "", "the matrix is empty", "--help"},
-      {"no models", "seeds: [1]\n", "models is not given", "models:"},
-      {"a list", "- 1\n", "m.yaml:1: the matrix is a list", ""},
-      {"unknown key", "name: m\nmodel: {a: dense.yaml}\n",
-       "m.yaml:2: unknown key model in the matrix", "did you mean models"},
-      {"duplicate key", "models: {a: dense.yaml}\nseeds: [1]\nseeds: [2]\n",
-       "m.yaml:3: duplicate key seeds", "keep one"},
-      {"duplicate model", "models: {a: dense.yaml, a: moe.yaml}\n", "duplicate key a in models",
-       "keep one"},
-      {"missing model", "models:\n  a: nowhere.yaml\n", "m.yaml:2: models.a: ", "paths start"},
-      {"model without a file", "models: {a: {set: {optimizer.lr: 1}}}\n", "models.a has no config",
-       "config: moe.yaml"},
-      {"unknown key of a model", "models: {a: {config: dense.yaml, sets: {}}}\n",
-       "unknown key sets in models.a", "did you mean set"},
-      {"a model's precision", "models: {a: {config: dense.yaml, set: {precision.recipe: bf16}}}\n",
-       "precision.recipe is varied by the matrix itself", "use seeds, precisions"},
-      {"neither true nor false",
-       "models: {a: dense.yaml}\n"
-       "contracts: [{kind: totalDN, coefficient: 2, shared_in_total: maybe}]\n",
-       "shared_in_total maybe is neither", "true or false"},
-      {"model name", "models: {a/b: dense.yaml}\n", "model name a/b", "letters"},
-      {"seed twice", "models: {a: dense.yaml}\nseeds: [1, 2, 1]\n",
-       "m.yaml:2: seed 1 is listed twice", "count as two"},
-      {"no seed", "models: {a: dense.yaml}\nseeds: []\n", "seeds is an empty list", ""},
-      {"negative seed", "models: {a: dense.yaml}\nseeds: [-1]\n", "seed -1 is negative", ""},
-      {"word for a seed", "models: {a: dense.yaml}\nseeds: [one]\n", "a seed is \"one\"", ""},
-      {"precision twice", "models: {a: dense.yaml}\nprecisions: [fp32, fp32]\n",
-       "precision fp32 is listed twice", ""},
-      {"unknown precision", "models: {a: dense.yaml}\nprecisions: [fp31]\n",
-       "precision fp31 is unknown", "did you mean fp32"},
-      {"no coefficient", "models: {a: dense.yaml}\ncontracts:\n  - {kind: activeDN}\n",
-       "m.yaml:3: contract activeDN has no coefficient", "reference: a"},
-      {"both",
-       "models: {a: dense.yaml}\ncontracts: [{kind: activeDN, coefficient: 2, reference: a}]\n",
-       "has a coefficient and a reference", "remove one"},
-      {"negative coefficient",
-       "models: {a: dense.yaml}\ncontracts: [{kind: totalDN, coefficient: -2}]\n",
-       "coefficient = -2 is negative", ""},
-      {"no kind", "models: {a: dense.yaml}\ncontracts: [{coefficient: 2}]\n", "has no kind", ""},
-      {"unknown kind", "models: {a: dense.yaml}\ncontracts: [{kind: activDN, coefficient: 2}]\n",
-       "contract kind activDN is unknown", "did you mean activeDN"},
-      {"beyond the run",
-       "models: {a: dense.yaml}\ncontracts: [{kind: totalDN, coefficient: 2, fraction: 1.5}]\n",
-       "fraction = 1.5 is out of range", "at most 1"},
-      {"landing beyond the run",
-       "models: {a: dense.yaml}\ncontracts: [{kind: totalDN, coefficient: 2, landings: [2]}]\n",
-       "landings has 2", "at most 1"},
-      {"two of one name",
-       "models: {a: dense.yaml}\ncontracts: [{kind: totalDN, coefficient: 2}, {kind: totalDN, "
-       "coefficient: 3}]\n",
-       "two contracts are called totalDN", "different names"},
-      {"unknown reference",
-       "models: {dense: dense.yaml}\ncontracts: [{kind: totalDN, reference: dens}]\n",
-       "reference dens is not a model", "did you mean dense"},
-      {"set of a seed", "models: {a: dense.yaml}\nset: {run.seed: 3}\n",
-       "m.yaml:2: set: run.seed is varied by the matrix itself", "seeds"},
-      {"set of a precision", "models: {a: dense.yaml}\nset: {precision: {recipe: fp32}}\n",
-       "set: precision.recipe is varied", ""},
-      {"set of a section", "models: {a: dense.yaml}\nset: {run: {seed: 9}}\n",
-       "set: run.seed is varied", "seeds"},
-      {"a coefficient of steps",
-       "models: {a: dense.yaml}\ncontracts: [{kind: steps, coefficient: 50}]\n",
-       "contract steps has a coefficient, 50", "run.steps"},
-      {"a warm-down without branches",
-       "models: {a: dense.yaml}\n"
-       "contracts: [{kind: totalDN, coefficient: 2, branch_warmdown: 0.2}]\n",
-       "contract totalDN has branch_warmdown, but no branches", "branches: [0.2]"},
-      {"a warm-down of a whole branch",
-       "models: {a: dense.yaml}\n"
-       "contracts: [{kind: totalDN, reference: a, branches: [0.5], branch_warmdown: 1}]\n",
-       "contract totalDN: branch_warmdown = 1 leaves no step", "below 1"},
-      {"a branch that begins with its trunk",
-       "models: {a: dense.yaml}\n"
-       "contracts: [{kind: totalDN, reference: a, branches: [0.02], branch_warmdown: 0.9}]\n",
-       "a branch of 2 steps with a warm-down over 0.9 of them leaves its trunk at step 0",
-       "smaller branch_warmdown"},
-      {"shared experts of other kinds",
-       "models: {a: dense.yaml}\n"
-       "contracts: [{kind: activeDN, coefficient: 2, shared_in_total: false}]\n",
-       "contract activeDN has shared_in_total: false", "only totalDN"},
-      {"unknown field", "models: {a: dense.yaml}\nset:\n  run.stps: 3\n",
-       "m.yaml:3: set run.stps: unknown key stps", "did you mean steps"},
-      {"field out of range", "models: {a: dense.yaml}\nset: {run.steps: 0}\n", "run.steps = 0", ""},
-      {"no jobs", "models: {a: dense.yaml}\njobs: 0\n", "jobs = 0 is out of range", ""},
-      {"memory", "models: {a: dense.yaml}\nmemory: much\n", "memory much is not an amount", "8GiB"},
-      {"same name twice",
-       "models: {a: dense.yaml, a-b: moe.yaml}\ncontracts: [{kind: steps, name: b-c}, {kind: "
-       "steps, "
-       "name: c}]\n",
-       "two cells are called a-b-c-auto-seed1", "mixed up"},
-  };
-  for (const BadMatrix& row : rows) {
-    INFO(row.what);
-    try {
-      family.matrix(row.text);
-      FAIL("it was accepted");
-    } catch (const UserError& error) {
-      INFO(error.what() << "\n" << error.hint());
-      REQUIRE(std::string(error.what()).find(row.error) != std::string::npos);
-      REQUIRE(error.hint().find(row.hint) != std::string::npos);
-      REQUIRE(error.hint().size() > 5);
-    }
-  }
-}
-
 TEST_CASE("models with different data are found") {
   const Family family;
   REQUIRE(different_data(family.matrix(kMatrix)).empty());
@@ -496,131 +332,6 @@ TEST_CASE("counts of a recorded matrix are those of the seed that has a configur
   }
 }
 
-TEST_CASE("--set of what the matrix sets itself is refused") {
-  const Family family;
-  for (const char* set : {"run.seed=9", "run={seed: 9}", "precision.recipe=bf16", "run.threads=2",
-                          "contract.fraction=0.5"}) {
-    INFO(set);
-    try {
-      family.file(kMatrix, {set});
-      FAIL("it was accepted");
-    } catch (const UserError& error) {
-      REQUIRE(std::string(error.what()).find("is set by the matrix itself") != std::string::npos);
-    }
-  }
-  REQUIRE_NOTHROW(family.file(kMatrix, {"precision.products=simulated"}));
-  REQUIRE_NOTHROW(family.file("models: {dense: dense.yaml}\n", {"contract.landings=[0.5]"}));
-}
-
-TEST_CASE("the changes of an edited matrix are listed") {
-  const Family family;
-  const Matrix first = family.matrix(kMatrix);
-  make_folders(family.runs().path());
-  REQUIRE(!find_edits(family.runs(), first).started);
-  write_matrix(family.runs(), first, {});
-  REQUIRE(!find_edits(family.runs(), first).any());
-  family.begin(first.cell("dense-activeDN-fp32-seed1"));
-  REQUIRE(!find_edits(family.runs(), first).any());
-
-  const Matrix more = family.matrix(edited("seeds: [1, 2]", "seeds: [1, 3]"));
-  const MatrixEdits seeds = find_edits(family.runs(), more);
-  REQUIRE(seeds.added.size() == 6);
-  REQUIRE(seeds.added[0] == "dense-activeDN-fp32-seed3");
-  REQUIRE(seeds.removed.size() == 6);
-  REQUIRE(seeds.changed.empty());
-
-  const Matrix faster = family.matrix(std::string(kMatrix) + "set: {optimizer.lr: 2e-3}\n");
-  const MatrixEdits rate = find_edits(family.runs(), faster);
-  REQUIRE(rate.changed ==
-          std::vector<std::string>{"dense-activeDN-fp32-seed1: optimizer.lr: 0.001 -> 0.002"});
-  REQUIRE(rate.changed_cells == std::vector<std::string>{"dense-activeDN-fp32-seed1"});
-  REQUIRE(rate.moved.size() == 7);  // the runs that had not started
-  REQUIRE(rate.added.empty());
-
-  // Threads and checkpoints change no results.
-  const Matrix saved =
-      family.matrix(std::string(kMatrix) + "set: {run.checkpoint_every: 7}\njobs: 3\n");
-  REQUIRE(!find_edits(family.runs(), saved).any());
-
-  // The manifest keeps the history of edits.
-  write_matrix(family.runs(), more, seeds);
-  const std::string manifest = read_file(family.runs().file("matrix.json"));
-  REQUIRE(manifest.find("dense-activeDN-fp32-seed3") != std::string::npos);
-  REQUIRE(manifest.find("\"removed\"") != std::string::npos);
-}
-
-TEST_CASE("seeds that undecided claims add are no edits of the file") {
-  const Family family;
-  MatrixFile file = family.file(kMatrix);
-  make_folders(family.runs().path());
-  write_matrix(family.runs(), lay_out(file), {});
-  file.seeds.push_back(3);
-  file.extra_seeds.push_back(3);
-  const Matrix more = lay_out(file);
-  const MatrixEdits edits = find_edits(family.runs(), more);
-  REQUIRE(!edits.any());
-  write_matrix(family.runs(), more, edits);
-  const auto record = nlohmann::json::parse(read_file(family.runs().file(kMatrixRecord)));
-  REQUIRE((record["cells"].size() == 18 && record["edits"].empty()));
-  // A model that is added later is one, with all its seeds.
-  file.models.push_back(file.models.back());
-  file.models.back().name = "again";
-  REQUIRE(find_edits(family.runs(), lay_out(file)).added.size() == 6);
-}
-
-TEST_CASE("claims stay sealed while runs of removed cells are in the folder") {
-  const Family family;
-  const auto with = [&](const std::string& contract, const std::string& bound) {
-    return family.matrix("name: m\nmodels: {dense: dense.yaml}\nprecisions: [fp32]\n" +
-                         ("contracts: [{kind: steps, name: " + contract + "}]\n") +
-                         "claims: [{name: c, measure: val_loss, of: dense, below: " + bound +
-                         "}]\n");
-  };
-  const auto take_over = [&](const Matrix& matrix) {
-    const MatrixEdits edits = find_edits(family.runs(), matrix);
-    REQUIRE(!edits.claims.any());
-    write_matrix(family.runs(), matrix, edits);
-  };
-  make_folders(family.runs().path() + "/half.part");
-  family.write("runs/half.part/config.yaml", "a copy that was cut short is no run");
-  std::filesystem::create_directory(family.folder / "runs/configs");
-  take_over(with("a", "4"));
-  take_over(with("a", "3.9"));  // nothing has begun
-  family.begin(with("a", "3.9").cells.front());
-  REQUIRE(find_edits(family.runs(), with("a", "3")).claims.added == std::vector<std::string>{"c"});
-  REQUIRE(find_edits(family.runs(), with("b", "3")).claims.any());  // the run is of no cell now
-  take_over(with("b", "3.9"));
-  REQUIRE(find_edits(family.runs(), with("b", "3")).claims.any());  // nor of a recorded one
-  const std::optional<ClaimSeal> seal = recorded_seal(family.runs());
-  REQUIRE((seal->runs_begun == 0 && seal->edits.empty()));
-}
-
-TEST_CASE("a matrix whose evaluations read files may move with them") {
-  const Family family;
-  const auto in = [&](const std::string& folder, const std::string& bundle) {
-    return family.matrix(edited("models:", "set: {eval.core.bundle: " + folder + "/" + bundle +
-                                               ", eval.samples.file: " + folder +
-                                               "/prompts.txt}\nmodels:"));
-  };
-  const Matrix here = in("/clone-a", "core"), there = in("/clone-b", "core/");
-  const Cell &cell = here.cells.front(), &moved = there.cells.front();
-  REQUIRE(moved.config.eval.core->bundle.starts_with("/clone-b/core"));
-  REQUIRE(matrix_differences(cell.config, moved.config).empty());
-  REQUIRE(config_sha256(cell.config) == config_sha256(moved.config));
-  const Config other = in("/clone-a", "core-2").cells.front().config;
-  REQUIRE(matrix_differences(cell.config, other).size() == 1);
-  REQUIRE(config_sha256(cell.config) != config_sha256(other));
-
-  make_folders(family.runs().path());
-  write_matrix(family.runs(), here, {});
-  REQUIRE(!find_edits(family.runs(), there).any());
-  // The hash of an earlier version, of a configuration that has not moved.
-  std::string text = to_yaml(what_matters(cell.config));
-  const std::string old = sha256_hex(text);
-  REQUIRE(old != config_sha256(cell.config));
-  REQUIRE((is_config_sha256(old, cell.config) && !is_config_sha256(old, other)));
-}
-
 TEST_CASE("a contract added before the others reuses the existing runs") {
   const Family family;
   const Matrix first = family.matrix(kMatrix);
@@ -634,22 +345,6 @@ TEST_CASE("a contract added before the others reuses the existing runs") {
   REQUIRE(swapped.cell("dense-activeDN-fp32-seed1").trained());
   REQUIRE(swapped.cell("dense-totalDN-fp32-seed2").trained());
   REQUIRE(swapped.order().size() == 2);
-}
-
-TEST_CASE("folders with other contents are refused") {
-  const Family family;
-  const Matrix m = family.matrix(kMatrix);
-  make_folders(family.runs().path());
-  family.write("runs/note.txt", "mine");
-  REQUIRE_THROWS_WITH(find_edits(family.runs(), m),
-                      Catch::Matchers::ContainsSubstring("has files but no matrix"));
-  std::filesystem::remove(family.folder / "runs/note.txt");
-  write_matrix(family.runs(), m, {});
-  const Matrix other = family.matrix(edited("name: m", "name: n"));
-  REQUIRE_THROWS_WITH(find_edits(family.runs(), other),
-                      Catch::Matchers::ContainsSubstring("holds the matrix m, not n"));
-  const MatrixFolder file(family.folder / "dense.yaml");
-  REQUIRE_THROWS_WITH(find_edits(file, m), Catch::Matchers::ContainsSubstring("is a file"));
 }
 
 TEST_CASE("runs start within the budget") {

@@ -1,0 +1,144 @@
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "data/sha256.h"
+#include "lab/matrix/state.h"
+#include "tests/catch.h"
+#include "tests/lab/matrix_family.h"
+
+namespace assay::test_matrix_edits {
+namespace {
+
+using matrix_family::edited;
+using matrix_family::Family;
+using matrix_family::kMatrix;
+
+}  // namespace
+
+TEST_CASE("the changes of an edited matrix are listed") {
+  const Family family;
+  const Matrix first = family.matrix(kMatrix);
+  make_folders(family.runs().path());
+  REQUIRE(!find_edits(family.runs(), first).started);
+  write_matrix(family.runs(), first, {});
+  REQUIRE(!find_edits(family.runs(), first).any());
+  family.begin(first.cell("dense-activeDN-fp32-seed1"));
+  REQUIRE(!find_edits(family.runs(), first).any());
+
+  const Matrix more = family.matrix(edited("seeds: [1, 2]", "seeds: [1, 3]"));
+  const MatrixEdits seeds = find_edits(family.runs(), more);
+  REQUIRE(seeds.added.size() == 6);
+  REQUIRE(seeds.added[0] == "dense-activeDN-fp32-seed3");
+  REQUIRE(seeds.removed.size() == 6);
+  REQUIRE(seeds.changed.empty());
+
+  const Matrix faster = family.matrix(std::string(kMatrix) + "set: {optimizer.lr: 2e-3}\n");
+  const MatrixEdits rate = find_edits(family.runs(), faster);
+  REQUIRE(rate.changed ==
+          std::vector<std::string>{"dense-activeDN-fp32-seed1: optimizer.lr: 0.001 -> 0.002"});
+  REQUIRE(rate.changed_cells == std::vector<std::string>{"dense-activeDN-fp32-seed1"});
+  REQUIRE(rate.moved.size() == 7);  // the runs that had not started
+  REQUIRE(rate.added.empty());
+
+  // Threads and checkpoints change no results.
+  const Matrix saved =
+      family.matrix(std::string(kMatrix) + "set: {run.checkpoint_every: 7}\njobs: 3\n");
+  REQUIRE(!find_edits(family.runs(), saved).any());
+
+  // The manifest keeps the history of edits.
+  write_matrix(family.runs(), more, seeds);
+  const std::string manifest = read_file(family.runs().file("matrix.json"));
+  REQUIRE(manifest.find("dense-activeDN-fp32-seed3") != std::string::npos);
+  REQUIRE(manifest.find("\"removed\"") != std::string::npos);
+}
+
+TEST_CASE("seeds that undecided claims add are no edits of the file") {
+  const Family family;
+  MatrixFile file = family.file(kMatrix);
+  make_folders(family.runs().path());
+  write_matrix(family.runs(), lay_out(file), {});
+  file.seeds.push_back(3);
+  file.extra_seeds.push_back(3);
+  const Matrix more = lay_out(file);
+  const MatrixEdits edits = find_edits(family.runs(), more);
+  REQUIRE(!edits.any());
+  write_matrix(family.runs(), more, edits);
+  const auto record = nlohmann::json::parse(read_file(family.runs().file(kMatrixRecord)));
+  REQUIRE((record["cells"].size() == 18 && record["edits"].empty()));
+  // A model that is added later is one, with all its seeds.
+  file.models.push_back(file.models.back());
+  file.models.back().name = "again";
+  REQUIRE(find_edits(family.runs(), lay_out(file)).added.size() == 6);
+}
+
+TEST_CASE("claims stay sealed while runs of removed cells are in the folder") {
+  const Family family;
+  const auto with = [&](const std::string& contract, const std::string& bound) {
+    return family.matrix("name: m\nmodels: {dense: dense.yaml}\nprecisions: [fp32]\n" +
+                         ("contracts: [{kind: steps, name: " + contract + "}]\n") +
+                         "claims: [{name: c, measure: val_loss, of: dense, below: " + bound +
+                         "}]\n");
+  };
+  const auto take_over = [&](const Matrix& matrix) {
+    const MatrixEdits edits = find_edits(family.runs(), matrix);
+    REQUIRE(!edits.claims.any());
+    write_matrix(family.runs(), matrix, edits);
+  };
+  make_folders(family.runs().path() + "/half.part");
+  family.write("runs/half.part/config.yaml", "a copy that was cut short is no run");
+  std::filesystem::create_directory(family.folder / "runs/configs");
+  take_over(with("a", "4"));
+  take_over(with("a", "3.9"));  // nothing has begun
+  family.begin(with("a", "3.9").cells.front());
+  REQUIRE(find_edits(family.runs(), with("a", "3")).claims.added == std::vector<std::string>{"c"});
+  REQUIRE(find_edits(family.runs(), with("b", "3")).claims.any());  // the run is of no cell now
+  take_over(with("b", "3.9"));
+  REQUIRE(find_edits(family.runs(), with("b", "3")).claims.any());  // nor of a recorded one
+  const std::optional<ClaimSeal> seal = recorded_seal(family.runs());
+  REQUIRE((seal->runs_begun == 0 && seal->edits.empty()));
+}
+
+TEST_CASE("a matrix whose evaluations read files may move with them") {
+  const Family family;
+  const auto in = [&](const std::string& folder, const std::string& bundle) {
+    return family.matrix(edited("models:", "set: {eval.core.bundle: " + folder + "/" + bundle +
+                                               ", eval.samples.file: " + folder +
+                                               "/prompts.txt}\nmodels:"));
+  };
+  const Matrix here = in("/clone-a", "core"), there = in("/clone-b", "core/");
+  const Cell &cell = here.cells.front(), &moved = there.cells.front();
+  REQUIRE(moved.config.eval.core->bundle.starts_with("/clone-b/core"));
+  REQUIRE(matrix_differences(cell.config, moved.config).empty());
+  REQUIRE(config_sha256(cell.config) == config_sha256(moved.config));
+  const Config other = in("/clone-a", "core-2").cells.front().config;
+  REQUIRE(matrix_differences(cell.config, other).size() == 1);
+  REQUIRE(config_sha256(cell.config) != config_sha256(other));
+
+  make_folders(family.runs().path());
+  write_matrix(family.runs(), here, {});
+  REQUIRE(!find_edits(family.runs(), there).any());
+  // The hash of an earlier version, of a configuration that has not moved.
+  std::string text = to_yaml(what_matters(cell.config));
+  const std::string old = sha256_hex(text);
+  REQUIRE(old != config_sha256(cell.config));
+  REQUIRE((is_config_sha256(old, cell.config) && !is_config_sha256(old, other)));
+}
+
+TEST_CASE("folders with other contents are refused") {
+  const Family family;
+  const Matrix m = family.matrix(kMatrix);
+  make_folders(family.runs().path());
+  family.write("runs/note.txt", "mine");
+  REQUIRE_THROWS_WITH(find_edits(family.runs(), m),
+                      Catch::Matchers::ContainsSubstring("has files but no matrix"));
+  std::filesystem::remove(family.folder / "runs/note.txt");
+  write_matrix(family.runs(), m, {});
+  const Matrix other = family.matrix(edited("name: m", "name: n"));
+  REQUIRE_THROWS_WITH(find_edits(family.runs(), other),
+                      Catch::Matchers::ContainsSubstring("holds the matrix m, not n"));
+  const MatrixFolder file(family.folder / "dense.yaml");
+  REQUIRE_THROWS_WITH(find_edits(file, m), Catch::Matchers::ContainsSubstring("is a file"));
+}
+
+}  // namespace assay::test_matrix_edits

@@ -1,0 +1,97 @@
+#include <cmath>
+
+#include "lab/matrix/claims.h"
+#include "lab/matrix/gap.h"
+#include "lab/matrix/report.h"
+#include "lab/runs/run_measures.h"
+#include "tests/catch.h"
+#include "tests/lab/planted_measures.h"
+
+namespace assay::test_matrix_report {
+namespace {
+
+using planted_measures::claim;
+using planted_measures::Grid;
+using planted_measures::planted_table;
+using planted_measures::run_of;
+using planted_measures::Table;
+
+}  // namespace
+
+TEST_CASE("the gap over training, and its trend") {
+  const Grid grid(
+      [](const std::string&, const std::string& model, const std::string&, int64_t seed) {
+        return 3 + 0.1 * double(seed) + (model == "moe" ? 0.2 + 0.01 * double(seed) : 0);
+      });
+  const std::vector<GapCurve> curves = gap_curves(grid.tables[0]);
+  REQUIRE(curves.size() == 3);  // of dense nvfp4, moe bf16, moe nvfp4
+  REQUIRE(curves[0].points.at(1).gap.mean == 0);
+  const GapCurve& moe = curves[1];
+  REQUIRE(moe.points.size() == 2);
+  REQUIRE(moe.points[0].share == 0.5);
+  REQUIRE(std::abs(moe.points[0].gap.mean - 0.72) < 1e-12);
+  REQUIRE(std::abs(moe.points[1].gap.mean - 0.22) < 1e-12);
+  REQUIRE(std::abs(moe.points[1].gap.sd.value() - 0.01) < 1e-12);
+  REQUIRE(!moe.trend);  // two evaluations make no trend
+  const std::string text = gap_markdown(grid.tables[0]);
+  INFO(text);
+  for (const char* part :
+       {"| 50%", "| 100%", "moe bf16", "+0.2200 ± 0.0248", "minus dense bf16's"}) {
+    INFO(part);
+    REQUIRE(text.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("a loss inside a run that is not finite is no value, and takes no others away") {
+  for (const double lost : {double(NAN), double(INFINITY)}) {
+    Grid grid([](const std::string&, const std::string& model, const std::string&, int64_t seed) {
+      return 3 + 0.1 * double(seed) + (model == "moe" ? 0.2 : 0);
+    });
+    SummaryRow& moe = grid.tables[0].rows[2];
+    RunRecord& run = grid.runs[6];
+    REQUIRE(moe.runs.runs.front() == &run);
+    run.val_loss_nats = {{20, 4.0, 10}, {50, lost, 10}, {80, 3.5, 10}, {100, 3.3, 10}};
+    run.val_bits_per_byte = {{50, lost, 10}, {100, 1.5, 10}};
+    const auto value = [&](const char* name) { return find_run_measure(name)->of(run); };
+    REQUIRE(!find_run_measure("val_loss")->at(run, 0.5));
+    REQUIRE(!find_run_measure("bits_per_byte")->at(run, 0.5));
+    REQUIRE(!value("val_loss_trend"));
+    REQUIRE((value("val_loss") == 3.3 && value("best_val_loss") == 3.3));
+    const std::vector<GapCurve> curves = gap_curves(grid.tables[0]);
+    REQUIRE(curves[1].points.size() == 1);
+    REQUIRE(curves[1].points[0].share == 1);
+    MatrixClaim half = claim("val_loss", "moe", MatrixClaim::Relation::kAbove, "dense", 0);
+    half.at = 0.5;
+    REQUIRE(evaluate_claims({half}, grid.tables)[0].why ==
+            "2 of 3 runs of moe have the measure at 50%");
+  }
+  RunRecord run = run_of({"a", 1, 4.0, 0.95, 40});
+  run.val_loss_nats[0].value = NAN;
+  REQUIRE(!find_run_measure("loss_after_saturation")->of(run));
+}
+
+TEST_CASE("the table of routers has the runs that the rule ended, and the models' windows") {
+  Table t = planted_table();
+  for (SummaryRow& row : t.tables[0].rows) {
+    if (!row.runs.runs.empty()) row.worst_load = 0.9;
+  }
+  const RunRecord collapsed = run_of({"even", 4, 5.0, 0.99, 5});
+  t.tables[0].rows[1].stopped_by_rule.runs.push_back(&collapsed);
+  const Matrix matrix;
+  const auto has = [&](const std::string& part) {
+    MatrixSummary summary;
+    summary.matrix = &matrix;
+    summary.tables = t.tables;
+    const std::string text = summary_markdown(summary);
+    INFO(text);
+    return text.find(part) != std::string::npos;
+  };
+  for (Cell& cell : t.cells) cell.config.telemetry.window = 8;
+  REQUIRE(has("0.480 ± 0.340"));  // of 0.30, 0.32, 0.31 and 0.99
+  REQUIRE(has(" -, -, 3, 3 "));
+  REQUIRE(has("experts over the last 8 logged steps"));
+  t.cells[1].config.telemetry.window = 20;
+  REQUIRE(has("experts over the last 8 to 20 logged steps"));
+}
+
+}  // namespace assay::test_matrix_report
