@@ -2,7 +2,6 @@
 
 #include "base/check.h"
 #include "engine/config/fields.h"
-#include "models/parameters/table.h"
 
 namespace assay {
 namespace {

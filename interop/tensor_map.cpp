@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "models/parameters/table.h"
-
 namespace assay {
 namespace {
 

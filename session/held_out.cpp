@@ -6,7 +6,6 @@
 #include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
 #include "engine/run/checkpoint_files.h"
-#include "models/parameters/table.h"
 
 namespace assay {
 

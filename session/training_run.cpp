@@ -17,7 +17,6 @@
 #include "models/audit/contract.h"
 #include "models/linear/precision.h"
 #include "models/parameters/expert_shares.h"
-#include "models/parameters/table.h"
 #include "session/build_info.h"
 #include "session/data_evidence.h"
 #include "session/measure_step.h"

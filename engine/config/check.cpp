@@ -452,7 +452,7 @@ void require_ranks(const Config& c, int64_t ranks) {
 void require_expert_ranks(const Config& c, int64_t ranks) {
   const int64_t shared = c.parallel.expert_ranks;
   if (shared == 1) return;
-  if (!c.model.has_moe_block()) {
+  if (moe_blocks(c.model) == 0) {
     throw UserError("parallel.expert_ranks = " + text(shared) + ", but the model has no experts",
                     "--set parallel.expert_ranks=1");
   }

@@ -1,6 +1,7 @@
 // Section model: the shape of the network and its mixture of experts.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -133,9 +134,16 @@ struct ModelConfig {
   int64_t resolved_head_dim() const { return head_dim > 0 ? head_dim : hidden / heads; }
 
   // True if a block has a dense FFN, of width ffn.
-  bool has_moe_block() const { return moe && moe->first_dense_layers < layers; }
   bool has_dense_block() const { return !moe || moe->first_dense_layers > 0; }
 };
+
+// The blocks from first_dense_layers on are MoE blocks; none in a dense model.
+inline bool is_moe_block(const ModelConfig& model, int64_t layer) {
+  return model.moe && layer >= model.moe->first_dense_layers;
+}
+inline int64_t moe_blocks(const ModelConfig& model) {
+  return model.moe ? std::max<int64_t>(0, model.layers - model.moe->first_dense_layers) : 0;
+}
 
 template <typename V>
 void visit(V& v, ModelConfig& c) {

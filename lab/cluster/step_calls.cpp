@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
-#include "models/parameters/table.h"
+#include "engine/parameter_spec.h"
 #include "ops/router.h"
 
 namespace assay {

@@ -4,7 +4,6 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
-#include "models/parameters/table.h"
 #include "ops/adamw.h"
 #include "ops/attention.h"
 #include "ops/combine.h"

@@ -18,7 +18,6 @@
 #include "lab/runs/data_roles.h"
 #include "lab/runs/first_weights.h"
 #include "lab/runs/run_folders.h"
-#include "models/parameters/table.h"
 
 namespace assay {
 namespace {

@@ -22,7 +22,6 @@
 #include "lab/runs/run_record.h"
 #include "lab/runs/run_summary.h"
 #include "models/audit/audit.h"
-#include "models/parameters/table.h"
 
 namespace assay {
 namespace {

@@ -1,7 +1,6 @@
 #include "lab/receipt/run_claims.h"
 
 #include "models/audit/horizon.h"
-#include "models/parameters/table.h"
 
 namespace assay {
 namespace {

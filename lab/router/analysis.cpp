@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "engine/telemetry/router_stats.h"
-#include "models/parameters/table.h"
 
 namespace assay {
 namespace {

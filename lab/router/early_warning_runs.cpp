@@ -7,7 +7,6 @@
 #include "lab/router/analysis.h"
 #include "lab/router/early_warning.h"
 #include "lab/runs/seed_groups.h"
-#include "models/parameters/table.h"
 
 namespace assay {
 

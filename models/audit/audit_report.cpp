@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "engine/telemetry/router_stats.h"
 #include "models/audit/model_table.h"
-#include "models/parameters/table.h"
 
 namespace assay {
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "models/parameters/table.h"
 
 namespace assay {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/bf16.h"
-#include "models/parameters/table.h"
 #include "ops/attention.h"
 #include "ops/dispatch.h"
 #include "ops/qk_norm.h"

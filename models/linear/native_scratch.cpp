@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "models/parameters/table.h"
-
 namespace assay {
 
 void CodedBuffer::Room::reach(const QuantFormat& f, int64_t lines, int64_t k) {

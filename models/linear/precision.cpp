@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "base/check.h"
-#include "models/parameters/table.h"
 
 namespace assay {
 
@@ -243,7 +242,7 @@ void require_layer(ProductRole role, const ProductFormats& f, const Width& in, c
 }  // namespace
 
 bool has_role(const ModelConfig& m, ProductRole role) {
-  const bool moe = m.moe && m.moe->first_dense_layers < m.layers;
+  const bool moe = moe_blocks(m) > 0;
   switch (role) {
     case ProductRole::kAttention:
       return true;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "models/parameters/table.h"
-
 namespace assay {
 
 void QuantScratch::plan(MemoryPlan& plan, const ModelConfig& c, int64_t tokens) {

@@ -133,15 +133,6 @@ std::vector<ParameterSpec> moe_table(const ModelConfig& c, const std::string& at
 
 }  // namespace
 
-bool is_moe_block(const ModelConfig& config, int64_t layer) {
-  return config.moe && layer >= config.moe->first_dense_layers;
-}
-
-int64_t moe_blocks(const ModelConfig& config) {
-  if (!config.moe) return 0;
-  return std::max<int64_t>(0, config.layers - config.moe->first_dense_layers);
-}
-
 bool has_constant_gates(const MoeConfig& moe) {
   return moe.top_k == 1 && moe.experts > 1 && moe.router.normalize_gates;
 }

@@ -21,9 +21,6 @@ namespace assay {
 // 2^16.
 std::vector<ParameterSpec> parameter_table(const ModelConfig& config);
 
-// The blocks from first_dense_layers on are MoE blocks; none in a dense model.
-bool is_moe_block(const ModelConfig& config, int64_t layer);
-int64_t moe_blocks(const ModelConfig& config);
 // Whether every gate is 1: K = 1 of several experts, divided by its own sum.
 bool has_constant_gates(const MoeConfig& moe);
 // Whether an auxiliary loss moves the routers. That of the normalised gates does not with K = 1:
