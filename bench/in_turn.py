@@ -4,6 +4,7 @@ process and two ranks, settings. Other work on the machine, and its heat, then f
 import argparse
 import datetime
 import json
+import math
 import os
 import pathlib
 import platform
@@ -58,6 +59,9 @@ def output_of(command, limit):
 def measured(command, key, limit):
     try:
         output, code = output_of(command, limit)
+    except (OSError, ValueError, IndexError) as error:  # no such program, a quote that does not end, nothing at all
+        raise Unmeasured(f"error: cannot run {command}: {error}\nhint: each command is one argument, a program and its "
+                         "options in quotes; pipes and redirections need sh -c") from error
     except subprocess.TimeoutExpired as error:
         raise Unmeasured(f"error: not done in {limit:g} s: {command}\nhint: run it by hand, or give a longer --limit") from error
     lines = output.strip().splitlines()
@@ -65,7 +69,10 @@ def measured(command, key, limit):
         raise Unmeasured(f"error: exit {code}, {len(lines)} lines of output: {command}\nhint: run it by hand")
     try:
         row = json.loads(lines[-1])
-        return float(row[key]), row
+        number = float(row[key])
+        if not math.isfinite(number):
+            raise ValueError(f"it is {number}")
+        return number, row
     except (ValueError, KeyError, TypeError) as error:
         raise Unmeasured(f"error: no number {key} in what it printed ({error!r}): {command}\nhint: give it --json; --key names "
                          "what is compared") from error
@@ -81,7 +88,7 @@ def cpu_name():
 
 class Rounds:
     """What the commands have measured, round by round. A command that fails is said, and left out from then on; without
-    the first there is nothing to compare."""
+    the first, or without all others, there is nothing to compare."""
 
     def __init__(self, commands, key, limit):
         self.commands, self.key, self.limit = commands, key, limit
@@ -89,14 +96,22 @@ class Rounds:
         self.rows = {i: [] for i in self.pairs}
         self.broken = set()
 
+    def over(self):
+        return len(self.broken) == len(self.pairs)
+
     def run(self, turn):
         order = [0, *(i for i in self.pairs if i not in self.broken)]
         if turn % 2:
             order.reverse()  # so that heat and clocks fall on all
         found = {}
         for i in order:
+            if self.over():
+                break
             try:
                 found[i] = measured(self.commands[i], self.key, self.limit)
+                if i == 0 and found[i][0] == 0:
+                    raise Unmeasured(f"error: {self.key} is 0, and no ratio to it says anything: {self.commands[i]}\nhint: "
+                                     "--key names what is compared")
             except Unmeasured as error:
                 print(error, file=sys.stderr, flush=True)
                 if i == 0:
@@ -145,6 +160,8 @@ def main():
                 print(f"{turn} of {a.pairs} rounds in {a.minutes:g} minutes", file=sys.stderr)
                 break
             ratios = rounds.run(turn)
+            if rounds.over():
+                break
             print(f"{turn + 1}/{a.pairs}: " + ", ".join(f"{names[i - 1]} {ratio:.4f}".strip() for i, ratio in ratios.items()),
                   file=sys.stderr, flush=True)
     finally:

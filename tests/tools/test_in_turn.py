@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""bench/in_turn.py with commands that only print or sleep: what a limit, Ctrl-C and SIGTERM end."""
+"""bench/in_turn.py with commands that only print or sleep: what a limit, Ctrl-C and SIGTERM end, and what commands that
+cannot be compared say."""
 import json
 import os
 import pathlib
@@ -47,6 +48,22 @@ for name, command in (("slow", SLOW), ("stubborn", STUBBORN)):
                           text=True, timeout=60)
     check(f"{name}, with a limit", done.returncode == 1 and "error: not done in 0.5 s: " in done.stderr and
           done.stderr.count("error:") == 1 and "of 2 pairs" in done.stdout, done)
+# What cannot run, and what has no ratio, is an error of two lines; nothing goes on without something to compare.
+COUNTED = f"""sh -c 'echo >>{work}/counted; echo "{{\\"tokens_per_s\\": 2}}"'"""
+ZERO, NAN = QUICK.replace("2}", "0}"), QUICK.replace("2}", "NaN}")
+for name, commands, error in (("no such program", ["no-such-program --json", QUICK], "error: cannot run no-such-program --json: "),
+                              ("an open quote", [QUICK, "sh -c 'echo"], "error: cannot run sh -c 'echo: "),
+                              ("nothing", [QUICK, ""], "error: cannot run : "),
+                              ("zero first", [ZERO, QUICK], "error: tokens_per_s is 0, "),
+                              ("not a number", [QUICK, NAN], "error: no number tokens_per_s ")):
+    done = subprocess.run(words("--pairs", "2", *commands), capture_output=True, text=True)
+    said = done.stderr.splitlines()
+    check(name, done.returncode == 1 and len(said) == 2 and said[0].startswith(error) and said[1].startswith("hint: "), done)
+done = subprocess.run(words("--pairs", "1", QUICK, ZERO), capture_output=True, text=True)
+check("zero second", done.returncode == 0 and "median 0.0000" in done.stdout, done)
+done = subprocess.run(words("--pairs", "5", COUNTED, "false", "false"), capture_output=True, text=True)
+check("only the first works", done.returncode == 1 and done.stderr.count("error:") == 2 and
+      (work / "counted").read_text() == "\n", (done, (work / "counted").read_text()))
 for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)):
     process = subprocess.Popen(words("--pairs", "2", QUICK, SLOW), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True)
