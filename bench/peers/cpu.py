@@ -5,7 +5,13 @@ First each way in which PyTorch's users write such a step is tried once: every P
 malloc as it comes and tuned, scaled_dot_product_attention or bmm, torch.compile in two modes, fused AdamW, experts one by
 one, sorted or grouped. Then the fastest ones of each model run in rounds with build/bench_step, so that other work on the
 machine falls on all alike. The ratios are medians over the rounds, each against PyTorch's best way. Eight ways of a dense
-model took four minutes on two cores with AVX2; --only leaves ways out."""
+model took four minutes on two cores with AVX2; --only leaves ways out.
+
+--isa compares as on a CPU with fewer instructions. It limits PyTorch; --bench names a program of Assay that was compiled
+for the same, with the program assay of that build beside it, which tells so:
+
+  avx2         -DASSAY_NATIVE=OFF -DCMAKE_CXX_FLAGS=-march=haswell
+  avx512_bf16  -DASSAY_NATIVE=OFF -DCMAKE_CXX_FLAGS=-march=cooperlake; no matrix unit (AMX)"""
 import argparse
 import collections
 import dataclasses
@@ -16,6 +22,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -26,13 +33,43 @@ DEBIAN = pathlib.Path("/usr/bin/python3")
 TUNED = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "268435456"}
 TRIAL_LIMIT_S, COMPILE_LIMIT_S, RUN_LIMIT_S = 60, 400, 90
 PROBE = """
-import json, torch
+import json, re, torch
 has = {"compile": hasattr(torch, "compile"), "grouped": hasattr(torch, "_grouped_mm"),
        "sdpa": hasattr(torch.nn.functional, "scaled_dot_product_attention")}
 blas = sorted({line.split()[-1] for line in open("/proc/self/maps") if "/libblas.so" in line})
-print(json.dumps({"version": torch.__version__.split("+")[0], "has": [k for k in has if has[k]], "blas": " ".join(blas)}))
+isa = re.findall("CPU capability usage: (.*)", torch.__config__.show())
+print(json.dumps({"version": torch.__version__.split("+")[0], "has": [k for k in has if has[k]], "blas": " ".join(blas),
+                  "isa": " ".join(isa)}))
 """
 HOPELESS = 4  # so many times slower than the fastest way so far is not tried in other ways
+
+
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """A lesser CPU. PyTorch's own code, oneDNN, MKL and OpenBLAS each have a variable for it, and torch.compile two."""
+
+    march: str  # what Assay and the code of torch.compile are compiled for
+    sets: tuple  # as `assay doctor` names them
+    recipe: str  # what Assay's "auto" is on such a CPU; the program asks the CPU that it has
+    aten: str
+    onednn: str
+    mkl: str
+    openblas: str
+
+    def environment(self):
+        # Compiled code is kept by what it computes, whatever it is compiled for.
+        cache = pathlib.Path(tempfile.gettempdir()) / f"assay-peers-{os.getuid()}-{self.march}"
+        return {"ATEN_CPU_CAPABILITY": self.aten, "ONEDNN_MAX_CPU_ISA": self.onednn, "MKL_ENABLE_INSTRUCTIONS": self.mkl,
+                "OPENBLAS_CORETYPE": self.openblas, "TORCHINDUCTOR_CPP_MARCH": self.march,
+                "TORCHINDUCTOR_CACHE_DIR": str(cache)}
+
+
+LIMITS = {
+    "avx2": Limit(march="haswell", sets=("avx2",), recipe="fp32", aten="avx2", onednn="AVX2", mkl="AVX2",
+                  openblas="HASWELL"),
+    "avx512_bf16": Limit(march="cooperlake", sets=("avx2", "avx512f", "avx512_bf16"), recipe="bf16", aten="avx512",
+                         onednn="AVX512_CORE_BF16", mkl="AVX512_E3", openblas="SKYLAKEX"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +78,7 @@ class Torch:
     version: str
     has: frozenset  # of "compile", "sdpa", "grouped"
     blas: str  # the libblas that it multiplies with; "": one of its own
+    isa: str = ""  # the instructions of its own code, in its words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,12 +88,14 @@ class Way:
     options: tuple = ()  # of torch_step.py: (("attention", "sdpa"), ...)
     tuned: bool = False
     spin: bool = False  # OpenMP threads that wait never sleep
+    isa: str = ""  # of LIMITS; "": none
 
     @property
     def name(self):
         words = [value if key != "compile" else f"compile {value}" for key, value in self.options]
         words += ["malloc tuned"] * self.tuned + ["spinning"] * self.spin
-        return f"torch {self.torch.version} {self.recipe} {', '.join(words) or 'plain'}"
+        limit = f", limited to {self.isa}" if self.isa else ""
+        return f"torch {self.torch.version} {self.recipe} {', '.join(words) or 'plain'}{limit}"
 
     @property
     def plain(self):
@@ -72,15 +112,20 @@ class Way:
         if self.spin:
             environment["OMP_WAIT_POLICY"] = "ACTIVE"
         # Debian's OpenBLAS does not know every CPU with AVX-512 and is slow on the others without this.
-        if has_avx512() and self.torch.version.startswith("1."):
+        if has("avx512f") and self.torch.version.startswith("1."):
             environment["OPENBLAS_CORETYPE"] = "SKYLAKEX"
         if self.tuned:
             environment.update(TUNED)
+        if self.isa:
+            environment.update(LIMITS[self.isa].environment())
         command = [str(self.torch.python), str(SCRIPT), "--model", model, "--dtype", self.recipe, "--steps", str(steps),
                    "--warmup", "4" if self.compiled else "2", "--threads", str(threads())]
         for key, value in self.options:
             command += [f"--{key}", value]
-        return last_json(command, limit_s, environment)
+        row = last_json(command + ["--no-amx"] * bool(self.isa), limit_s, environment)
+        if self.isa and row["amx"]:
+            raise Failed(f"it used the matrix unit, in spite of --isa {self.isa}")
+        return row
 
 
 class Failed(Exception):
@@ -91,8 +136,8 @@ def threads():
     return len(os.sched_getaffinity(0))
 
 
-def has_avx512():
-    return "avx512f" in pathlib.Path("/proc/cpuinfo").read_text()
+def has(instructions):
+    return instructions in pathlib.Path("/proc/cpuinfo").read_text()
 
 
 def last_json(command, limit_s, environment=None):
@@ -113,20 +158,48 @@ def last_json(command, limit_s, environment=None):
     raise Failed(f"exit code {done.returncode}: {said[-1] if said else 'it printed nothing'}")
 
 
-def installed():
-    """The PyTorchs of this machine; ASSAY_PEER_PYTHON names the only one to use."""
+def installed(isa):
+    """The PyTorchs of this machine, under the limit; ASSAY_PEER_PYTHON names the only one to use."""
     named = os.environ.get("ASSAY_PEER_PYTHON")
+    environment = {**os.environ, **(LIMITS[isa].environment() if isa else {})}
     found = []
     for python in [pathlib.Path(named)] if named else [NEWEST, DEBIAN]:
         try:
-            facts = last_json([str(python), "-c", PROBE], TRIAL_LIMIT_S)
+            facts = last_json([str(python), "-c", PROBE], TRIAL_LIMIT_S, environment)
         except Failed:
             continue
-        found.append(Torch(python, facts["version"], frozenset(facts["has"]), facts["blas"]))
+        found.append(Torch(python, facts["version"], frozenset(facts["has"]), facts["blas"], facts["isa"]))
     return found
 
 
-def ways_of(torch, model):
+def require_build(isa, bench, log):
+    """Refuses a limit that this CPU does not reach, and a program of Assay that was compiled for something else."""
+    limit, build = LIMITS[isa], f"build-{isa}"
+    hint = (f"hint: cmake --preset release -B {build} -DASSAY_NATIVE=OFF -DCMAKE_CXX_FLAGS=-march={limit.march} && "
+            f"cmake --build {build} --target bench_step assay; then --bench {build}/bench_step")
+    if missing := [name for name in limit.sets if not has(name)]:
+        sys.exit(f"error: --isa {isa} on a CPU without {', '.join(missing)}\nhint: it limits a CPU that has more")
+    if bench is None:
+        sys.exit(f"error: --isa {isa} without --bench, a bench_step that was compiled for {isa}\n{hint}")
+    assay = bench.parent / "assay"
+    try:
+        done = subprocess.run([str(assay), "doctor", "--quick", "--json"], stdout=subprocess.PIPE, text=True)
+        sets = json.loads(done.stdout)["cpu"]["used"]
+    except (OSError, ValueError, KeyError) as error:
+        log.say(f"warning: {assay} does not tell what {bench} was compiled for ({error})")
+        return
+    if sets != list(limit.sets):
+        sys.exit(f"error: {assay} uses {', '.join(sets) or 'no instruction set'}, not {', '.join(limit.sets)}\n{hint}")
+
+
+def require_limit(isa, torch):
+    """Refuses a PyTorch that goes beyond the limit."""
+    if torch.isa.lower() != LIMITS[isa].aten:
+        sys.exit(f"error: PyTorch {torch.version} uses {torch.isa or 'what it does not name'} in spite of --isa {isa}\n"
+                 "hint: ASSAY_PEER_PYTHON names another one")
+
+
+def ways_of(torch, model, isa=""):
     """What users of this PyTorch write, in the order in which they would try it."""
     attention = ("bmm", "sdpa") if "sdpa" in torch.has else ("bmm",)
     experts = ("loop", "sorted") if model == "moe" else ("",)
@@ -144,17 +217,19 @@ def ways_of(torch, model):
         if new:
             kind = (("experts", "sorted"),) if model == "moe" else ()
             ways.append(Way(torch, recipe, (("compile", "max-autotune"), ("attention", "bmm")) + kind + fused, tuned=True))
-    return ways
+    return [dataclasses.replace(way, isa=isa) for way in ways]
 
 
 class Log:
     """Every measurement: a line of JSON in --out, and a line of text on stderr."""
 
-    def __init__(self, path):
+    def __init__(self, path, isa):
         self.file = path.open("w") if path else None
+        self.isa = isa
 
     def keep(self, who, phase, model, row):
-        row = dict(who=who, phase=phase, model=model, **{k: v for k, v in row.items() if k not in ("who", "phase", "model")})
+        said = dict(who=who, phase=phase, model=model, **({"isa": self.isa} if self.isa else {}))
+        row = {**said, **{k: v for k, v in row.items() if k not in said}}
         if self.file:
             self.file.write(json.dumps(row) + "\n")
             self.file.flush()
@@ -165,7 +240,7 @@ class Log:
 
 def trials(models, torches, a, log):
     """{model: its ways, fastest first}, each tried once."""
-    plan = [(model, way) for model in models for torch in torches for way in ways_of(torch, model)
+    plan = [(model, way) for model in models for torch in torches for way in ways_of(torch, model, a.isa)
             if all(word in way.name for word in a.only)]
     if not plan:
         sys.exit(f"error: no way has {' and '.join(a.only)} in its name\nhint: --list shows them")
@@ -256,8 +331,10 @@ def arguments():
     p.add_argument("--model", default="dense,moe", help="dense, moe or dense,moe (the default)")
     p.add_argument("--keep", type=int, default=2, help="how many of PyTorch's ways take part in the rounds (default: 2)")
     p.add_argument("--only", action="append", default=[], metavar="WORD", help="only ways with this word in their name; can repeat")
-    p.add_argument("--recipe", default="auto", help="Assay's recipe (default: auto, the fastest of this CPU)")
-    p.add_argument("--bench", type=pathlib.Path, default=ROOT / "build" / "bench_step", help="Assay's program")
+    p.add_argument("--recipe", default="auto", help="Assay's recipe (default: auto, the fastest of this CPU, or of --isa)")
+    p.add_argument("--bench", type=pathlib.Path, help="Assay's program (default: build/bench_step)")
+    p.add_argument("--isa", choices=LIMITS, default="", help="limit PyTorch to these instructions; --bench is then a "
+                                                             "program that was compiled for them")
     p.add_argument("--out", type=pathlib.Path, help="keep every measurement, a line of JSON each")
     p.add_argument("--json", action="store_true", help="print the figures as one JSON object instead of text")
     p.add_argument("--list", action="store_true", help="only list PyTorch's ways")
@@ -272,18 +349,25 @@ def arguments():
 
 def main():
     a = arguments()
-    log = Log(a.out)
-    torches = installed()
+    log = Log(a.out, a.isa)
+    if a.isa and not a.list:
+        require_build(a.isa, a.bench, log)
+    torches = installed(a.isa)
     if not torches:
         sys.exit("error: no PyTorch is installed\nhint: bash tools/setup.sh --peers, or ASSAY_PEER_PYTHON=/path/to/python")
     if a.list:
         for model in a.models:
             for torch in torches:
-                print(*(f"{model} {way.name}" for way in ways_of(torch, model)), sep="\n")
+                print(*(f"{model} {way.name}" for way in ways_of(torch, model, a.isa)), sep="\n")
         return
+    a.bench = a.bench or ROOT / "build" / "bench_step"
+    if a.isa and a.recipe == "auto":
+        a.recipe = LIMITS[a.isa].recipe
     if not a.bench.is_file():
         sys.exit(f"error: {a.bench} is not there\nhint: cmake --preset release && cmake --build build --target bench_step")
     for torch in torches:
+        if a.isa:
+            require_limit(a.isa, torch)
         if torch.blas and "openblas" not in torch.blas:
             sys.exit(f"error: PyTorch {torch.version} multiplies with {torch.blas}, which is not OpenBLAS: not a fair peer\n"
                      "hint: bash tools/setup.sh --peers installs libopenblas0-pthread")
@@ -295,6 +379,8 @@ def main():
     except Failed as error:
         sys.exit(f"error: a run that had worked before failed: {error}\nhint: run it again on a quiet machine")
     result = summary(a.models, speeds, shares)
+    if a.isa:
+        result["isa"] = a.isa
     result["date"] = datetime.date.today().isoformat()
     if a.json:
         print(json.dumps(result))

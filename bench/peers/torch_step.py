@@ -8,9 +8,11 @@ width 384, top-2, with the Switch balancing loss and z-loss. --attention, --expe
 among the ways in which PyTorch's users write each part; bench/peers/cpu.py tries them.
 """
 import argparse
+import ctypes
 import json
 import math
 import os
+import platform
 import statistics
 import time
 
@@ -195,6 +197,21 @@ def adamw(parameters, kind):
         return torch.optim.AdamW(parameters, **options)
 
 
+def leave_out_amx():
+    """torch.compile writes code for the matrix unit where the CPU has one, whatever ATEN_CPU_CAPABILITY says."""
+    if hasattr(getattr(torch, "cpu", None), "_is_amx_tile_supported"):
+        torch.cpu._is_amx_tile_supported = lambda: False
+
+
+def may_use_amx():
+    """Whether a library has asked Linux for the matrix unit; without that its instructions end the process."""
+    ARCH_PRCTL, GET_XCOMP_PERM, XTILE_DATA = 158, 0x1022, 18
+    granted = ctypes.c_uint64()
+    if platform.machine() != "x86_64" or ctypes.CDLL(None).syscall(ARCH_PRCTL, GET_XCOMP_PERM, ctypes.byref(granted)) != 0:
+        return False
+    return bool(granted.value >> XTILE_DATA & 1)
+
+
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--model", choices=["dense", "moe"], default="dense")
@@ -207,16 +224,24 @@ def arguments():
     p.add_argument("--steps", type=int, default=20)
     p.add_argument("--warmup", type=int, default=5)
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--no-amx", action="store_true", help="torch.compile writes no code for the matrix unit (AMX); with "
+                                                         "TORCHINDUCTOR_CPP_MARCH it is the CPU to compile for")
     a = p.parse_args()
     if a.attention == "sdpa" and not hasattr(F, "scaled_dot_product_attention"):
         p.error("this PyTorch (%s) has no scaled_dot_product_attention" % torch.__version__)
     if a.compile != "no" and not hasattr(torch, "compile"):
         p.error("this PyTorch (%s) has no torch.compile" % torch.__version__)
+    if a.compile != "no" and a.no_amx:
+        from torch._inductor import config
+        if not hasattr(config.cpp, "march"):
+            p.error("torch.compile of this PyTorch (%s) compiles for all that the CPU has" % torch.__version__)
     return a
 
 
 def main():
     a = arguments()
+    if a.no_amx:
+        leave_out_amx()
     torch.set_num_threads(a.threads)
     torch.manual_seed(1)
     c = Config()
@@ -245,7 +270,7 @@ def main():
         "step_ms": round(1e3 * step_s, 2), "steps": a.steps, "threads": a.threads, "attention": a.attention,
         "experts": a.experts, "optimizer": a.optimizer, "compile": a.compile,
         "loss": round(float(loss.detach()), 4), "parameters": sum(p.numel() for p in model.parameters()),
-        "torch": torch.__version__, "core_type": os.environ.get("OPENBLAS_CORETYPE", ""),
+        "torch": torch.__version__, "core_type": os.environ.get("OPENBLAS_CORETYPE", ""), "amx": may_use_amx(),
     }))
 
 

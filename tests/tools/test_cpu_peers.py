@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""bench/peers/cpu.py with scripts in the places of PyTorch and Assay's programs: what a limit of the instructions sets,
+says and refuses. Needs no PyTorch."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+PEERS = pathlib.Path(__file__).resolve().parents[2] / "bench" / "peers"
+FLAGS = pathlib.Path("/proc/cpuinfo").read_text()
+VARIABLES = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "OPENBLAS_CORETYPE",
+             "TORCHINDUCTOR_CPP_MARCH", "TORCHINDUCTOR_CACHE_DIR")
+# PyTorch's Python: facts for the probe (-c), else the line of torch_step.py. It computes with what it is limited to,
+# unless the file says otherwise.
+TORCH = f"""#!{sys.executable}
+import json, os, pathlib, sys
+says = json.loads((pathlib.Path(__file__).parent / "torch.json").read_text())
+limits = {{name: os.environ.get(name) for name in {VARIABLES}}}
+if sys.argv[1] == "-c":
+    isa = says["isa"] or limits["ATEN_CPU_CAPABILITY"].upper()
+    print(json.dumps({{"version": "2.15.0", "has": [], "blas": "", "isa": isa}}))
+else:
+    print(json.dumps({{"tokens_per_s": 50, "amx": says["amx"], "limits": limits, "arguments": sys.argv[2:]}}))
+"""
+BENCH = """#!/bin/sh
+echo "$*" >"$(dirname "$0")/arguments"
+echo '{"tokens_per_s": 100, "share_of_matmul_limit": 0.5, "parameters_total": 7000000}'
+"""
+failures = []
+holder = tempfile.TemporaryDirectory(prefix="assay-cpu-peers-")
+work = pathlib.Path(holder.name)
+environment = {**os.environ, "ASSAY_PEER_PYTHON": str(work / "python")}
+for variable in VARIABLES:
+    environment.pop(variable, None)
+
+
+def expect(condition, what):
+    if not condition:
+        failures.append(str(what))
+
+
+def program(name, text):
+    (work / name).parent.mkdir(exist_ok=True)
+    (work / name).write_text(text)
+    (work / name).chmod(0o755)
+    return str(work / name)
+
+
+def torch_says(isa="", amx=False):
+    (work / "torch.json").write_text(json.dumps({"isa": isa, "amx": amx}))
+
+
+def compiled_for(folder, *sets):
+    """A build of Assay."""
+    program(f"{folder}/assay", "#!/bin/sh\necho '%s'\n" % json.dumps({"cpu": {"used": sets}}))
+    return program(f"{folder}/bench_step", BENCH)
+
+
+def compare(*options):
+    """cpu.py on the dense model and PyTorch's plain ways: what it did, and the lines that it kept."""
+    (work / "out").unlink(missing_ok=True)
+    command = [sys.executable, "-B", str(PEERS / "cpu.py"), "--model", "dense", "--rounds", "1", "--only", "plain"]
+    command += ["--out", str(work / "out"), *options]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    lines = (work / "out").read_text().splitlines() if (work / "out").exists() else []
+    return done, [json.loads(line) for line in lines]
+
+
+def refused(what, error, hint, *options):
+    done, _ = compare(*options)
+    said = done.stderr.splitlines()
+    expect(done.returncode == 1 and len(said) == 2 and said[0].startswith(f"error: {error}") and
+           said[1].startswith("hint: ") and hint in said[1], f"{what}: {done}")
+
+
+program("python", TORCH)
+avx2 = compiled_for("avx2", "avx2")
+wide = compiled_for("wide", "avx2", "avx512f", "avx512_bf16")
+native = compiled_for("native", "avx2", "avx512f", "avx512_bf16", "amx_bf16")
+
+# Without a limit nothing is set, whatever PyTorch uses.
+torch_says(isa="AVX512", amx=True)
+done, rows = compare("--bench", native)
+expect(done.returncode == 0 and len(rows) == 5, f"no limit: {done}")
+expect({row["who"] for row in rows} == {"assay", "torch 2.15.0 fp32 plain", "torch 2.15.0 bf16 plain"}, rows)
+for row in rows:
+    expect("isa" not in row and not any(row.get("limits", {}).values()), row)
+    expect("--no-amx" not in row.get("arguments", []), row)
+
+# Under a limit: the names, every line, the variables; the build must be for the same.
+for isa, bench, other, march, variables in (
+        ("avx2", avx2, wide, "haswell", ["avx2", "AVX2", "AVX2", "HASWELL"]),
+        ("avx512_bf16", wide, native, "cooperlake", ["avx512", "AVX512_CORE_BF16", "AVX512_E3", "SKYLAKEX"])):
+    recipe = "fp32" if isa == "avx2" else "bf16"
+    if isa not in FLAGS:
+        refused(f"{isa} here", f"--isa {isa} on a CPU without ", "a CPU that has more", "--isa", isa, "--bench", bench)
+        continue
+    torch_says()
+    done, rows = compare("--isa", isa, "--bench", bench, "--json")
+    expect(done.returncode == 0 and len(rows) == 5 and "does not tell what" not in done.stderr, f"{isa}: {done}")
+    expect({row["who"] for row in rows} == {"assay", f"torch 2.15.0 fp32 plain, limited to {isa}",
+                                            f"torch 2.15.0 bf16 plain, limited to {isa}"}, rows)
+    arguments = (pathlib.Path(bench).parent / "arguments").read_text()
+    expect(f" --recipe {recipe} " in arguments, f"{isa}: {arguments}")
+    for row in rows:
+        expect(row["isa"] == isa, row)
+        if row["who"] != "assay":
+            *found, compiled, cache = row["limits"].values()
+            expect(found == variables and compiled == march and cache.endswith(march), row)
+            expect("--no-amx" in row["arguments"], row)
+    if done.returncode == 0:
+        result = json.loads(done.stdout)
+        expect(result["isa"] == isa and result["dense"]["best"].endswith(f"limited to {isa}"), result)
+    refused(f"{isa} without a build", f"--isa {isa} without --bench", f"-march={march}", "--isa", isa)
+    refused(f"{isa}, another build", f"{work}/", f"-march={march}", "--isa", isa, "--bench", other)
+    torch_says(isa="NO AVX")
+    refused(f"{isa}, another PyTorch", f"PyTorch 2.15.0 uses NO AVX in spite of --isa {isa}", "ASSAY_PEER_PYTHON",
+            "--isa", isa, "--bench", bench)
+    torch_says(amx=True)
+    done, rows = compare("--isa", isa, "--bench", bench)
+    expect(done.stderr.count(f"left out, it used the matrix unit, in spite of --isa {isa}") == 2 and
+           {row["who"] for row in rows} == {"assay"}, f"{isa}, AMX: {done}")
+    torch_says()
+    (pathlib.Path(bench).parent / "assay").unlink()
+    done, rows = compare("--isa", isa, "--bench", bench)
+    expect(done.returncode == 0 and "does not tell what" in done.stderr, f"{isa}, no assay: {done}")
+done = subprocess.run([sys.executable, "-B", str(PEERS / "cpu.py"), "--list", "--isa", "avx2", "--model", "moe"],
+                      capture_output=True, text=True, env=environment)
+expect(done.returncode == 0 and all(line.endswith(", limited to avx2") for line in done.stdout.splitlines()), done)
+
+print("\n".join(failures) if failures else "cpu_peers: ok")
+sys.exit(1 if failures else 0)
