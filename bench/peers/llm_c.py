@@ -2,9 +2,10 @@
 """A training step of llm.c's CPU trainer (train_gpt2.c, fp32) and of Assay, in turn on this machine.
 
 llm.c trains GPT-2, 4 sequences of 64 tokens a step; its weights come from a file, which this script writes with random
-numbers. Assay trains its own dense model of the same width, depth, heads, vocabulary and number of parameters: SwiGLU of
-8/3 of the width in place of GELU of 4, so the products have as many multiplications. The source of llm.c is not part of
-this repository: git clone it, and name its folder."""
+numbers. Assay trains its own dense model of the same width, depth, heads and vocabulary, whose head is the embedding as
+in GPT-2. It has SwiGLU of 8/3 of the width in place of GELU of 4, so the products have as many multiplications, and
+neither biases nor vectors of positions: 123.6 million parameters beside 123.9 of llm.c. The source of llm.c is not part
+of this repository: git clone it, and name its folder."""
 import argparse
 import array
 import json
@@ -30,11 +31,20 @@ def header(*numbers):
     return array.array("i", list(numbers) + [0] * (256 - len(numbers)))
 
 
+def padded(vocab):
+    return -(-vocab // 128) * 128
+
+
+def their_parameters(shape):
+    """Those that write_weights writes."""
+    vocab, layers, _, width = shape
+    return (padded(vocab) + LONGEST) * width + layers * (12 * width * width + 13 * width) + 2 * width
+
+
 def write_weights(path, shape):
     """A file as llm.c's train_gpt2.py writes: tensors in the order of its struct ParameterTensors. Norms have weight 1,
     biases 0, the others numbers of standard deviation 0.02, the same hundred thousand over and over."""
     vocab, layers, heads, width = shape
-    padded = -(-vocab // 128) * 128
     chance = random.Random(1)
     drawn = array.array("f", (chance.gauss(0, 0.02) for _ in range(100003)))
 
@@ -46,8 +56,8 @@ def write_weights(path, shape):
         (array.array("f", [value]) * count).tofile(file)
 
     with path.open("wb") as file:
-        header(MODEL_MAGIC, MODEL_VERSION, LONGEST, vocab, layers, heads, width, padded).tofile(file)
-        weights(padded * width)
+        header(MODEL_MAGIC, MODEL_VERSION, LONGEST, vocab, layers, heads, width, padded(vocab)).tofile(file)
+        weights(padded(vocab) * width)
         weights(LONGEST * width)
         for outputs, inputs in ((0, 0), (3 * width, width), (width, width), (0, 0), (4 * width, width), (width, 4 * width)):
             if outputs == 0:  # a norm
@@ -97,7 +107,8 @@ def our_step(shape, bench, recipe, steps):
     vocab, layers, heads, width = shape
     ffn = round(8 * width / 3 / 16) * 16
     command = [str(bench), "--json", "--recipe", recipe, "--steps", str(steps), "--layers", str(layers), "--hidden", str(width),
-               "--heads", str(heads), "--ffn", str(ffn), "--vocab", str(vocab), "--sequence", str(SEQUENCE), "--batch", str(BATCH)]
+               "--heads", str(heads), "--ffn", str(ffn), "--vocab", str(vocab), "--tie", "--sequence", str(SEQUENCE),
+               "--batch", str(BATCH)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"error: exit {done.returncode}: {' '.join(command)}\nhint: run it by hand")
@@ -133,7 +144,8 @@ def main():
             write_tokens(folder / "dev" / "data" / "tinyshakespeare" / f"tiny_shakespeare_{part}.bin", shape[0])
         for i in range(a.rounds):
             theirs.append(BATCH * SEQUENCE * 1e3 / their_step_ms(folder, a.steps, threads))
-            rows.append({"who": "llm.c", "model": a.model, "tokens_per_s": theirs[-1]})
+            rows.append({"who": "llm.c", "model": a.model, "tokens_per_s": theirs[-1],
+                         "parameters_total": their_parameters(shape)})
             for recipe in a.recipe:
                 row = our_step(shape, a.bench, recipe, a.steps)
                 ours[recipe].append(row["tokens_per_s"])
@@ -142,6 +154,8 @@ def main():
                   ", ".join(f"{recipe} {speeds[-1]:.0f}" for recipe, speeds in ours.items()), file=sys.stderr)
     if a.out:
         a.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    print(f"{a.model}: {their_parameters(shape) / 1e6:.1f} million parameters in llm.c, "
+          f"{rows[-1]['parameters_total'] / 1e6:.1f} in Assay")
     for recipe, speeds in ours.items():
         ratio = [o / t for o, t in zip(speeds, theirs)]
         print(f"{a.model}: Assay {recipe} is {statistics.median(ratio):.2f} ({min(ratio):.2f} - {max(ratio):.2f}) times as fast as "

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bench/peers/cpu.py with scripts in the places of PyTorch and Assay's programs: what a limit of the instructions sets,
-says and refuses. Needs no PyTorch."""
+"""bench/peers/cpu.py and llm_c.py with scripts in the places of PyTorch, llm.c and Assay's programs: what a limit of
+the instructions sets, says and refuses, and which models are compared. Needs no PyTorch."""
 import json
 import os
 import pathlib
@@ -129,6 +129,24 @@ for isa, bench, other, march, variables in (
 done = subprocess.run([sys.executable, "-B", str(PEERS / "cpu.py"), "--list", "--isa", "avx2", "--model", "moe"],
                       capture_output=True, text=True, env=environment)
 expect(done.returncode == 0 and all(line.endswith(", limited to avx2") for line in done.stdout.splitlines()), done)
+
+# llm.c: its file holds as many numbers as are counted, and Assay's head is the embedding.
+program("llm.c/train_gpt2.c", "")
+program("llm.c/train_gpt2.sh", f"""#!/bin/sh
+wc -c <gpt2_124M.bin >{work}/size
+for i in 0 1 2 3; do echo "step $i: train loss 9.0 (took 10.0 ms)"; done
+""")
+program("llm.c/Makefile", "train_gpt2:\n\tcp train_gpt2.sh train_gpt2\n")
+command = [sys.executable, "-B", str(PEERS / "llm_c.py"), str(work / "llm.c"), "--model", "small", "--bench", native]
+done = subprocess.run([*command, "--rounds", "1", "--steps", "2", "--recipe", "fp32", "--out", str(work / "rows")],
+                      capture_output=True, text=True)
+expect(done.returncode == 0, f"llm_c.py: {done}")
+if done.returncode == 0:
+    theirs, ours = map(json.loads, (work / "rows").read_text().splitlines())
+    size, arguments = (work / "size").read_text(), (work / "native" / "arguments").read_text()
+    expect(4 * (256 + theirs["parameters_total"]) == int(size), (theirs, size))
+    expect("6.9 million parameters in llm.c, 7.0 in Assay" in done.stdout, done)
+    expect(" --tie " in arguments, arguments)
 
 print("\n".join(failures) if failures else "cpu_peers: ok")
 sys.exit(1 if failures else 0)
