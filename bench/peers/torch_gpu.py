@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """What PyTorch and its libraries reach on this GPU, on the shapes of the speedrun models; the bench
 binaries are compared with these figures. Prints one JSON line per case, on random data (zeros draw
-less power and run faster).
+less power and run faster), timed as bench_device times Assay's ops: after --heat seconds of the same
+calls, all timed ones are queued behind other work of the GPU, with an event between two of them. So
+Python's way to the GPU is not in the times. Where it is slower than the GPU in spite of that, the row
+says waits_for_host.
 
   copy            device-to-device copy, read + write bytes
   matmul          bf16 x bf16 -> bf16 (cuBLASLt), fprop / dgrad / wgrad of every linear layer, the
@@ -27,51 +30,106 @@ HIDDEN, FFN, VOCAB, SEQUENCE = 768, 3072, 50304, 2048
 
 
 class Clock:
-    """Times calls: median and minimum in microseconds. Inputs rotate through copies that together
-    exceed the caches."""
+    """Times calls in the manner of machine/gpu_timer.cpp. Inputs rotate through copies that together exceed the caches."""
 
-    def __init__(self, device, repeats):
-        self.device, self.repeats = device, repeats
+    WARM_UPS, MOST_QUEUED, BATCH_S = 3, 512, 0.02
+    FILL_BYTES, FILLS, MOST_FILLS = 512 << 20, 12, 192  # 12 take 2 ms on a GPU that writes 3 TB/s
+
+    def __init__(self, device, repeats, heat_s):
+        self.device, self.repeats, self.heat_s = device, repeats, heat_s
+        self.filled = None
 
     def measure(self, make_inputs, call, input_bytes):
+        """(microseconds of each call, whether calls waited for the host)."""
         copies = 1 if self.device == "cpu" else max(1, min(8, int(200e6 // max(input_bytes, 1)) + 1))
         inputs = [make_inputs() for _ in range(copies)]
-        for i in range(3):
-            call(*inputs[i % copies])
-        times = []
-        for i in range(self.repeats):
-            times.append(self.once(call, inputs[i % copies]))
-        return statistics.median(times), min(times)
 
-    def once(self, call, inputs):
+        def run(i):
+            call(*inputs[i % copies])
+
+        first = self.heat(run)
         if self.device == "cpu":
+            return [self.host_us(run, first + i) for i in range(self.repeats)], False
+        fills = self.FILLS
+        while True:
+            times, waits = self.queued_us(run, first, fills)
+            if not waits or fills >= self.MOST_FILLS:
+                return times, waits
+            fills *= 4
+
+    def heat(self, run):
+        """Calls for heat_s seconds, at least WARM_UPS of them; returns their number."""
+        start, runs, batch = time.perf_counter(), 0, self.WARM_UPS
+        while True:
             begin = time.perf_counter()
-            call(*inputs)
-            return (time.perf_counter() - begin) * 1e6
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        call(*inputs)
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) * 1e3
+            for _ in range(batch):
+                run(runs)
+                runs += 1
+            self.wait()
+            end = time.perf_counter()
+            if end - start >= self.heat_s:
+                return runs
+            if end - begin < self.BATCH_S:  # long enough that the wait between two batches does not cool it
+                batch = min(2 * batch, self.MOST_QUEUED)
+
+    def host_us(self, run, i):
+        begin = time.perf_counter()
+        run(i)
+        return (time.perf_counter() - begin) * 1e6
+
+    def queued_us(self, run, first, fills):
+        """Times of calls that are queued while the GPU fills memory; and whether it reached one before all of it was
+        queued, so that it may have waited for the host."""
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(self.repeats + 1)]
+        self.head_start(fills)
+        waits = False
+        for i in range(self.repeats):
+            events[i].record()
+            run(first + i)
+            waits = waits or events[i].query()
+        events[-1].record()
+        self.wait()
+        return [one.elapsed_time(next_one) * 1e3 for one, next_one in zip(events, events[1:])], waits
+
+    def head_start(self, fills):
+        if self.filled is None:
+            self.filled = torch.empty(self.FILL_BYTES, dtype=torch.uint8, device=self.device)
+        for i in range(fills):
+            self.filled.fill_(i)
+
+    def wait(self):
+        if self.device != "cpu":
+            torch.cuda.synchronize()
 
 
 class Report:
-    def __init__(self, clock, out):
-        self.clock, self.out = clock, out
+    """Times the cases of the ops whose name contains `wanted`, and prints them."""
+
+    def __init__(self, clock, out, wanted=""):
+        self.clock, self.out, self.wanted = clock, out, wanted
+        self.rows = 0
+
+    def wants(self, op):
+        return self.wanted in op
 
     def case(self, op, name, make_inputs, call, input_bytes, flops=0.0, moved_bytes=0.0):
+        if not self.wants(op):
+            return
         try:
-            median, lowest = self.clock.measure(make_inputs, call, input_bytes)
+            times, waits = self.clock.measure(make_inputs, call, input_bytes)
         except (RuntimeError, AttributeError, NotImplementedError, torch.cuda.OutOfMemoryError) as error:
             print("%s %s: %s" % (op, name, str(error).splitlines()[0]), file=sys.stderr)
             return
-        row = {"op": op, "case": name, "us_p50": round(median, 2), "us_min": round(lowest, 2)}
+        median = statistics.median(times)
+        row = {"op": op, "case": name, "us_p50": round(median, 2), "us_min": round(min(times), 2)}
         if flops:
             row["tflop_per_s"] = round(flops / median * 1e-6, 2)
         if moved_bytes:
             row["tb_per_s"] = round(moved_bytes / median * 1e-6, 4)
+        if waits:
+            row["waits_for_host"] = True
         print(json.dumps(row), file=self.out, flush=True)
+        self.rows += 1
 
 
 def random(device, *shape, dtype=torch.bfloat16):
@@ -169,14 +227,29 @@ def cross_entropies(report, device, tiny):
                 moved_bytes=4.0 * tokens * vocab)
 
 
+GROUPS = {copies: ("copy",), matmuls: ("matmul", "matmul_fp8"), attentions: ("attention",), grouped: ("grouped",),
+          cross_entropies: ("cross_entropy",)}
+OPS = [op for ops in GROUPS.values() for op in ops]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--tiny", action="store_true", help="small shapes: checks the script only")
     parser.add_argument("--repeats", type=int, default=30, help="timed calls per case (default 30)")
-    parser.add_argument("--filter", default="", help="only groups whose name contains this text")
+    parser.add_argument("--heat", type=float,
+                        help="seconds of the same calls before the timed ones (default 0.5; on a CPU 0)")
+    parser.add_argument("--filter", default="", help="only ops whose name contains this text")
     parser.add_argument("--out", help="file for the JSON lines (default: standard output)")
     args = parser.parse_args()
+    if args.heat is None:
+        args.heat = 0.5 if args.device == "cuda" else 0.0
+    if args.repeats < 1 or args.heat < 0:
+        parser.error("--repeats is at least 1, --heat at least 0")
+    if not any(args.filter in op for op in OPS):
+        print("error: --filter %s is in the name of no op\nhint: the ops are %s" % (args.filter, ", ".join(OPS)),
+              file=sys.stderr)
+        return 1
     if args.device == "cuda" and not torch.cuda.is_available():
         print("error: this PyTorch (%s) sees no CUDA device\nhint: --device cpu --tiny checks the script" % torch.__version__,
               file=sys.stderr)
@@ -184,11 +257,15 @@ def main():
     out = open(args.out, "w") if args.out else sys.stdout
     torch.manual_seed(0)
     name = torch.cuda.get_device_name() if args.device == "cuda" else "cpu"
-    print(json.dumps({"device": name, "torch": torch.__version__, "cuda": torch.version.cuda}), file=out)
-    report = Report(Clock(args.device, args.repeats), out)
-    for group in (copies, matmuls, attentions, grouped, cross_entropies):
-        if args.filter in group.__name__:
+    print(json.dumps({"device": name, "torch": torch.__version__, "cuda": torch.version.cuda, "heat_s": args.heat,
+                      "repeats": args.repeats}), file=out)
+    report = Report(Clock(args.device, args.repeats, args.heat), out, args.filter)
+    for group, ops in GROUPS.items():
+        if any(report.wants(op) for op in ops):
             group(report, args.device, args.tiny)
+    if report.rows == 0:
+        print("error: no case was timed\nhint: the reasons are above", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """bench/peers/torch_gpu_step.py on a CPU: its models have the parameters of the presets, its ways of computing the same
-agree, and a small comparison with bench_step runs to its end. Of torch_step.py, the peer on CPUs: its ways agree. Needs build/assay, build/bench_step and the packages of
-requirements.txt; `bash tools/test.sh --interop` provides them."""
+agree, and a small comparison with bench_step runs to its end. Of torch_step.py, the peer on CPUs: its ways agree. Of
+torch_gpu.py: how it times calls of a GPU, with a clock in its place, and its options. Needs build/assay,
+build/bench_step and the packages of requirements.txt; `bash tools/test.sh --interop` provides them."""
 import json
 import pathlib
 import subprocess
 import sys
+import types
 
 import torch
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PEERS = ROOT / "bench" / "peers"
 sys.path.insert(0, str(PEERS))
+import torch_gpu
 import torch_models
 import torch_step
 
@@ -82,6 +85,91 @@ def check_cpu_ways():
             require(apart < 0.03, f"{attention}, {experts}: the gradient of {name} is {apart:.3f} of its norm off")
 
 
+class FakeGpu:
+    """Microseconds of a host that queues work and of a GPU that does it, in the places of torch.cuda."""
+
+    FILL_US = 170
+
+    def __init__(self, launch_us, call_us):
+        self.launch_us, self.call_us = launch_us, call_us
+        self.host, self.device = 0.0, 0.0
+
+    def queue(self, host_us, device_us):
+        self.host += host_us
+        self.device = max(self.host, self.device) + device_us
+
+    def call(self, *_):
+        self.queue(self.launch_us, self.call_us)
+
+    def event(gpu, enable_timing):
+        class Event:
+            def record(self):
+                gpu.queue(1, 0)
+                self.at = gpu.device
+
+            def query(self):
+                return self.at <= gpu.host
+
+            def elapsed_time(self, end):
+                return (end.at - self.at) * 1e-3
+
+        return Event()
+
+    def wait(self):
+        self.host = self.device = max(self.host, self.device)
+
+    def times(self, heat_s=0.0):
+        """What torch_gpu.py's clock says of this GPU's calls."""
+        real = torch_gpu.torch
+        torch_gpu.torch = types.SimpleNamespace(cuda=types.SimpleNamespace(Event=self.event, synchronize=self.wait))
+        clock = torch_gpu.Clock("cuda", 30, heat_s)
+        clock.head_start = lambda fills: self.queue(0, fills * self.FILL_US)
+        try:
+            return clock.measure(lambda: (), self.call, 1)
+        finally:
+            torch_gpu.torch = real
+
+
+def check_clock():
+    """Launches are not in the times; the queue grows until they are not; what waits for the host each time says so."""
+    for launch_us, call_us in ((20, 500), (20, 5), (400, 5)):
+        times, waits = FakeGpu(launch_us, call_us).times()
+        require(not waits and all(abs(t - call_us) < 1e-6 for t in times), f"launch {launch_us} us: {times}, {waits}")
+
+    class Waiting(FakeGpu):
+        def call(self, *_):
+            super().call()
+            self.wait()
+
+    times, waits = Waiting(20, 5).times()
+    require(waits, times)
+    heated = FakeGpu(20, 5)
+    calls = []
+    heated.call = lambda *_: calls.append(FakeGpu.call(heated))
+    heated.times(heat_s=0.02)
+    require(len(calls) > 1000, f"{len(calls)} calls in 0.02 s of heat and 30 timed ones")
+
+
+def check_ops():
+    """torch_gpu.py in a small size: all ops that a CPU has, one by its name, and no op of that name."""
+    def ops(*options):
+        command = [sys.executable, PEERS / "torch_gpu.py", "--device", "cpu", "--tiny", "--repeats", "2", *options]
+        done = subprocess.run(command, capture_output=True, text=True)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        return done, {row["op"] for row in rows[1:]}, rows[:1]
+
+    done, found, (header,) = ops()
+    require(done.returncode == 0 and found == {"copy", "matmul", "attention", "cross_entropy"}, done)
+    require(header["heat_s"] == 0 and header["repeats"] == 2, header)
+    done, found, _ = ops("--filter", "cross_entropy")
+    require(done.returncode == 0 and found == {"cross_entropy"}, done)
+    done, found, _ = ops("--filter", "copies")
+    require(done.returncode == 1 and not done.stdout and done.stderr.startswith("error: --filter copies ")
+            and "\nhint: the ops are copy, matmul, " in done.stderr, done)
+    done, found, _ = ops("--filter", "grouped")
+    require(done.returncode == 1 and "error: no case was timed" in done.stderr, done)
+
+
 def check_comparison():
     done = subprocess.run([sys.executable, PEERS / "torch_gpu_step.py", "--device", "cpu", "--tiny", "--model", "moe-64",
                            "--minutes", "0.2", "--rounds", "1", "--steps", "2", "--warmup", "1"], capture_output=True, text=True)
@@ -97,6 +185,8 @@ def main():
     check_parameters()
     check_ways()
     check_cpu_ways()
+    check_clock()
+    check_ops()
     check_comparison()
     print("peers: ok")
 
