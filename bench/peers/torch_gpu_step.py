@@ -3,15 +3,18 @@
 
 Each model is tried in the ways in which PyTorch's users write it for speed: weights in fp32 under autocast or in bf16 with
 fp32 masters, torch.compile, the head's loss whole or in chunks, experts by torch._grouped_mm or one after the other, the
-micro-batch recorded as a CUDA graph; always scaled_dot_product_attention and fused AdamW. The best ways then run in turn
-with bench_step. Both train on random tokens, with the same tokens a step and the same count of them.
+micro-batch recorded as a CUDA graph; always scaled_dot_product_attention and fused AdamW. As in Assay, gradients of the
+micro-batches add up in fp32 and are clipped to a global norm of 1. The two best ways then run in turn with bench_step.
+Both train on random tokens, with the same tokens a step and the same count of them.
 
-Prints a line of JSON for every run, and the ratios at the end. What does not fit into memory is tried again with half the
-micro-batch. --device cpu --tiny runs all of it in a small size, to check the script where there is no GPU."""
+Prints a line of JSON for every run, and at the end the ratios to the way that was the fastest in the rounds. What does
+not fit into memory, a way or Assay, is tried again with half the micro-batch. --device cpu --tiny runs all of it in a
+small size, to check the script where there is no GPU."""
 import argparse
 import itertools
 import json
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -20,13 +23,14 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPT = pathlib.Path(__file__).resolve()
-OUT_OF_MEMORY = 3
+OUT_OF_MEMORY = 3  # the exit code of a way
+CLIP = 1.0  # optimizer.clip of the presets
 WAYS = {"weights": ("masters", "autocast"), "compile": ("yes", "no"), "head": ("chunked", "whole"),
         "experts": ("grouped", "loop"), "graph": ("yes", "no")}
 
 
 class Trainer:
-    """One way of training a model. Weights and gradients stay where they are, for graphs."""
+    """One way of training a model. Weights and the sums of gradients stay where they are, for graphs."""
 
     def __init__(self, c, way, device):
         import torch
@@ -35,16 +39,18 @@ class Trainer:
         self.model = torch_models.Transformer(c, way["experts"], way["head"]).to(device)
         self.model.initialise()
         self.masters = None
-        parameters = list(self.model.parameters())
+        self.parameters = list(self.model.parameters())
         if way["weights"] == "masters":
-            self.masters = [p.detach().clone() for p in parameters]
+            self.masters = [p.detach().clone() for p in self.parameters]
+            for master in self.masters:
+                master.grad = torch.zeros_like(master)
             self.model.to(torch.bfloat16)
             for block in self.model.blocks:  # of counts and small differences
                 for name, buffer in getattr(block.ffn, "named_buffers", lambda **_: ())(recurse=False):
                     setattr(block.ffn, name, buffer.float())
         if way["compile"] == "yes":
             self.model.compile()
-        self.stepped = self.masters or parameters
+        self.stepped = self.masters or self.parameters
         self.optimizer = torch.optim.AdamW(self.stepped, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, fused=device == "cuda")
         self.token = torch.zeros(c.micro_batch, c.sequence, dtype=torch.int64, device=device)
         self.target = torch.zeros_like(self.token)
@@ -57,6 +63,10 @@ class Trainer:
             loss = self.model(self.token, self.target) / self.micros
         loss.backward()
         self.loss += loss.detach()
+        if self.masters:  # whose gradients are fp32; those of the micro-batch are dropped
+            self.torch._foreach_add_([master.grad for master in self.masters], [p.grad for p in self.parameters])
+            for p in self.parameters:
+                p.grad = None
 
     def record(self):
         """The micro-batch as a CUDA graph, after some on a stream of their own."""
@@ -74,7 +84,7 @@ class Trainer:
 
     def zero(self):
         self.loss.zero_()
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        gradients = [p.grad for p in self.stepped if p.grad is not None]
         if gradients:
             self.torch._foreach_zero_(gradients)
 
@@ -85,13 +95,11 @@ class Trainer:
             self.token.copy_(tokens[row, :, :-1])
             self.target.copy_(tokens[row, :, 1:])
             self.graph.replay() if self.graph else self.forward_backward()
-        if self.masters:
-            for master, p in zip(self.masters, self.model.parameters()):
-                master.grad = p.grad.float()
+        torch.nn.utils.clip_grad_norm_(self.stepped, CLIP)
         self.optimizer.step()
         if self.masters:
             with torch.no_grad():
-                torch._foreach_copy_(list(self.model.parameters()), self.masters)
+                torch._foreach_copy_(self.parameters, self.masters)
         self.model.follow_load()
         return float(self.loss)
 
@@ -138,6 +146,10 @@ def shape_of(a, torch_models):
         c = torch_models.tiny(c)
     if a.micro_batch:
         c.micro_batch = a.micro_batch
+    if c.batch_tokens % (c.micro_batch * c.sequence) != 0:
+        sequences = c.batch_tokens // c.sequence
+        sys.exit(f"error: micro-batches of {c.micro_batch} sequences do not divide the {sequences} of a step\n"
+                 f"hint: --micro-batch is a divisor of {sequences}")
     return c
 
 
@@ -196,13 +208,32 @@ def tiny_config(c, folder):
 
 
 def measure_ours(a, c, config, micro_batch, steps, warmup):
-    micros = c.batch_tokens // (c.sequence * micro_batch)
-    command = [str(a.bench), "--config", str(config), "--device", a.device, "--batch", str(micro_batch), "--micro-batches",
-               str(micros), "--steps", str(steps), "--warmup", str(warmup), "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        sys.exit(f"error: bench_step ended with exit code {done.returncode}\nhint: run it by hand: {' '.join(command)}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    """The JSON of bench_step. Halves the micro-batch as needed."""
+    while True:
+        micros = c.batch_tokens // (c.sequence * micro_batch)
+        command = [str(a.bench), "--config", str(config), "--device", a.device, "--batch", str(micro_batch),
+                   "--micro-batches", str(micros), "--steps", str(steps), "--warmup", str(warmup), "--json"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        print(done.stderr, end="", file=sys.stderr, flush=True)
+        if done.returncode == 0:
+            return json.loads(done.stdout.strip().splitlines()[-1])
+        too_large = re.search("^error: (the run needs .* of memory|cannot allocate )", done.stderr, re.MULTILINE)
+        if micro_batch == 1 or not too_large:
+            sys.exit(f"error: bench_step ended with exit code {done.returncode}\nhint: run it by hand: {' '.join(command)}")
+        print(f"Assay: micro-batch {micro_batch} does not fit", file=sys.stderr, flush=True)
+        micro_batch //= 2
+
+
+def ratio_of(model, rounds):
+    """The last line: Assay beside the way that was the fastest in the rounds. rounds: of each way, the tokens/s of Assay
+    and of it in every round."""
+    measured = [(statistics.median(theirs for _, theirs in pairs), way, pairs) for way, pairs in rounds if pairs]
+    speed, way, pairs = max(measured, key=lambda row: row[0])
+    ratios = [ours / theirs for ours, theirs in pairs]
+    return {"what": "ratio", "model": model, "rounds": len(pairs),
+            "assay_tokens_per_s": statistics.median(ours for ours, _ in pairs), "torch_tokens_per_s": speed,
+            "ratio_median": statistics.median(ratios), "ratio_least": min(ratios), "ratio_most": max(ratios),
+            "best": called(way)}
 
 
 def compare(a):
@@ -238,27 +269,22 @@ def compare(a):
         if left:
             print(f"{len(left)} ways were not tried in the time", file=sys.stderr)
         tried.sort(key=lambda t: -t[0])
-        best, pairs, fits = tried[:2], [], c.micro_batch
+        best, fits = tried[:2], c.micro_batch
+        rounds = [(way, []) for _, _, way in best]
         for turn in range(a.rounds):
-            if pairs and time.monotonic() > end:
+            if turn and time.monotonic() > end:
                 break
             ours = measure_ours(a, c, config, fits, a.steps, a.warmup)
+            fits = c.batch_tokens // (c.sequence * ours["micro_batches"])
             keep({"what": "assay", "round": turn, **ours})
-            theirs = []
-            for _, micro_batch, way in best:
+            for (_, micro_batch, way), (_, pairs) in zip(best, rounds):
                 found = measure(a, way, micro_batch, a.steps, a.warmup)
                 if found:
-                    theirs.append(found["tokens_per_s"])
+                    pairs.append((ours["tokens_per_s"], found["tokens_per_s"]))
                     keep({"what": "torch", "round": turn, **found})
-            if theirs:
-                pairs.append((ours["tokens_per_s"], max(theirs), ours["memory_bytes"]))
-    if not pairs:
+    if not any(pairs for _, pairs in rounds):
         sys.exit("error: the ways that ran at first did not run again\nhint: the reasons are above")
-    ratios = [ours / theirs for ours, theirs, _ in pairs]
-    keep({"what": "ratio", "model": a.model, "rounds": len(pairs), "assay_tokens_per_s": statistics.median(p[0] for p in pairs),
-          "torch_tokens_per_s": statistics.median(p[1] for p in pairs), "ratio_median": statistics.median(ratios),
-          "ratio_least": min(ratios), "ratio_most": max(ratios), "best": called(best[0][2]), "ways_tried": len(tried),
-          "ways_left": len(left)})
+    keep({**ratio_of(a.model, rounds), "ways_tried": len(tried), "ways_left": len(left)})
     return 0
 
 

@@ -3,10 +3,14 @@
 agree, and a small comparison with bench_step runs to its end. Of torch_step.py, the peer on CPUs: its ways agree. Of
 torch_gpu.py: how it times calls of a GPU, with a clock in its place, and its options. Needs build/assay,
 build/bench_step and the packages of requirements.txt; `bash tools/test.sh --interop` provides them."""
+import argparse
+import contextlib
+import io
 import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 import types
 
 import torch
@@ -15,6 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PEERS = ROOT / "bench" / "peers"
 sys.path.insert(0, str(PEERS))
 import torch_gpu
+import torch_gpu_step
 import torch_models
 import torch_step
 
@@ -170,6 +175,59 @@ def check_ops():
     require(done.returncode == 1 and "error: no case was timed" in done.stderr, done)
 
 
+def check_sums():
+    """Masters' gradients of several micro-batches: their sums in fp32, clipped."""
+    shape = torch_models.tiny(torch_models.SHAPES["dense"])
+    way = {"weights": "masters", "compile": "no", "head": "whole", "experts": "grouped", "graph": "no"}
+    torch.manual_seed(1)
+    trainer = torch_gpu_step.Trainer(shape, way, "cpu")
+    tokens = torch.randint(shape.vocab, (trainer.micros, shape.micro_batch, shape.sequence + 1))
+    added = [torch.zeros_like(p) for p in trainer.masters]
+    for row in tokens:  # one by one, in fp32
+        for p in trainer.parameters:
+            p.grad = None
+        (trainer.model(row[:, :-1], row[:, 1:]) / trainer.micros).backward()
+        for total, p in zip(added, trainer.parameters):
+            total += p.grad.float()
+            p.grad = None
+    found = []
+
+    def before_the_step():
+        found.extend(master.grad.clone() for master in trainer.masters)
+
+    norm = torch.cat([g.flatten() for g in added]).norm()
+    torch_gpu_step.CLIP = float(norm) / 4
+    real, trainer.optimizer.step = trainer.optimizer.step, before_the_step
+    trainer.step(tokens)
+    for total, g in zip(added, found):  # the norm is 4 times what it may be
+        require(g.dtype == torch.float32 and torch.allclose(g, total / 4, rtol=1e-3, atol=1e-7), "clipped sums")
+    trainer.optimizer.step = real
+    require(trainer.step(tokens) > trainer.step(tokens), "the loss does not fall")
+
+
+def check_choices():
+    """The last line names the way that its ratios are of. Sizes that do not divide are refused; Assay's are halved, too."""
+    first = {"weights": "masters"}, [(12, 10), (12, 4), (12, 4)]
+    second = {"weights": "autocast"}, [(12, 8), (12, 6), (12, 8)]
+    row = torch_gpu_step.ratio_of("dense", [first, second, ({"weights": "none"}, [])])
+    require(row["best"] == "weights autocast" and row["torch_tokens_per_s"] == 8 and row["rounds"] == 3, row)
+    require((row["ratio_least"], row["ratio_median"], row["ratio_most"]) == (1.5, 1.5, 2), row)
+    done = subprocess.run([sys.executable, PEERS / "torch_gpu_step.py", "--run", "--device", "cpu", "--tiny",
+                           "--micro-batch", "3"], capture_output=True, text=True)
+    require(done.returncode == 1 and "error: micro-batches of 3 sequences do not divide the 16 of a step\n"
+            "hint: --micro-batch is a divisor of 16\n" in done.stderr, done)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = pathlib.Path(folder) / "bench_step"
+        bench.write_text('#!/bin/sh\ncase "$*" in *"--batch 2 --micro-batches 8 "*) echo \'{"micro_batches": 8}\' ;;\n'
+                         '*) echo "error: the run needs 90.0 GiB of memory, the GPU has 80.0" >&2; exit 1 ;; esac\n')
+        bench.chmod(0o755)
+        a = argparse.Namespace(bench=bench, device="cuda")
+        shape = torch_models.tiny(torch_models.SHAPES["dense"])
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            found = torch_gpu_step.measure_ours(a, shape, "tiny.yaml", 8, steps=1, warmup=0)
+        require(found == {"micro_batches": 8} and "micro-batch 4 does not fit" in said.getvalue(), said.getvalue())
+
+
 def check_comparison():
     done = subprocess.run([sys.executable, PEERS / "torch_gpu_step.py", "--device", "cpu", "--tiny", "--model", "moe-64",
                            "--minutes", "0.2", "--rounds", "1", "--steps", "2", "--warmup", "1"], capture_output=True, text=True)
@@ -187,6 +245,8 @@ def main():
     check_cpu_ways()
     check_clock()
     check_ops()
+    check_sums()
+    check_choices()
     check_comparison()
     print("peers: ok")
 
