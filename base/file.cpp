@@ -255,18 +255,22 @@ bool may_hide_paths(const char* path, int error) {
   return true;
 }
 
-// The calls by which glob() looks at folders, and at a name without * after one with *.
+template <int Look(const char*, struct stat*)>
+int noting(const char* path, struct stat* info) {
+  const int failed = Look(path, info);
+  if (failed != 0) may_hide_paths(path, errno);
+  return failed;
+}
+
+// The calls by which glob() looks at folders, at links that may be folders (stat), and at a name
+// without * after one with * (lstat).
 glob_t noting_calls() {
   glob_t calls = {};
   calls.gl_opendir = [](const char* path) -> void* { return opendir(path); };
   calls.gl_readdir = [](void* folder) { return readdir(static_cast<DIR*>(folder)); };
   calls.gl_closedir = [](void* folder) { closedir(static_cast<DIR*>(folder)); };
-  calls.gl_stat = stat;
-  calls.gl_lstat = [](const char* path, struct stat* info) {
-    const int failed = lstat(path, info);
-    if (failed != 0) may_hide_paths(path, errno);
-    return failed;
-  };
+  calls.gl_stat = noting<stat>;
+  calls.gl_lstat = noting<lstat>;
   return calls;
 }
 

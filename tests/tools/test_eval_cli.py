@@ -397,7 +397,7 @@ def check_tokenizer(w):
     done = assay("eval", w.run("moe"), *core, "--tokenizer", rewritten(corpus, "synth.json"))
     expect(done.returncode == 0 and "recorded in" in done.stdout, done)
     # A corpus that is not in the cache any more is not made again for this.
-    cache = w.path / "emptied"
+    cache = w.path / "own-cache"
     w.train("emptied", "--steps", "1", "--set", f"data.cache={cache}")
     corpus = next(cache.glob("synth-*"))
     given = rewritten(corpus / "tokenizer.json", "emptied.json")
