@@ -17,11 +17,14 @@
 #include "base/check.h"
 #include "base/median.h"
 #include "base/standard_output.h"
+#include "bench/json.h"
 #include "bench/options.h"
 #include "comm/launch.h"
 
 namespace assay {
 namespace {
+
+constexpr int kWord = 8;  // bytes of a value; a rank has whole ones for each other
 
 struct Options {
   std::string call = "all";
@@ -39,7 +42,9 @@ struct Timing {
 class Call {
  public:
   Call(Group& group, int64_t size, bool in_place)
-      : group_(group), row_(size_t(size) / size_t(group.size()) / 8 * 8), in_place_(in_place) {}
+      : group_(group),
+        row_(size_t(size) / size_t(group.size()) / kWord * kWord),
+        in_place_(in_place) {}
   virtual ~Call() = default;
   virtual void prepare() = 0;
   virtual void run() = 0;
@@ -165,20 +170,27 @@ void print_row(const Options& o, const std::string& name, int ranks, const Call&
   const double algbw = double(call.bytes()) / t.seconds / 1e9, busbw = algbw * call.bus_factor();
   if (o.json) {
     std::printf(
-        "{\"call\": \"%s\", \"ranks\": %d, \"in_place\": %s, \"bytes\": %zu, \"seconds_p50\": "
-        "%.9f, "
-        "\"algbw_gb_per_s\": %.4f, \"busbw_gb_per_s\": %.4f, \"wrong\": %ld}\n",
-        name.c_str(), ranks, in_place ? "true" : "false", call.bytes(), t.seconds, algbw, busbw,
-        long(t.wrong));
+        "{\"call\": \"%s\", \"ranks\": %d, \"in_place\": %s, \"bytes\": %zu, \"runs\": %d, "
+        "\"seconds_p50\": %.9f, \"algbw_gb_per_s\": %.4f, \"busbw_gb_per_s\": %.4f, \"wrong\": "
+        "%ld}\n",
+        name.c_str(), ranks, in_place ? "true" : "false", call.bytes(), o.iters, t.seconds, algbw,
+        busbw, long(t.wrong));
     return;
   }
   std::printf("%-13s %-3s %12zu B %12.1f us %9.3f GB/s %9.3f GB/s %6ld\n", name.c_str(),
               in_place ? "in" : "out", call.bytes(), t.seconds * 1e6, algbw, busbw, long(t.wrong));
 }
 
+int64_t largest_size(const Options& o) {
+  int64_t size = o.from;
+  while (size <= o.to / o.factor) size *= o.factor;
+  return size;
+}
+
 // The number of wrong words.
 int64_t run_bench(const Options& o, Group& group) {
   const bool first = group.rank() == 0;
+  if (first && o.json) std::printf("{%s}\n", json_fields(BenchHeader{"bench_comm"}).c_str());
   if (first && !o.json) {
     std::printf("%d rank%s; `in`: in place; times: median over %d of the slowest rank\n",
                 group.size(), group.size() == 1 ? "" : "s", o.iters);
@@ -209,19 +221,28 @@ int main_of(int argc, char** argv) {
       "Time and bandwidth of the calls between ranks, by size. Start it with mpirun: `mpirun -n 2 "
       "bench_comm --to 16777216`. algbw is size over time, busbw what a link carries, as in "
       "nccl-tests. Needs no GPU.");
-  options.add("--call", "{all,all_gather,all_to_all,sum_integers}", o.call, "which call");
-  options.add("--from", o.from, "smallest size, in bytes");
-  options.add("--to", o.to, "largest size, in bytes");
-  options.add("--factor", o.factor, "from one size to the next", 2);
-  options.add("--warmup", o.warmup, "untimed calls of each size", 0);
-  options.add("--iters", o.iters, "timed calls of each size");
-  options.add("--json", o.json, "one JSON object per line");
+  options.add("--call", "{all,all_gather,all_to_all,sum_integers}", o.call,
+              "which call (default: all)");
+  options.add("--from", o.from, "smallest size, in bytes (default: 1024)");
+  options.add("--to", o.to, "largest size, in bytes (default: 67108864)");
+  options.add("--factor", o.factor, "from one size to the next (default: 4)", 2);
+  options.add("--warmup", o.warmup, "untimed calls of each size (default: 3)", 0);
+  options.add("--iters", o.iters, "timed calls of each size (default: 20)");
+  options.add("--json", o.json, "print JSON: a line of the machine, then one for each row");
   if (const auto status = options.parse(argc, argv)) return *status;
   if (o.from > o.to) {
     throw UserError(strprintf("--from %ld is more than --to %ld", long(o.from), long(o.to)),
                     "sizes grow from the first to the second");
   }
   const std::unique_ptr<World> world = join_world();
+  const int64_t least = kWord * world->size();
+  if (largest_size(o) < least) {
+    if (world->rank() > 0) return 1;
+    throw UserError(
+        strprintf("no size from --from %ld to --to %ld has %d bytes for each of %d rank%s",
+                  long(o.from), long(o.to), kWord, world->size(), world->size() == 1 ? "" : "s"),
+        strprintf("give --from %ld or more, and no smaller --to", long(least)));
+  }
   const int64_t wrong = run_bench(o, *world->group(0));
   if (wrong > 0 && world->rank() == 0) {
     std::fprintf(stderr, "error: %ld wrong values\nhint: the MPI or its network is broken\n",

@@ -1,7 +1,6 @@
-// bench_matmul: GFLOP/s of the large cases in
-// the linear layers' case lists, the share of this machine's matmul limit, and oneDNN's time for
-// the same dense product divided by ours (above 1: ours is faster); the two run alternately. A case
-// with a wrong result is not timed.
+// bench_matmul: GFLOP/s of the large cases in the linear layers' case lists, the share of this
+// machine's matmul limit, and oneDNN's time for the same dense product divided by ours (above 1:
+// ours is faster); the two run alternately. A case with a wrong result is not timed.
 #include <omp.h>
 
 #include <algorithm>
@@ -11,11 +10,12 @@
 #include "base/check.h"
 #include "base/median.h"
 #include "base/standard_output.h"
+#include "bench/cases.h"
+#include "bench/json.h"
 #include "bench/options.h"
 #include "bench/peers/onednn.h"
 #include "machine/limits.h"
 #include "machine/openmp_wait_policy.h"
-#include "tests/ops/op_case.h"
 
 namespace assay {
 namespace {
@@ -82,16 +82,23 @@ bool correct(const OpInstance& instance) {
   return true;
 }
 
-void print_case(const Options& options, double limit, const OpCase& c, double flops, Result r,
+// limit: GFLOP/s.
+void print_case(const Options& options, double limit, const OpCase& c, const Cost& cost, Result r,
                 const char* separator) {
   const double p50 = median(r.us), least = *std::min_element(r.us.begin(), r.us.end());
-  const double peer = median(r.peer_us), gflops = 1e-3 * flops / p50;
+  const double peer = median(r.peer_us), gflops = 1e-3 * cost.flops / p50;
   if (options.json) {
+    const CaseRow row{.op = c.op,
+                      .name = c.name,
+                      .p50_us = p50,
+                      .min_us = least,
+                      .runs = int64_t(r.us.size()),
+                      .cost = cost,
+                      .bound = "matmul",
+                      .share = gflops / limit};
     const std::string of_peer = peer > 0 ? strprintf("%.3f", peer) : "null";
-    std::printf(
-        "%s\n  {\"case\": \"%s\", \"p50_us\": %.3f, \"min_us\": %.3f, \"gflops\": %.1f, "
-        "\"share_of_limit\": %.4f, \"onednn_p50_us\": %s}",
-        separator, c.name.c_str(), p50, least, gflops, gflops / limit, of_peer.c_str());
+    std::printf("%s\n  {%s, \"gflops\": %.1f, \"onednn_p50_us\": %s}", separator,
+                json_fields(row).c_str(), gflops, of_peer.c_str());
     return;
   }
   char ratio[32] = "";
@@ -100,40 +107,57 @@ void print_case(const Options& options, double limit, const OpCase& c, double fl
               p50, least, gflops, 100 * gflops / limit, ratio);
 }
 
+std::vector<OpCase> chosen_cases(const Options& options) {
+  std::vector<OpCase> cases;
+  for (const char* op : {"linear", "grouped_linear", "grouped_swiglu"}) {
+    for (OpCase& c : op_cases(op)) {
+      if (!selected(c, "", options.filter)) continue;
+      if (c.size == CaseSize::kLarge) continue;  // timed on GPUs only
+      if (c.make().cost.flops >= kLarge) cases.push_back(std::move(c));
+    }
+  }
+  return cases;
+}
+
+void print_header(const Options& options, double bf16_limit, double float_limit) {
+  if (!options.json) {
+    std::printf("%d threads, matmul limit %.0f GFLOP/s bf16, %.0f GFLOP/s float\n", options.threads,
+                bf16_limit, float_limit);
+    return;
+  }
+  const BenchHeader header{.program = "bench_matmul", .threads = options.threads};
+  std::printf("{%s, \"matmul_gflop_per_s\": {\"float\": %.1f, \"bf16\": %.1f}, \"cases\": [",
+              json_fields(header).c_str(), float_limit, bf16_limit);
+}
+
 int run(const Options& options) {
+  const std::vector<OpCase> cases = chosen_cases(options);
+  if (cases.empty()) {
+    throw no_case("large product", {}, options.filter, "without --filter every one is timed");
+  }
   omp_set_num_threads(options.threads);  // for oneDNN
   CaseWorkspace workspace;
   const Exec on{.threads = options.threads, .workspace = workspace.view()};
   const double bf16_limit = measured_matmul_limit_gflops(on, LimitType::kBf16);
   const double float_limit = measured_matmul_limit_gflops(on, LimitType::kFloat);
-  std::printf(options.json
-                  ? "{\"threads\": %d, \"bf16_limit_gflops\": %.1f, \"float_limit_gflops\": %.1f, "
-                    "\"cases\": ["
-                  : "%d threads, matmul limit %.0f GFLOP/s bf16, %.0f GFLOP/s float\n",
-              options.threads, bf16_limit, float_limit);
+  print_header(options, bf16_limit, float_limit);
   int done = 0, wrong = 0;
-  for (const char* op : {"linear", "grouped_linear", "grouped_swiglu"}) {
-    for (const OpCase& c : op_cases(op)) {
-      if (c.name.find(options.filter) == std::string::npos) continue;
-      if (c.size == CaseSize::kLarge) continue;  // timed on GPUs only
-      const OpInstance instance = c.make();
-      if (instance.cost.flops < kLarge) continue;
-      instance.run(on);
-      if (!correct(instance)) {
-        std::fprintf(stderr, "%s: wrong result, no time\n", c.name.c_str());
-        ++wrong;
-        continue;
-      }
-      const double limit = type_of(c) == LimitType::kBf16 ? bf16_limit : float_limit;
-      print_case(options, limit, c, instance.cost.flops,
-                 measure([&] { instance.run(on); }, peer_of(c), options.iters),
-                 done++ == 0 ? "" : ",");
-      std::fflush(stdout);
+  for (const OpCase& c : cases) {
+    const OpInstance instance = c.make();
+    instance.run(on);
+    if (!correct(instance)) {
+      std::fprintf(stderr, "%s: wrong result, no time\n", c.name.c_str());
+      ++wrong;
+      continue;
     }
+    const double limit = type_of(c) == LimitType::kBf16 ? bf16_limit : float_limit;
+    print_case(options, limit, c, instance.cost,
+               measure([&] { instance.run(on); }, peer_of(c), options.iters),
+               done++ == 0 ? "" : ",");
+    std::fflush(stdout);
   }
   if (options.json) std::printf("\n]}\n");
-  if (done == 0) std::fprintf(stderr, "bench_matmul: no case matches\n");
-  return done == 0 || wrong > 0;
+  return wrong > 0;
 }
 
 }  // namespace

@@ -9,13 +9,15 @@
 #include <cstdio>
 #include <exception>
 #include <map>
+#include <sstream>
 
 #include "base/median.h"
 #include "base/standard_output.h"
+#include "bench/cases.h"
+#include "bench/json.h"
 #include "bench/options.h"
 #include "machine/limits.h"
 #include "machine/openmp_wait_policy.h"
-#include "tests/ops/op_case.h"
 
 namespace assay {
 namespace {
@@ -38,12 +40,6 @@ struct Limits {
 struct Timing {
   double p50_us = 0, min_us = 0;
   int runs = 0;
-};
-
-// The time that the limits allow, as a share of the time taken.
-struct Share {
-  double share;
-  const char* bound;
 };
 
 double seconds_of(const std::function<void()>& f) {
@@ -75,6 +71,17 @@ std::string type_of(const OpCase& c) {
   return "";
 }
 
+// The types that the name of the case has, in its order: " float bf16" of a cast. By these and the
+// op cases are sorted into kinds.
+std::string types_of(const OpCase& c) {
+  std::istringstream words(c.name);
+  std::string types;
+  for (std::string word; words >> word;) {
+    if (word == dtype_name<bf16>() || word == dtype_name<float>()) types += " " + word;
+  }
+  return types;
+}
+
 // How large a case is: a time on a machine that computes ten operations while it moves one byte.
 // Not this machine's: every machine times the same cases.
 double size_of(const Cost& cost) {
@@ -88,29 +95,29 @@ std::vector<OpCase> chosen_cases(const Options& options) {
     size_t index = 0;
   };
   std::vector<OpCase> cases, chosen;
-  std::map<std::string, Largest> largest;  // by op and type
+  std::map<std::pair<std::string, std::string>, Largest> largest;  // by op and types
   for (OpCase& c : all_op_cases()) {
     if (!selected(c, options.op, options.filter) || c.size == CaseSize::kLarge ||
         c.body == OpBody::kGpu)
       continue;
-    if (!options.all) {
-      // A statistical test, not a size of a model.
-      if (c.name.find("unbiased") != std::string::npos) continue;
-      if (c.name.find("relative error") != std::string::npos) continue;
-      Largest& found = largest[c.op + " " + type_of(c)];
-      const double size = size_of(c.make().cost);
-      if (size > found.size) found = {size, cases.size()};
-    }
+    // A statistical test, not a size of a model.
+    if (!options.all && (c.name.find("unbiased") != std::string::npos ||
+                         c.name.find("relative error") != std::string::npos))
+      continue;
+    const Cost cost = c.make().timed().cost;
+    if (cost.bytes == 0) continue;  // the proof of a reference, or no rows
+    Largest& found = largest[{c.op, types_of(c)}];
+    if (size_of(cost) > found.size) found = {size_of(cost), cases.size()};
     cases.push_back(std::move(c));
   }
   if (options.all) return cases;
   std::vector<size_t> indices;
-  for (const auto& [name, found] : largest) {
-    const std::string& op = cases[found.index].op;
+  for (auto kind = largest.begin(); kind != largest.end(); ++kind) {
+    const auto& [op, types] = kind->first;
     // Beside cases with a type, one without tests something special (infinities).
-    const bool special =
-        name == op + " " && (largest.contains(op + " bf16") || largest.contains(op + " float"));
-    if (found.size > 0 && !special) indices.push_back(found.index);
+    const auto next = std::next(kind);
+    const bool special = types.empty() && next != largest.end() && next->first.first == op;
+    if (!special) indices.push_back(kind->second.index);
   }
   std::sort(indices.begin(), indices.end());
   for (const size_t index : indices) chosen.push_back(std::move(cases[index]));
@@ -123,21 +130,20 @@ Limits measured_limits(Exec on) {
           .bf16_products = 1e9 * measured_matmul_limit_gflops(on, LimitType::kBf16)};
 }
 
-Share share_of(const Limits& limits, const OpCase& c, const Cost& cost, double p50_us) {
-  const bool in_bf16 = type_of(c) == dtype_name<bf16>();
-  const double products = in_bf16 ? limits.bf16_products : limits.float_products;
-  const double copy_us = 1e6 * cost.bytes / limits.copy, matmul_us = 1e6 * cost.flops / products;
-  return {std::max(copy_us, matmul_us) / p50_us, matmul_us > copy_us ? "matmul" : "copy"};
+double products_limit(const Limits& limits, const OpCase& c) {
+  if (!multiplies(c)) return 0;
+  return type_of(c) == dtype_name<bf16>() ? limits.bf16_products : limits.float_products;
 }
 
 void print_header(const Options& options, const Limits& limits) {
   const double copy = 1e-9 * limits.copy, in_float = 1e-9 * limits.float_products,
                in_bf16 = 1e-9 * limits.bf16_products;
   if (options.json) {
+    const BenchHeader header{.program = "bench_ops", .threads = options.threads};
     std::printf(
-        "{\"threads\": %d, \"copy_gb_per_s\": %.3f, \"matmul_gflop_per_s\": {\"float\": %.1f, "
-        "\"bf16\": %.1f}, \"cases\": [",
-        options.threads, copy, in_float, in_bf16);
+        "{%s, \"copy_gb_per_s\": %.3f, \"matmul_gflop_per_s\": {\"float\": %.1f, \"bf16\": %.1f}, "
+        "\"cases\": [",
+        json_fields(header).c_str(), copy, in_float, in_bf16);
     return;
   }
   std::printf("%d threads; limits measured: copy %.1f GB/s (read + written),\n", options.threads,
@@ -150,11 +156,15 @@ void print_header(const Options& options, const Limits& limits) {
 void print_case(const Options& options, const OpCase& c, const Cost& cost, const Timing& t,
                 const Share& share, const char* separator) {
   if (options.json) {
-    std::printf(
-        "%s\n  {\"op\": \"%s\", \"case\": \"%s\", \"p50_us\": %.3f, \"min_us\": %.3f, "
-        "\"runs\": %d, \"bytes\": %.0f, \"flops\": %.0f, \"bound\": \"%s\", \"share\": %.4f}",
-        separator, c.op.c_str(), c.name.c_str(), t.p50_us, t.min_us, t.runs, cost.bytes, cost.flops,
-        share.bound, share.share);
+    const CaseRow row{.op = c.op,
+                      .name = c.name,
+                      .p50_us = t.p50_us,
+                      .min_us = t.min_us,
+                      .runs = t.runs,
+                      .cost = cost,
+                      .bound = share.bound,
+                      .share = share.share};
+    std::printf("%s\n  {%s}", separator, json_fields(row).c_str());
   } else {
     std::printf("%10.1f %10.1f %7.2f %8.2f %4.0f%% %-6s  %s\n", t.p50_us, t.min_us,
                 1e-3 * cost.bytes / t.p50_us, 1e-3 * cost.flops / t.p50_us, 100 * share.share,
@@ -163,17 +173,14 @@ void print_case(const Options& options, const OpCase& c, const Cost& cost, const
   std::fflush(stdout);
 }
 
-int no_case(const Options& options) {
-  std::fprintf(stderr, "error: no case of the CPU matches%s%s%s%s\n",
-               options.op.empty() ? "" : " --op ", options.op.c_str(),
-               options.filter.empty() ? "" : " --filter ", options.filter.c_str());
-  std::fprintf(stderr, "hint: `bench_ops --all` prints every case; ops/ops.cmake lists the ops\n");
-  return 1;
-}
-
 int run(const Options& options) {
   const std::vector<OpCase> cases = chosen_cases(options);
-  if (cases.empty()) return no_case(options);
+  if (cases.empty()) {
+    throw no_case("case of the CPU with a cost",
+                  options.op.empty() ? std::vector<std::string>{} : std::vector{options.op},
+                  options.filter,
+                  "`bench_ops --all` times every case; ops/ops.cmake lists the ops");
+  }
   CaseWorkspace workspace;
   const Exec on{.threads = options.threads, .workspace = workspace.view()};
   const Limits limits = measured_limits(on);
@@ -181,11 +188,15 @@ int run(const Options& options) {
   const char* separator = "";
   for (const OpCase& c : cases) {
     const OpInstance instance = c.make();
-    if (instance.cost.bytes == 0) continue;  // the proof of a reference, or no rows
-    const Timing t =
-        measure([&] { instance.bench->restore(); }, [&] { instance.run(on); }, options.iters);
-    print_case(options, c, instance.cost, t, share_of(limits, c, instance.cost, t.p50_us),
-               separator);
+    const OpInstance::Alone timed = instance.timed();
+    const auto before = [&] {
+      instance.bench->restore();
+      if (instance.alone) instance.run(on);  // gives the op its inputs
+    };
+    const Timing t = measure(
+        before, [&] { timed.run(on); }, options.iters);
+    print_case(options, c, timed.cost, t,
+               share_of(timed.cost, limits.copy, products_limit(limits, c), t.p50_us), separator);
     separator = ",";
   }
   if (options.json) std::printf("\n]}\n");
@@ -201,8 +212,10 @@ int main(int argc, char** argv) {
   assay::BenchOptions options(
       "bench_ops",
       "Time of each op on the CPU, at the largest size of its case list for each type, with the "
-      "share of this machine's measured limit: the larger of bytes / copy and flops / matmul, "
-      "over the median. More than 100% means that the buffers stay in the caches. Needs no GPU.");
+      "share of this machine's measured limit: the larger of bytes / copy and, of products, flops "
+      "/ matmul, over the median. More than 100% means that the buffers stay in the caches, or "
+      "that the op reads more than it writes, which memory does faster than a copy. Needs no "
+      "GPU.");
   options.add("--op", "TEXT", o.op, "one op or family: rmsnorm, linear_forward");
   options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
   options.add("--all", o.all, "every case of the lists");

@@ -1,8 +1,7 @@
-// bench_quantise: the time of the
-// quantisers' large cases, with the share of this machine's copy bandwidth, and the relative RMS
-// error of each recipe's format on N(0, 1), 4096 x 4096. A case with a wrong result is not timed.
-// --grids instead prints, as JSON, the numbers of each element format and what magnitudes round to;
-// the figures of docs/precision.md are drawn from it.
+// bench_quantise: the time of the quantisers' large cases, with the share of this machine's copy
+// bandwidth, and the relative RMS error of each recipe's format on N(0, 1), 4096 x 4096. A case
+// with a wrong result is not timed. --grids instead prints, as JSON, the numbers of each element
+// format and what magnitudes round to; the figures of docs/precision.md are drawn from it.
 #include <omp.h>
 
 #include <algorithm>
@@ -15,6 +14,8 @@
 
 #include "base/median.h"
 #include "base/standard_output.h"
+#include "bench/cases.h"
+#include "bench/json.h"
 #include "bench/options.h"
 #include "machine/limits.h"
 #include "machine/openmp_wait_policy.h"
@@ -62,10 +63,15 @@ void print_case(const Options& options, double copy, const OpCase& c, const Cost
                 const std::vector<double>& us, const char* separator) {
   const double p50 = median(us), gb = 1e-3 * cost.bytes / p50;
   if (options.json) {
-    std::printf(
-        "%s\n  {\"case\": \"%s\", \"p50_us\": %.3f, \"min_us\": %.3f, \"gb_per_s\": %.3f, "
-        "\"share_of_copy\": %.4f}",
-        separator, c.name.c_str(), p50, us[0], gb, gb / copy);
+    const CaseRow row{.op = c.op,
+                      .name = c.name,
+                      .p50_us = p50,
+                      .min_us = us[0],
+                      .runs = int64_t(us.size()),
+                      .cost = cost,
+                      .bound = "copy",
+                      .share = gb / copy};
+    std::printf("%s\n  {%s, \"gb_per_s\": %.3f}", separator, json_fields(row).c_str(), gb);
     return;
   }
   std::printf("%-58s | %8.0f us (min %8.0f) | %6.2f GB/s | %3.0f%% of copy\n", c.name.c_str(), p50,
@@ -157,43 +163,58 @@ int print_grids() {
   return 0;
 }
 
-int run(const Options& options) {
-  if (options.grids) return print_grids();
-  CaseWorkspace workspace;
-  const Exec on{.threads = options.threads, .workspace = workspace.view()};
-  const double copy = measured_copy_gb_per_s(on);
-  std::printf(options.json ? "{\"threads\": %d, \"copy_gb_per_s\": %.3f, \"cases\": ["
-                           : "%d threads, copy bandwidth %.1f GB/s (read + written)\n",
-              options.threads, copy);
-  int done = 0, wrong = 0;
+std::vector<OpCase> chosen_cases(const Options& options) {
+  std::vector<OpCase> cases;
   for (const auto& list : {op_cases("amax"), op_cases("hadamard"), op_cases("quantise"),
                            op_cases("dequantise"), large_fake_quantise_cases()}) {
     for (const OpCase& c : list) {
-      if (c.name.find(options.filter) == std::string::npos) continue;
+      if (!selected(c, "", options.filter)) continue;
       if (c.size == CaseSize::kLarge) continue;  // timed on GPUs only
       // A statistical test, not a timing.
       if (c.name.find("unbiased") != std::string::npos) continue;
-      const OpInstance instance = c.make();
-      if (instance.cost.bytes < kLarge) continue;
-      instance.run(on);
-      if (!correct(instance)) {
-        std::fprintf(stderr, "%s: wrong result, no time\n", c.name.c_str());
-        ++wrong;
-        continue;
-      }
-      print_case(options, copy, c, instance.cost, measure([&] { instance.run(on); }, options.iters),
-                 done++ == 0 ? "" : ",");
-      std::fflush(stdout);
+      if (c.make().timed().cost.bytes >= kLarge) cases.push_back(c);
     }
   }
-  if (done + wrong == 0) {
-    std::fprintf(stderr, "error: no timed case matches --filter %s\nhint: leave --filter out\n",
-                 options.filter.c_str());
+  return cases;
+}
+
+void print_header(const Options& options, double copy) {
+  if (!options.json) {
+    std::printf("%d threads, copy bandwidth %.1f GB/s (read + written)\n", options.threads, copy);
+    return;
+  }
+  const BenchHeader header{.program = "bench_quantise", .threads = options.threads};
+  std::printf("{%s, \"copy_gb_per_s\": %.3f, \"cases\": [", json_fields(header).c_str(), copy);
+}
+
+int run(const Options& options) {
+  if (options.grids) return print_grids();
+  const std::vector<OpCase> cases = chosen_cases(options);
+  if (cases.empty()) {
+    throw no_case("timed case", {}, options.filter, "without --filter every one is timed");
+  }
+  CaseWorkspace workspace;
+  const Exec on{.threads = options.threads, .workspace = workspace.view()};
+  const double copy = measured_copy_gb_per_s(on);
+  print_header(options, copy);
+  int done = 0, wrong = 0;
+  for (const OpCase& c : cases) {
+    const OpInstance instance = c.make();
+    instance.run(on);
+    if (!correct(instance)) {
+      std::fprintf(stderr, "%s: wrong result, no time\n", c.name.c_str());
+      ++wrong;
+      continue;
+    }
+    const OpInstance::Alone timed = instance.timed();
+    print_case(options, copy, c, timed.cost, measure([&] { timed.run(on); }, options.iters),
+               done++ == 0 ? "" : ",");
+    std::fflush(stdout);
   }
   if (options.json) std::printf("\n], \"errors\": [");
   print_errors(options, on);
   if (options.json) std::printf("\n]}\n");
-  return wrong > 0 || done == 0;
+  return wrong > 0;
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // bench_step: tokens/s of a whole optimizer step (forward, backward, norm, clip, AdamW, packing) on
-// random tokens, the share of the measured matmul limit, and where the time goes. The shapes are
-// those of bench/peers, or of a configuration. Under mpirun its ranks share the micro-batches of a
-// step; bench/in_turn.py compares that with one process.
+// random tokens, the share of what products allow (measured on a CPU, of a GPU its datasheet's
+// peak), and where the time goes. The shapes are those of bench/peers, or of a configuration. Under
+// mpirun its ranks share the micro-batches of a step; bench/in_turn.py compares that with one
+// process.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include "base/median.h"
 #include "base/random.h"
 #include "base/standard_output.h"
+#include "bench/json.h"
 #include "bench/options.h"
 #include "cuda/context.h"
 #include "cuda/profile.h"
@@ -42,12 +44,14 @@ struct Options {
   std::string tune;
   int64_t steps = 20, warmup = 3;
   int threads = 0;
-  int64_t micro_batches = 1, parts = 0;
+  int64_t micro_batches = 0;  // 0: as configured, or 1
+  int64_t parts = 0;
   int expert_ranks = 0;  // 0: as configured
   int64_t layers = 6, hidden = 256, heads = 8, ffn = 768, vocab = 8192, sequence = 256;
   int64_t batch = 0;
   int64_t experts = 4, top_k = 2, shared = 0, expert_ffn = 384;
   std::string router = "softmax";
+  bool tie = false;
   bool json = false, profile = false, sampled = false;
 };
 
@@ -57,7 +61,8 @@ Config config_of(const Options& o) {
     c = load_config(o.config);
     if (o.recipe != "auto") c.precision.recipe = o.recipe;
     if (o.batch > 0) c.run.micro_batch = o.batch;
-    c.run.batch_tokens = c.run.sequence * c.run.micro_batch * o.micro_batches;
+    if (o.micro_batches > 0)
+      c.run.batch_tokens = c.run.sequence * c.run.micro_batch * o.micro_batches;
     return c;
   }
   c.model.hidden = o.hidden;
@@ -65,6 +70,7 @@ Config config_of(const Options& o) {
   c.model.heads = o.heads;
   c.model.ffn = o.ffn;
   c.model.vocab_size = o.vocab;
+  c.model.tie_embeddings = o.tie;
   if (o.model == "moe") {
     c.model.moe.emplace();
     c.model.moe->experts = o.experts;
@@ -81,15 +87,15 @@ Config config_of(const Options& o) {
   }
   c.run.sequence = o.sequence;
   c.run.micro_batch = o.batch > 0 ? o.batch : 8;
-  c.run.batch_tokens = o.sequence * c.run.micro_batch * o.micro_batches;
+  c.run.batch_tokens = o.sequence * c.run.micro_batch * std::max<int64_t>(1, o.micro_batches);
   c.precision.recipe = o.recipe;
   return c;
 }
 
 // The options of the model's shapes.
-constexpr const char* kShapes[] = {"--model", "--layers", "--hidden",     "--heads",
-                                   "--ffn",   "--vocab",  "--sequence",   "--experts",
-                                   "--top-k", "--shared", "--expert-ffn", "--router"};
+constexpr const char* kShapes[] = {"--model",  "--layers",     "--hidden",   "--heads",   "--ffn",
+                                   "--vocab",  "--tie",        "--sequence", "--experts", "--top-k",
+                                   "--shared", "--expert-ffn", "--router"};
 
 // Refuses them together with --config, which sets the shapes.
 void require_no_shapes(const BenchOptions& options) {
@@ -110,13 +116,17 @@ void require_experts(const BenchOptions& options, const std::string& model) {
   }
 }
 
+int64_t micro_batches_of(const Config& c) {
+  return c.run.batch_tokens / (c.run.sequence * c.run.micro_batch);
+}
+
 // A model, its optimizer, and the tokens of one step that are this rank's.
 class Training {
  public:
-  Training(const Session& session, int64_t micro_batches)
+  explicit Training(const Session& session)
       : config_(session.config),
         layout_(layout_of(config_, session.place())),
-        micro_batches_(micro_batches / layout_.ranks),
+        micro_batches_(micro_batches_of(config_) / layout_.ranks),
         memory_(config_, session.recipe, session.place(), session.model_groups()),
         on_(session.exec()) {
     if (session.ranks)
@@ -247,7 +257,7 @@ struct Result {
   const Timings& timings;
   Audit counts;
   double tokens_per_s, gflops;
-  double limit;  // GFLOP/s of products
+  double limit;  // GFLOP/s of products; 0: unknown
 
   std::string model() const { return options.config.empty() ? options.model : options.config; }
 };
@@ -301,10 +311,18 @@ nlohmann::json profile_json(const Timings& t) {
 void print_json(const Result& r) {
   const Options& o = r.options;
   const Timings& t = r.timings;
-  const PrecisionConfig& precision = r.session.config.precision;
+  const Config& config = r.session.config;
+  const PrecisionConfig& precision = config.precision;
   nlohmann::json j;
   j["model"] = r.model();
-  j["device"] = r.session.device.name();
+  j["layers"] = config.model.layers;
+  j["hidden"] = config.model.hidden;
+  j["vocab"] = config.model.vocab_size;
+  j["experts"] = config.model.moe ? config.model.moe->experts : 0;
+  j["sequence"] = config.run.sequence;
+  j["micro_batch"] = config.run.micro_batch;
+  j["steps"] = o.steps;
+  j["warmup"] = o.warmup;
   if (const gpu::Context* const gpu = r.training.on().gpu) {
     j["predecessors"] = gpu::names_of(gpu->predecessors);
     j["dense_products"] = products_json(r.session, *gpu->products);
@@ -312,18 +330,18 @@ void print_json(const Result& r) {
   j["recipe"] = precision.recipe;
   j["products"] = name_of(products_of(r.session));
   j["ranks"] = r.session.ranks ? r.session.ranks->size() : 1;
-  j["parts"] = r.session.config.parallel.parts;
-  j["expert_ranks"] = r.session.config.parallel.expert_ranks;
-  j["threads"] = r.training.on().threads;
+  j["parts"] = config.parallel.parts;
+  j["expert_ranks"] = config.parallel.expert_ranks;
   j["tokens"] = r.training.batch_tokens();
-  j["micro_batches"] = o.micro_batches;
+  j["micro_batches"] = micro_batches_of(config);
   j["tokens_per_s"] = r.tokens_per_s;
   j["step_ms_p50"] = 1e3 * median(t.seconds);
   j["step_ms_min"] = 1e3 * t.seconds.front();
   if (o.sampled) j["sampled_step_ms_p50"] = 1e3 * median(t.sampled_seconds);
   j["gflop_per_s"] = r.gflops;
-  j["matmul_limit_gflop_per_s"] = r.limit;
-  j["share_of_matmul_limit"] = r.gflops / r.limit;
+  j["matmul_limit_from"] = origin_of_peak(r.session.device);
+  j["matmul_limit_gflop_per_s"] = r.limit > 0 ? nlohmann::json(r.limit) : nlohmann::json();
+  j["share_of_matmul_limit"] = r.limit > 0 ? nlohmann::json(r.gflops / r.limit) : nlohmann::json();
   j["parameters_total"] = r.counts.total;
   j["parameters_active"] = r.counts.active;
   j["first_loss"] = t.losses.front();
@@ -333,7 +351,10 @@ void print_json(const Result& r) {
   j["heat_s"] = t.heat_s;
   j.update(json_or_throw("{" + json_fields(t.gpu) + "}"));
   if (o.profile) j["profile"] = profile_json(t);
-  std::printf("%s\n", j.dump().c_str());
+  const BenchHeader header{.program = "bench_step",
+                           .device = r.session.device.name(),
+                           .threads = r.training.on().threads};
+  std::printf("%s\n", with_header(header, j.dump()).c_str());
 }
 
 // Times and shares of the mean step; with --sampled half of the steps are sampled ones.
@@ -355,19 +376,26 @@ void print_profile(const Timings& t) {
               100 * (step_ms - sum) / step_ms);
 }
 
+std::string share_text(const Result& r) {
+  if (r.limit == 0) return "no datasheet's peak of this GPU is known";
+  const double percent = 100 * r.gflops / r.limit;
+  if (r.session.device.gpu)
+    return strprintf("%.1f%% of the datasheet's %.0f GFLOP/s in bf16", percent, r.limit);
+  return strprintf("%.1f%% of %.0f GFLOP/s matmul limit", percent, r.limit);
+}
+
 void print_text(const Result& r) {
   const Timings& t = r.timings;
   const double p50 = median(t.seconds);
   const PrecisionConfig& precision = r.session.config.precision;
   std::printf(
       "step %s %s%s %s threads=%d P_total=%ld P_active=%ld | p50 %.1f ms (min %.1f) | %.0f "
-      "tokens/s "
-      "| %.0f GFLOP/s | %.1f%% of %.0f GFLOP/s matmul limit | loss %.4f\n",
+      "tokens/s | %.0f GFLOP/s | %s | loss %.4f\n",
       r.model().c_str(), precision.recipe.c_str(),
       products_of(r.session) == ProductsMode::kNative ? " native" : "",
       r.session.device.name().c_str(), r.training.on().threads, long(r.counts.total),
       long(r.counts.active), 1e3 * p50, 1e3 * t.seconds.front(), r.tokens_per_s, r.gflops,
-      100 * r.gflops / r.limit, r.limit, r.training.loss());
+      share_text(r).c_str(), r.training.loss());
   if (t.gpu.sm_mhz && t.gpu.watts) {
     std::printf("SM clock %d MHz, %.0f W%s%s\n", *t.gpu.sm_mhz, *t.gpu.watts,
                 t.gpu.slowed_by.value_or("").empty() ? "" : ", slowed by ",
@@ -383,7 +411,7 @@ void print_text(const Result& r) {
 
 int measure(const Options& o, Session session) {
   if (!o.tune.empty()) use_tuning(session, read_tuning(o.tune));
-  Training training(session, o.micro_batches);
+  Training training(session);
   std::optional<GpuMeter> meter;
   if (session.device.gpu) {
     meter.emplace(session.device.gpu->facts().bus);
@@ -396,11 +424,11 @@ int measure(const Options& o, Session session) {
   return 0;
 }
 
-void require_parts(const Options& o, const Config& config) {
-  const int64_t parts = config.parallel.parts;
-  if (o.micro_batches % parts == 0) return;
+void require_parts(const Config& config) {
+  const int64_t parts = config.parallel.parts, micros = micro_batches_of(config);
+  if (micros % parts == 0) return;
   throw UserError(strprintf("%lld parts do not divide the %lld micro-batches of a step",
-                            static_cast<long long>(parts), static_cast<long long>(o.micro_batches)),
+                            static_cast<long long>(parts), static_cast<long long>(micros)),
                   "choose another --micro-batches or --parts");
 }
 
@@ -421,13 +449,13 @@ int run(const Options& o) {
   const std::unique_ptr<Ranks> ranks = Ranks::join();
   if (!ranks) {
     config.parallel.parts = std::max<int64_t>(1, config.parallel.parts);
-    require_parts(o, config);
+    require_parts(config);
     return measure(o, Session(std::move(config), {.device = o.device}));
   }
   return ranks->run([&] {
     require_ranks(config, ranks->size());
     if (config.parallel.parts == 0) config.parallel.parts = ranks->size();
-    require_parts(o, config);
+    require_parts(config);
     return measure(o, Session(std::move(config), {.device = o.device, .ranks = ranks.get()}));
   });
 }
@@ -440,14 +468,15 @@ int main(int argc, char** argv) {
   assay::Options o;
   assay::BenchOptions options(
       "bench_step",
-      "Tokens per second of a whole optimizer step on random tokens, with the share of the "
-      "measured matmul limit. Needs a GPU only for --device cuda.");
+      "Tokens per second of a whole optimizer step on random tokens, with the share of what "
+      "products allow: a CPU's measured limit, a GPU's peak in bf16 by its datasheet. Needs a GPU "
+      "only for --device cuda.");
   options.add("--config", "FILE", o.config,
-              "a configuration: its model, precision, sequence and micro_batch");
+              "a configuration: its model, precision, sequence, micro_batch and batch_tokens");
   options.add("--device", "{auto,cpu,cuda}", o.device,
               "where it runs (default: cpu); auto: the GPU if one is usable");
   options.add("--micro-batches", o.micro_batches,
-              "micro-batches per step, of all ranks (default: 1)");
+              "micro-batches per step, of all ranks (default: 1, or as configured)");
   options.add("--parts", o.parts,
               "parts of a batch whose gradients are added one by one (default: as configured, or "
               "one a rank)");
@@ -473,6 +502,7 @@ int main(int argc, char** argv) {
   options.add("--heads", o.heads, "default: 8");
   options.add("--ffn", o.ffn, "default: 768");
   options.add("--vocab", o.vocab, "default: 8192");
+  options.add("--tie", o.tie, "the head uses the embedding matrix");
   options.add("--sequence", o.sequence, "default: 256");
   options.add("--experts", o.experts, "default: 4");
   options.add("--top-k", o.top_k, "default: 2");

@@ -17,6 +17,7 @@
 #include "base/median.h"
 #include "base/random.h"
 #include "base/standard_output.h"
+#include "bench/json.h"
 #include "bench/options.h"
 #include "engine/optimizer.h"
 #include "engine/telemetry/router_telemetry.h"
@@ -56,6 +57,10 @@ Config config_of(const Options& o) {
   return c;
 }
 
+int threads_of(const Options& o) {
+  return o.threads > 0 ? o.threads : int(std::thread::hardware_concurrency());
+}
+
 TelemetryLayout layout_of(const Options& o) {
   TelemetryLayout layout;
   for (int i = 0; i < 20; ++i) layout.scalars.push_back("scalar_" + std::to_string(i));
@@ -91,7 +96,7 @@ class StepBench {
     model_ = make_decoder(config_.model, resolve_recipe(o.recipe),
                           {.micro_batch = o.batch, .sequence = o.sequence});
     optimizer_ = std::make_unique<Optimizer>(config_.optimizer, *model_, 1);
-    on_.threads = o.threads > 0 ? o.threads : int(std::thread::hardware_concurrency());
+    on_.threads = threads_of(o);
     plan_.add(Section::kData, "tokens", stream_, {tokens_ + 1});
     model_->plan(plan_);
     optimizer_->plan(plan_);
@@ -298,6 +303,23 @@ int run(const Options& o) {
     return 0;
   }
   nlohmann::ordered_json json;
+  json["recipe"] = recipe_name(resolve_recipe(o.recipe));
+  for (const auto& [name, value] : {std::pair("steps", o.steps),
+                                    {"layers", o.layers},
+                                    {"hidden", o.hidden},
+                                    {"heads", o.heads},
+                                    {"vocab", o.vocab},
+                                    {"sequence", o.sequence},
+                                    {"batch", o.batch},
+                                    {"experts", o.experts},
+                                    {"top_k", o.top_k},
+                                    {"expert_ffn", o.expert_ffn},
+                                    {"window", o.window},
+                                    {"probe_every", o.probe_every},
+                                    {"logged", o.logged},
+                                    {"load_tokens", o.load_tokens}}) {
+    json[name] = value;
+  }
   json["step_ms"] = costs.step;
   json["logged_step_ms"] = costs.logged_step;
   json["margin_ms"] = costs.margin;
@@ -309,7 +331,8 @@ int run(const Options& o) {
   json["hash_ms"] = costs.hash;
   json["share_of_step"] = costs.sum() / costs.step;
   for (const Written& w : sizes) json["megabytes_per_1000_steps"][w.loads] = w.megabytes;
-  std::printf("%s\n", json.dump().c_str());
+  const BenchHeader header{.program = "bench_telemetry", .threads = threads_of(o)};
+  std::printf("%s\n", with_header(header, json.dump()).c_str());
   return 0;
 }
 

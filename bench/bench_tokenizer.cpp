@@ -1,7 +1,6 @@
-// bench_tokenizer: megabytes per
-// second on one core for the pre-split, encoding and decoding, and seconds to train an 8,192-token
-// vocabulary. The text is a file or generated stories; the tokenizer is given or just trained. A
-// text that does not decode to itself is not timed.
+// bench_tokenizer: megabytes per second on one core for the pre-split, encoding and decoding, and
+// seconds to train an 8,192-token vocabulary, once. The text is a file or generated stories; the
+// tokenizer is given or just trained. A text that does not decode to itself is not timed.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -11,6 +10,7 @@
 #include "base/file.h"
 #include "base/median.h"
 #include "base/standard_output.h"
+#include "bench/json.h"
 #include "bench/options.h"
 #include "data/bpe_train.h"
 #include "data/synth.h"
@@ -43,6 +43,7 @@ std::string make_text(const Options& o) {
 
 struct Timing {
   double p50 = 0, min = 0;
+  int runs = 0;
 };
 
 Timing seconds(int iters, const std::function<void()>& f) {
@@ -53,18 +54,20 @@ Timing seconds(int iters, const std::function<void()>& f) {
     all.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   std::sort(all.begin(), all.end());
-  return {.p50 = median(all), .min = all[0]};
+  return {.p50 = median(all), .min = all[0], .runs = iters};
 }
 
 void report(const Options& o, const char* what, const Timing& t, double megabytes) {
   if (o.json) {
     std::printf(
-        "{\"bench\": \"%s\", \"seconds_p50\": %.6f, \"seconds_min\": %.6f, \"mb_per_s\": %.3f}\n",
-        what, t.p50, t.min, megabytes / t.p50);
+        "{\"bench\": \"%s\", \"mb\": %.3f, \"runs\": %d, \"seconds_p50\": %.6f, \"seconds_min\": "
+        "%.6f, \"mb_per_s\": %.3f}\n",
+        what, megabytes, t.runs, t.p50, t.min, megabytes / t.p50);
     return;
   }
-  std::printf("%-12s %5.1f MB | %8.3f s (min %8.3f) | %7.1f MB/s of one core\n", what, megabytes,
-              t.p50, t.min, megabytes / t.p50);
+  const std::string least = t.runs == 1 ? "one run" : strprintf("min %8.3f", t.min);
+  std::printf("%-12s %5.1f MB | %8.3f s (%-12s) | %7.1f MB/s of one core\n", what, megabytes, t.p50,
+              least.c_str(), megabytes / t.p50);
 }
 
 int run(const Options& o) {
@@ -79,9 +82,10 @@ int run(const Options& o) {
   const Tokenizer tokenizer = o.tokenizer.empty() ? *trained : read_tokenizer(o.tokenizer);
   std::vector<int32_t> tokens = tokenizer.encode(text);
   if (tokenizer.decode(tokens) != text) {
-    std::fprintf(stderr, "bench_tokenizer: the text does not decode to itself\n");
-    return 1;
+    throw UserError("the text does not decode to itself",
+                    "give the --tokenizer that fits --text, or leave both out");
   }
+  if (o.json) std::printf("{%s}\n", json_fields(BenchHeader{"bench_tokenizer"}).c_str());
   report(o, "train 8192", train, megabytes);
   size_t pieces = 0;
   report(o, "pre-split",
@@ -121,7 +125,7 @@ int main(int argc, char** argv) {
   options.add("--tokenizer", "FILE", o.tokenizer, "tokenizer.json (default: the one just trained)");
   options.add("--mb", o.megabytes, "megabytes of text; a shorter file is repeated (default: 10)");
   options.add("--iters", o.iters, "timed runs of each part (default: 5)");
-  options.add("--json", o.json, "print one JSON object per line on stdout");
+  options.add("--json", o.json, "print JSON: a line of the machine, then one for each part");
   if (const auto status = options.parse(argc, argv)) return *status;
   try {
     return assay::finish_standard_output(assay::run(o));

@@ -21,7 +21,7 @@ if(GIT)
   endif()
 endif()
 set(text "// Made by cmake/build_info.cmake.
-#include \"session/build_info.h\"
+#include \"base/build_info.h\"
 namespace assay {
 BuildInfo build_info() {
   return {.version = \"${VERSION}\", .commit = \"${commit}\", .dirty = ${dirty},

@@ -30,7 +30,6 @@ __global__ __launch_bounds__(kThreads) void copy_kernel(const __grid_constant__ 
   }
 }
 
-constexpr size_t kL2Bytes = size_t{24} << 20;  // half of the L2 of an H100
 constexpr int kL2Passes = 64;
 
 // Each pass reads all pieces, past L1. `sum` gets what nobody needs, so that the reads stay.
@@ -69,14 +68,20 @@ __global__ __launch_bounds__(kThreads) void add_kernel(const __grid_constant__ A
   }
 }
 
+// work: bytes or operations of a run.
+GpuLimit limit_of(double work, const DeviceTiming& t) {
+  return {.p50 = 1e6 * work / t.p50_us, .most = 1e6 * work / t.min_us, .gpu = t.gpu};
+}
+
 }  // namespace
 
-double l2_read_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading) {
-  const gpu::DeviceBuffer from(kL2Bytes), sum(sizeof(uint32_t));
-  gpu::fill(*device.context(), from.data(), 0x3C, kL2Bytes);
+GpuLimit l2_read_limit(gpu::Device& device, const DeviceTimer& timer) {
+  const size_t bytes = l2_read_bytes(device.facts());
+  const gpu::DeviceBuffer from(bytes), sum(sizeof(uint32_t));
+  gpu::fill(*device.context(), from.data(), 0x3C, bytes);
   const Exec on{.gpu = device.context()};
   const L2Arguments a{reinterpret_cast<const uint4*>(from.data()),
-                      reinterpret_cast<uint32_t*>(sum.data()), int64_t(kL2Bytes / sizeof(uint4))};
+                      reinterpret_cast<uint32_t*>(sum.data()), int64_t(bytes / sizeof(uint4))};
   const auto blocks = unsigned(4 * device.facts().multiprocessors);
   const DeviceTiming t = timer.measure(
       [&](int) {
@@ -84,12 +89,11 @@ double l2_read_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* 
                     a);
       },
       kRuns);
-  if (reading != nullptr) *reading = t.gpu;
-  return 1e6 * double(kL2Bytes) * kL2Passes / t.min_us;
+  return limit_of(double(bytes) * kL2Passes, t);
 }
 
-double add_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading) {
-  if (device.facts().capability < 90) return 0;
+std::optional<GpuLimit> add_limit(gpu::Device& device, const DeviceTimer& timer) {
+  if (device.facts().capability < 90) return std::nullopt;
   const gpu::DeviceBuffer to(kCopyBytes);
   gpu::fill(*device.context(), to.data(), 0, kCopyBytes);
   const Exec on{.gpu = device.context()};
@@ -100,11 +104,10 @@ double add_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* read
         gpu::launch(on, {.name = "add", .grid = {blocks}, .block = {kThreads}}, add_kernel, a);
       },
       kRuns);
-  if (reading != nullptr) *reading = t.gpu;
-  return 1e6 * double(kCopyBytes) / t.min_us;
+  return limit_of(double(kCopyBytes), t);
 }
 
-double copy_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading) {
+GpuLimit copy_limit(gpu::Device& device, const DeviceTimer& timer) {
   using Piece = gpu::Vec<uint32_t, 4>;
   const gpu::DeviceBuffer from(kCopyBytes), to(kCopyBytes);
   gpu::fill(*device.context(), from.data(), 0x3C, kCopyBytes);
@@ -118,11 +121,10 @@ double copy_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* rea
         gpu::launch(on, {.name = "copy", .grid = {blocks}, .block = {kThreads}}, copy_kernel, a);
       },
       kRuns);
-  if (reading != nullptr) *reading = t.gpu;
-  return 2e6 * double(kCopyBytes) / t.min_us;
+  return limit_of(2 * double(kCopyBytes), t);
 }
 
-double matmul_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading) {
+GpuLimit matmul_limit(gpu::Device& device, const DeviceTimer& timer) {
   const size_t bytes = size_t(kSide * kSide) * sizeof(bf16);
   const gpu::DeviceBuffer a(bytes), b(bytes), d(bytes), workspace(kWorkspaceBytes);
   std::vector<bf16> random(static_cast<size_t>(kSide * kSide));
@@ -142,9 +144,8 @@ double matmul_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* r
                       .b_form = gpu::Matmul::Form::kTransposed,
                       .operands = gpu::Element::kBf16,
                       .result = gpu::Element::kBf16};
-  const DeviceTiming t = timer.measure([&](int) { gpu::matmul(on, p); }, kRuns);
-  if (reading != nullptr) *reading = t.gpu;
-  return 2e6 * double(kSide) * double(kSide) * double(kSide) / t.p50_us;
+  return limit_of(2 * double(kSide) * double(kSide) * double(kSide),
+                  timer.measure([&](int) { gpu::matmul(on, p); }, kRuns));
 }
 
 }  // namespace assay

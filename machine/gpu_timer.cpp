@@ -48,7 +48,11 @@ DeviceTiming DeviceTimer::measure(const std::function<void(int)>& run, int runs)
     run(heated + i);
   }
   events.back().record(on);
-  const GpuReading reading = meter_ != nullptr ? meter_->read() : GpuReading{};
+  GpuReading reading;
+  if (meter_ != nullptr) {
+    events[events.size() / 2].wait();
+    reading = meter_->read();
+  }
   device_.wait();
   std::vector<double> us;
   for (size_t i = 0; i + 1 < events.size(); ++i) {

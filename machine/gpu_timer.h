@@ -1,7 +1,9 @@
 // Times GPU work with CUDA events between runs that are queued ahead of the device.
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "cuda/device.h"
 #include "machine/gpu_meter.h"
@@ -11,7 +13,7 @@ namespace assay {
 struct DeviceTiming {
   double p50_us = 0, min_us = 0;
   int runs = 0;
-  GpuReading gpu;  // in the middle of the runs
+  GpuReading gpu;  // after half of the runs
 };
 
 class DeviceTimer {
@@ -23,6 +25,7 @@ class DeviceTimer {
   // gets a long task before the timed runs, so that the host stays ahead and it never waits for a
   // launch.
   DeviceTiming measure(const std::function<void(int)>& run, int runs) const;
+  double heat_s() const { return heat_s_; }
 
  private:
   int heat(const std::function<void(int)>& run) const;  // returns the number of runs
@@ -32,14 +35,24 @@ class DeviceTimer {
   gpu::DeviceBuffer head_start_;
 };
 
-// Measured limits of this GPU, the denominators of reported shares: bytes/s read plus written by a
-// copy kernel, and FLOP/s of bf16 products of 8192^3 by cuBLASLt on random data. reading: null, or
-// where the clock and the power meanwhile are put.
-double copy_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading = nullptr);
-double matmul_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading = nullptr);
-// Two more, for the experts' products: bytes/s read from L2, of 24 MiB; bytes/s of floats that the
-// memory adds (reduce_add) to 1 GiB, 0 before compute capability 9.0.
-double l2_read_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading = nullptr);
-double add_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading = nullptr);
+// A measured rate of this GPU, in bytes or operations a second: by the median of the runs, as the
+// times that are compared with it, and by the fastest.
+struct GpuLimit {
+  double p50 = 0, most = 0;
+  GpuReading gpu = {};  // of the DeviceTiming
+};
+constexpr double kHeatSecondsOfLimits = 1;
+// The denominators of reported shares: bytes/s read plus written by a copy kernel over 1 GiB, and
+// FLOP/s of bf16 products of 8192^3 by cuBLASLt on random data.
+GpuLimit copy_limit(gpu::Device& device, const DeviceTimer& timer);
+GpuLimit matmul_limit(gpu::Device& device, const DeviceTimer& timer);
+// Two more, for the experts' products: bytes/s read from L2; bytes/s of floats that the memory adds
+// (reduce_add) to 1 GiB, which none does before compute capability 9.0.
+GpuLimit l2_read_limit(gpu::Device& device, const DeviceTimer& timer);
+std::optional<GpuLimit> add_limit(gpu::Device& device, const DeviceTimer& timer);
+// What l2_read_limit() reads: half of the L2, 24 MiB at most (half of an H100's), in whole reads.
+inline size_t l2_read_bytes(const gpu::DeviceFacts& facts) {
+  return size_t(std::min(facts.l2_bytes / 2, int64_t{24} << 20)) / 16 * 16;
+}
 
 }  // namespace assay

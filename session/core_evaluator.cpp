@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "base/build_info.h"
 #include "base/check.h"
 #include "data/sha256.h"
 #include "data/tokenizer_files.h"
 #include "eval/core_tasks.h"
 #include "eval/ranks.h"
-#include "session/build_info.h"
 #include "session/eval_file.h"
 
 namespace assay {

@@ -14,7 +14,8 @@ struct Peak {
   double tflop_per_s;
 };
 constexpr Peak kPeaks[] = {
-    {"H100 PCIe", 756}, {"H100 NVL", 835}, {"H100", 989}, {"H200", 989}, {"GH200", 989},
+    {"H100 PCIe", 756}, {"H100 NVL", 835}, {"H100", 989},
+    {"H200 NVL", 835},  {"H200", 989},  // GH200 too
 };
 
 // "" if the GPU can be used, else the reason why not.
@@ -27,10 +28,11 @@ std::string problem_of_gpu() {
   }
 }
 
+constexpr const char* kVariable = "ASSAY_MATMUL_GFLOPS";
+
 // The CPU's matrix products, measured before: measuring takes half a second, longer than the runs
 // of tests. 0 if it is not given.
 double given_gflop_per_s() {
-  constexpr const char* kVariable = "ASSAY_MATMUL_GFLOPS";
   const char* const text = std::getenv(kVariable);
   if (text == nullptr) return 0;
   char* end = nullptr;
@@ -74,6 +76,11 @@ double peak_flop_per_s(const SessionDevice& device, Exec on, Recipe recipe) {
     return 1e9 * measured_matmul_limit_gflops(on, type);
   }
   return peak_flop_per_s_of_gpu(device.gpu->facts().name);
+}
+
+std::string origin_of_peak(const SessionDevice& device) {
+  if (device.gpu) return "datasheet, bf16";
+  return given_gflop_per_s() > 0 ? kVariable : "measured";
 }
 
 double peak_flop_per_s_of_gpu(const std::string& name) {

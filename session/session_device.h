@@ -29,6 +29,8 @@ std::string device_name_of(const std::string& device);
 // FLOP/s that mfu is a fraction of: on a GPU the datasheet's dense bf16 peak, 0 if unknown; on a
 // CPU the limit of matrix products, measured now or given by ASSAY_MATMUL_GFLOPS.
 double peak_flop_per_s(const SessionDevice& device, Exec on, Recipe recipe);
+// Where that is from: "datasheet, bf16" on a GPU, "measured" or "ASSAY_MATMUL_GFLOPS" on a CPU.
+std::string origin_of_peak(const SessionDevice& device);
 // That of the GPU with this name; 0 also of an instance of a divided one (MIG).
 double peak_flop_per_s_of_gpu(const std::string& name);
 

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/build_info.h"
 #include "base/check.h"
 #include "comm/agree.h"
 #include "engine/config/check.h"
@@ -17,7 +18,6 @@
 #include "models/audit/contract.h"
 #include "models/linear/precision.h"
 #include "models/parameters/expert_shares.h"
-#include "session/build_info.h"
 #include "session/data_evidence.h"
 #include "session/measure_step.h"
 #include "session/rank_memory.h"

@@ -150,6 +150,8 @@ preset() {
     *) echo "models/presets/speedrun/$1.yaml" ;;
   esac
 }
+# micros MODEL: micro-batches of a step, as its preset has them. bench_step of an older commit takes one if it is not told.
+micros() { if [[ $1 == super-4096 ]]; then echo 4; else echo 8; fi; }
 # measure KIND NAME MODEL ABOUT OPTION...: runs bench_step on a model, as step KIND_NAME.
 measure() {
   local name=$1_$2 model=$3 about=$4
@@ -260,10 +262,8 @@ step_of() {
 switches() {
   local model=$1 seconds=$2 room=$3 setting commands=()
   shift 3
-  local micros=(--micro-batches 8)
-  if [[ $model == super-4096 ]]; then micros=(--micro-batches 4); fi
   local first
-  first=$(step_of "$model" "${micros[@]}")
+  first=$(step_of "$model" --micro-batches "$(micros "$model")")
   for setting; do
     case $setting in
       wide=*) commands+=("${setting#*=}_sequences_$model" "$(step_of "$model" --batch "${setting#*=}" --micro-batches "$(wide_micros "$model")")") ;;
@@ -321,12 +321,12 @@ begin_section "whole steps"
 for row in "dense 12 32" "moe-64 16 50" "moe-256 30 90" "super-4096 40 88"; do
   read -r model about room <<<"$row"
   without=${no_assay:-$(without_memory "$room")}
-  measure step "$model" "$model" "$about" --micro-batches 8 --steps 5 --warmup 2
-  measure profile "$model" "$model" $((about / 2)) --steps 2 --warmup 2 --profile
+  measure step "$model" "$model" "$about" --micro-batches "$(micros "$model")" --steps 5 --warmup 2
+  measure profile "$model" "$model" $((about / 2)) --micro-batches 1 --steps 2 --warmup 2 --profile
 done
 without=$no_assay
 for pair in "${pairs[@]}"; do
-  measure profile "${pair}_native" "${pair%%_*}" 6 --recipe "${pair#*_}" --products native --steps 2 --warmup 2 --profile
+  measure profile "${pair}_native" "${pair%%_*}" 6 --recipe "${pair#*_}" --products native --micro-batches 1 --steps 2 --warmup 2 --profile
 done
 
 begin_section "PyTorch"

@@ -15,9 +15,10 @@
 
 #include "base/check.h"
 #include "base/standard_output.h"
+#include "bench/cases.h"
+#include "bench/json.h"
 #include "bench/options.h"
 #include "machine/gpu_timer.h"
-#include "tests/ops/op_case.h"
 
 namespace assay {
 namespace {
@@ -26,6 +27,7 @@ constexpr int kMostCopies = 24;
 constexpr int kCachesApart = 3;  // L2 sizes of other data between two runs on one copy
 
 struct Options {
+  std::string program;
   std::vector<std::string> ops;  // empty: all
   std::string filter;
   int iters = 50;
@@ -53,15 +55,6 @@ double tensor_core_rate(const OpCase& c) {
   return c.name.find(dtype_name<bf16>()) != std::string::npos ? 1 : 0;
 }
 
-std::string json_string(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c >= 0 && c < ' ' ? ' ' : c;
-  }
-  return out + '"';
-}
-
 class Bench {
  public:
   Bench(gpu::Device& device, const Options& options)
@@ -71,7 +64,7 @@ class Bench {
         timer_(device, options.heat_s, &meter_),
         workspace_(kWorkspaceBytes) {
     say_problem(meter_);
-    limits_ = {copy_limit(device, timer_), matmul_limit(device, timer_)};
+    limits_ = {copy_limit(device, timer_).p50, matmul_limit(device, timer_).p50};
     memory_ = {.allocate =
                    [](size_t bytes) {
                      const auto buffer = std::make_shared<gpu::DeviceBuffer>(bytes);
@@ -111,11 +104,11 @@ class Bench {
 void Bench::header() const {
   const gpu::DeviceFacts& facts = device_.facts();
   if (options_.json) {
+    const BenchHeader header{.program = options_.program, .device = facts.name};
     std::printf(
-        "{\"device\": \"%s\", \"driver\": %d, \"heat_s\": %g, \"copy_tb_per_s\": %.4f, "
-        "\"matmul_tflop_per_s\": "
+        "{%s, \"driver\": %d, \"heat_s\": %g, \"copy_tb_per_s\": %.4f, \"matmul_tflop_per_s\": "
         "%.2f, \"cases\": [",
-        facts.name.c_str(), facts.driver, options_.heat_s, limits_.copy * 1e-12,
+        json_fields(header).c_str(), facts.driver, options_.heat_s, limits_.copy * 1e-12,
         limits_.matmul * 1e-12);
     return;
   }
@@ -146,7 +139,6 @@ std::string Bench::wrong(const OpInstance& instance) const {
 }
 
 void Bench::run(const OpCase& c) {
-  if (!runs_on(c, device_.facts().capability)) return;
   const int done = done_;
   try {
     check_and_time(c);
@@ -176,7 +168,8 @@ void Bench::fail(const OpCase& c, const std::string& problem) {
 
 void Bench::check_and_time(const OpCase& c) {
   const OpInstance instance = c.make();
-  if (instance.cost.bytes == 0) return;  // the proof of a reference, or no rows
+  const OpInstance::Alone timed = instance.timed();
+  if (timed.cost.bytes == 0) return;  // the proof of a reference, or no rows
   Workbench& bench = *instance.bench;
   const double apart = double(kCachesApart) * double(device_.facts().l2_bytes);
   const int copies = int(
@@ -186,32 +179,37 @@ void Bench::check_and_time(const OpCase& c) {
   ++done_;
   if (!problem.empty()) return fail(c, problem);
   const Exec on{.workspace = {workspace_.data(), {kWorkspaceBytes}}, .gpu = device_.context()};
+  for (int i = 1; instance.alone && i < copies; ++i) {  // gives the op its inputs
+    bench.use_copy(i);
+    instance.run(on);
+  }
   const auto run = [&](int i) {
     bench.use_copy(i % copies);
-    instance.run(on);
+    timed.run(on);
   };
-  print(c, instance.cost, timer_.measure(run, options_.iters));
+  print(c, timed.cost, timer_.measure(run, options_.iters));
 }
 
 void Bench::print(const OpCase& c, const Cost& cost, const DeviceTiming& t) {
-  const double memory_us = 1e6 * cost.bytes / limits_.copy;
   // Float products do not run on tensor cores; the bench bounds them by bytes alone.
-  const double rate = tensor_core_rate(c);
-  const double matmul_us = rate > 0 ? 1e6 * cost.flops / (rate * limits_.matmul) : 0;
-  const char* const bound = matmul_us > memory_us ? "matmul" : "copy";
-  const double share = std::max(memory_us, matmul_us) / t.p50_us;
+  const double rate = multiplies(c) ? tensor_core_rate(c) : 0;
+  const Share s = share_of(cost, limits_.copy, rate * limits_.matmul, t.p50_us);
   if (options_.json) {
     begin_row();
-    std::printf(
-        "{\"op\": %s, \"case\": %s, \"p50_us\": %.3f, \"min_us\": %.3f, \"runs\": %d, \"bytes\": "
-        "%.0f, \"flops\": %.0f, \"bound\": \"%s\", \"share\": %.4f, %s}",
-        json_string(c.op).c_str(), json_string(c.name).c_str(), t.p50_us, t.min_us, t.runs,
-        cost.bytes, cost.flops, bound, share, json_fields(t.gpu).c_str());
+    const CaseRow row{.op = c.op,
+                      .name = c.name,
+                      .p50_us = t.p50_us,
+                      .min_us = t.min_us,
+                      .runs = t.runs,
+                      .cost = cost,
+                      .bound = s.bound,
+                      .share = s.share};
+    std::printf("{%s, %s}", json_fields(row).c_str(), json_fields(t.gpu).c_str());
   } else {
     std::printf(
         "%-64s | %9.1f us (min %9.1f) | %6.3f TB/s | %7.2f TFLOP/s | %3.0f%% of %s limit%s\n",
         c.name.c_str(), t.p50_us, t.min_us, 1e-6 * cost.bytes / t.p50_us,
-        1e-6 * cost.flops / t.p50_us, 100 * share, bound,
+        1e-6 * cost.flops / t.p50_us, 100 * s.share, s.bound,
         t.gpu.sm_mhz ? strprintf(", %d MHz", *t.gpu.sm_mhz).c_str() : "");
   }
   std::fflush(stdout);
@@ -222,9 +220,9 @@ int Bench::finish() const {
     std::printf("\n], \"done\": %d, \"failed\": %d}\n", done_, failed_);
   }
   if (done_ == 0) {
-    const bool large_only = !options_.all;
-    std::fprintf(stderr, "bench: no case matches%s\n",
-                 large_only ? " among the large cases (--all takes every case)" : "");
+    std::fprintf(stderr,
+                 "error: no case that matches has a cost to compare its time with\n"
+                 "hint: choose others by --op and --filter\n");
   }
   return done_ == 0 || failed_ > 0;
 }
@@ -248,12 +246,33 @@ std::string ops_of(const std::string& program) {
   return "";
 }
 
+// The cases to time on a GPU of this compute capability. 0: on one that has every op.
+std::vector<OpCase> chosen_cases(const Options& options, int capability) {
+  std::vector<OpCase> chosen;
+  for (OpCase& c : all_op_cases()) {
+    if (wanted(options, c) && runs_on(c, capability)) chosen.push_back(std::move(c));
+  }
+  return chosen;
+}
+
 int run(const Options& options) {
+  if (chosen_cases(options, 0).empty()) {
+    throw no_case(options.all ? "case of a GPU" : "large case", options.ops, options.filter,
+                  options.all ? "ops/ops.cmake lists the ops"
+                              : "--all takes the small cases too; ops/ops.cmake lists the ops");
+  }
   const auto device = gpu::open_device();
+  const int capability = device->facts().capability;
+  const std::vector<OpCase> cases = chosen_cases(options, capability);
+  if (cases.empty()) {
+    throw UserError(strprintf("a GPU of compute capability %d.%d has none of the cases that match",
+                              capability / 10, capability % 10),
+                    "choose others by --op and --filter");
+  }
   Bench bench(*device, options);
   bench.header();
-  for (const OpCase& c : all_op_cases()) {
-    if (wanted(options, c) && !bench.device_broken()) bench.run(c);
+  for (const OpCase& c : cases) {
+    if (!bench.device_broken()) bench.run(c);
   }
   return bench.finish();
 }
@@ -268,8 +287,9 @@ int main(int argc, char** argv) {
   assay::BenchOptions options(
       program,
       "Time of the large cases of some ops on a GPU, with the share of its measured limit: "
-      "the larger of bytes / copy and flops / matmul, over the median. A case with a wrong "
-      "result is not timed and counts as failed. Needs a GPU. Ops: " +
+      "the larger of bytes / copy and, of products, flops / matmul, over the median. More than "
+      "100%: the op reads more than it writes, which memory does faster than a copy. A case with "
+      "a wrong result is not timed and counts as failed. Needs a GPU. Ops: " +
           (ops.empty() ? "all" : ops));
   options.add("--op", "NAMES", ops,
               "ops or families, separated by spaces" +
@@ -280,6 +300,7 @@ int main(int argc, char** argv) {
   options.add("--iters", o.iters, "timed runs per case (default: 50)");
   options.add("--json", o.json, "print one JSON object on stdout");
   if (const auto status = options.parse(argc, argv)) return *status;
+  o.program = program;
   o.ops = assay::words(ops);
   try {
     return assay::finish_standard_output(assay::run(o));

@@ -1,12 +1,12 @@
 #include "bench/peers/onednn.h"
 
-#include <cstring>
 #include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 #include <vector>
 
 #include "base/bf16.h"
+#include "machine/normals.h"
 
 namespace assay {
 
@@ -17,9 +17,11 @@ using Type = dnnl::memory::data_type;
 
 dnnl::memory filled(const dnnl::memory::desc& desc, const dnnl::engine& engine) {
   dnnl::memory m(desc, engine);
-  const bf16 some(0.37f);  // two of them read as one float are about 0.37 too
-  for (size_t i = 0; i + 2 <= desc.get_size(); i += 2) {
-    std::memcpy(static_cast<std::byte*>(m.get_data_handle()) + i, &some, 2);
+  void* const data = m.get_data_handle();
+  if (desc.data_type() == Type::f32) {
+    fill_normal(static_cast<float*>(data), int64_t(desc.get_size() / sizeof(float)));
+  } else {
+    fill_normal(static_cast<bf16*>(data), int64_t(desc.get_size() / sizeof(bf16)));
   }
   return m;
 }

@@ -1,5 +1,5 @@
-// The same dense products through oneDNN: primitives are made once, weights are packed as oneDNN
-// prefers, and it uses as many OpenMP threads as our code.
+// The same dense products through oneDNN: of normal numbers, as ours; primitives are made once,
+// weights are packed as oneDNN prefers, and it uses as many OpenMP threads as our code.
 #pragma once
 
 #include <cstdint>

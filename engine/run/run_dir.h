@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/build_info.h"
 #include "engine/config/config.h"
 #include "engine/run/folder_lock.h"
 
@@ -105,15 +106,6 @@ void require_same_run(const RunDir& run, const Config& now, int64_t steps_done);
 // The same of the run in a folder, which was begun with that configuration.
 void require_same_run(const std::string& run, const Config& begun, const Config& now,
                       int64_t steps_done);
-
-// The build of the program; session/build_info.h fills it.
-struct BuildInfo {
-  std::string version;
-  std::string commit;  // "unknown" outside a git checkout
-  bool dirty = false;
-  std::string compiler;
-  std::string flags;
-};
 
 struct RunMeta {
   std::vector<std::string> command;

@@ -2,11 +2,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/check.h"
+#include "base/cpu_name.h"
 #include "base/file.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
@@ -20,14 +20,6 @@ using nlohmann::json;
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
-std::string cpu_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-  }
-  return "unknown";
 }
 
 std::string utc_now() {

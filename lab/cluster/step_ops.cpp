@@ -49,18 +49,22 @@ class Lists {
   std::vector<OpCall> embedding() const {
     EmbeddingForward<bf16> a{};
     a.y = wide();
+    a.weight = wide();  // a row for each token, as counted then
     a.token = shaped<const int32_t>(n_);
     return {{"embedding_forward", 1, embedding_forward_cost(a)}};
   }
   std::vector<OpCall> embedding_backward() const {
     EmbeddingBackward<bf16> a{};
+    a.dweight = shaped<float>(n_, c_);
     a.dy = wide();
     a.token = shaped<const int32_t>(n_);
     return {{"embedding_backward", 1, embedding_backward_cost(a)}};
   }
   std::vector<OpCall> loss() const {
     HeadLoss<bf16> a{};
+    a.dx = wide();
     a.x = wide();
+    a.weight = weight<bf16>(model_.vocab_size, c_);
     a.dweight = shaped<float>(model_.vocab_size, c_);
     return {{"head_loss", 1, head_loss_cost(a)}};
   }
@@ -81,7 +85,8 @@ class Lists {
   OpCall norm_backward(bool residual) const {
     RmsNormBackward<bf16> a{};
     if (residual) a.dbranch = wide();
-    a.dy = wide();
+    a.dresid = wide();
+    a.dy = a.resid = wide();
     return {"rmsnorm_backward", 1, rmsnorm_backward_cost(a)};
   }
 
@@ -158,7 +163,7 @@ class Lists {
                         .token = shaped<int32_t>(n_ * m.top_k),
                         .slot = shaped<int32_t>(n_, m.top_k),
                         .partial = {},
-                        .expert = shaped<const int32_t>(n_, m.top_k)})}};
+                        .expert = shaped<const int32_t>(2 * n_, m.top_k)})}};  // twice, then
     GroupedSwigluForward<bf16> up{};
     up.h = shaped<bf16>(rows(), m.expert_ffn);
     up.gate_up = shaped<bf16>(rows(), 2 * m.expert_ffn);

@@ -69,6 +69,10 @@ expect("moe" in text, f"matrix --dry-run without CUDA: {text}")
 done = called(WITHOUT_CUDA, "train", PRESETS + "tiny/moe.yaml", "--run", "/nowhere/run", *on_gpu, expect_status=1)
 expect(f"error: {built_without}\nhint: use --device cpu" in done.stderr, f"train without CUDA: {done.stderr}")
 
+# A GPU is as hot as in bench_limits when it is measured: the emulator's limits are the seconds of heat.
+facts = json.loads(called(ON_EXECUTOR, "doctor", "--json").stdout)["gpu"]
+for name in ("copy_tb_per_s", "matmul_bf16_tflop_per_s"):
+    expect(abs(facts.get(name, 1) - 1) < 1e-9, f"heat: {facts}")  # not in a build without CUDA, which measures no GPU
 # A GPU without room for the measurements is usable all the same.
 facts = json.loads(called(ON_EXECUTOR, "doctor", "--json", ASSAY_FAKE_FULL_GPU="1").stdout)
 if "not_measured" in facts["gpu"]:  # not in a build without CUDA, which measures no GPU

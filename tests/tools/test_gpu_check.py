@@ -123,6 +123,11 @@ check(r["commit"] == "abc123" and r["gpu"].startswith("NVIDIA H200") and r["limi
       r["benches"]["bench_head"]["program"] == "bench_head" and r["steps_of_models"]["step_dense"]["loss"] == 9.25 and
       r["op_check"] == "2 cases, 0 failed" and r["losses_decoded_native"]["moe-64_fp8_block"]["apart"] == [0, 0] and
       r["parity_bf16"].startswith("60 steps:") and r["tune_dense"] == "dense products of a micro-batch: 1 ms", "results.json", json.dumps(r))
+# Every step says how many micro-batches it has; those with 4096 experts have as many as their preset.
+steps = [line + " " for line in (work / "calls").read_text().splitlines() if line.startswith("bench_step ")]
+of_4096 = [line for line in steps if "/super/one-gpu/" in line and "--profile" not in line and "--batch " not in line]
+check(all("--micro-batches " in line for line in steps) and len(of_4096) > 2 and
+      all("--micro-batches 4 " in line for line in of_4096), "micro-batches", "\n".join(steps))
 pairs = {row["name"]: row["ratio_median"] for row in r["in_turn"]}
 check(pairs["before_moe-64"] == 0.5 and pairs["tuned_dense"] == 1 and pairs["64_sequences_moe-256"] == 1 and
       pairs["gradient_zeros_moe-256"] == 1, "builds and switches in turn", str(pairs))

@@ -9,8 +9,10 @@
 #include <fstream>
 #include <utility>
 
+#include "base/build_info.h"
 #include "base/check.h"
 #include "base/cores.h"
+#include "base/cpu_name.h"
 #include "cuda/device.h"
 #include "cuda/gpu_kind.h"
 #include "cuda/product_library.h"
@@ -20,7 +22,6 @@
 #include "models/decoder/decoder.h"
 #include "models/linear/native_products.h"
 #include "ops/cpu_gemm/amx.h"
-#include "session/build_info.h"
 #if ASSAY_HAS_CUDA
 #include "machine/gpu_timer.h"
 #endif
@@ -100,7 +101,7 @@ ordered_json program_facts() {
 
 ordered_json cpu_facts(std::vector<Advice>& advice) {
   ordered_json j;
-  j["model"] = table_value("/proc/cpuinfo", "model name");
+  j["model"] = cpu_name();
   j["cores"] = usable_cores();
   ordered_json used = ordered_json::array(), unused = ordered_json::array();
   for (const InstructionSet& set : instruction_sets()) {
@@ -172,9 +173,9 @@ void measure_gpu(ordered_json& j, std::vector<Advice>& advice) {
 #if ASSAY_HAS_CUDA
   const auto device = gpu::open_device();
   try {
-    const DeviceTimer timer(*device);
-    j["copy_tb_per_s"] = copy_limit(*device, timer) * 1e-12;
-    j["matmul_bf16_tflop_per_s"] = matmul_limit(*device, timer) * 1e-12;
+    const DeviceTimer timer(*device, kHeatSecondsOfLimits);
+    j["copy_tb_per_s"] = copy_limit(*device, timer).p50 * 1e-12;
+    j["matmul_bf16_tflop_per_s"] = matmul_limit(*device, timer).p50 * 1e-12;
   } catch (const UserError& error) {
     j["not_measured"] = error.what();
     advice.push_back({std::string("the GPU was not measured: ") + error.what(),

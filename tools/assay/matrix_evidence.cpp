@@ -2,10 +2,10 @@
 
 #include <optional>
 
+#include "base/build_info.h"
 #include "base/check.h"
 #include "data/sha256.h"
 #include "engine/config/paths.h"
-#include "session/build_info.h"
 #include "session/data_evidence.h"
 #include "session/session_device.h"
 #include "tools/assay/child_process.h"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/build_info.h"
 #include "base/check.h"
 #include "cuda/product_library.h"
 #include "cuda/scaled_matmul.h"
@@ -20,7 +21,6 @@
 #include "models/audit/audit_report.h"
 #include "models/linear/native_products.h"
 #include "models/linear/precision.h"
-#include "session/build_info.h"
 #include "session/training_warnings.h"
 #include "tools/assay/print_json.h"
 

@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "session/build_info.h"
+#include "base/build_info.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/help/completion.h"
 #include "tools/assay/help/man_page.h"

@@ -4,11 +4,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/build_info.h"
 #include "base/check.h"
 #include "lab/dissect/used.h"
 #include "models/audit/audit.h"
 #include "models/audit/audit_report.h"
-#include "session/build_info.h"
 #include "session/dissect.h"
 #include "session/prune.h"
 #include "tools/assay/commands/dissect.h"

@@ -7,6 +7,7 @@
 #include <optional>
 #include <sstream>
 
+#include "base/build_info.h"
 #include "base/check.h"
 #include "base/file.h"
 #include "comm/agree.h"
@@ -22,7 +23,6 @@
 #include "lab/runs/core_parts.h"
 #include "models/audit/audit_report.h"
 #include "models/decoder/recipe.h"
-#include "session/build_info.h"
 #include "session/eval_file.h"
 #include "session/ranks.h"
 #include "session/run_data.h"

@@ -5,11 +5,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/build_info.h"
 #include "base/check.h"
 #include "base/shell_word.h"
 #include "models/audit/model_table.h"
 #include "models/decoder/decoder.h"
-#include "session/build_info.h"
 #include "session/session.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/print_json.h"

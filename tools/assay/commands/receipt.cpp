@@ -4,13 +4,13 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/build_info.h"
 #include "base/check.h"
 #include "cuda/device.h"
 #include "data/sha256.h"
 #include "lab/receipt/make.h"
 #include "lab/receipt/rerun.h"
 #include "lab/receipt/verify.h"
-#include "session/build_info.h"
 #include "tools/assay/child_process.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/print_json.h"

@@ -8,13 +8,13 @@
 #include <iostream>
 #include <memory>
 
+#include "base/build_info.h"
 #include "base/check.h"
 #include "base/file.h"
 #include "cuda/device.h"
 #include "data/sha256.h"
 #include "engine/run/interrupt.h"
 #include "engine/run/progress.h"
-#include "session/build_info.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/print_json.h"
 #include "tools/assay/training_plan.h"

@@ -1,0 +1,30 @@
+// What the benches of the ops' cases (tests/ops/op_case.h) have in common: the limit that bounds a
+// case, and the error if none is chosen.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "tests/ops/op_case.h"
+
+namespace assay {
+
+// True if a case's operations are those of matrix products, which a limit of products bounds. The
+// others compute element by element, without the matrix units: their bytes bound them.
+bool multiplies(const OpCase& c);
+
+// The time that the limits allow, as a share of the time taken.
+struct Share {
+  double share;
+  const char* bound;  // "copy" or "matmul", whichever allows less
+};
+// product_flop_per_s: of the case's type; 0 if it is none of multiplies().
+Share share_of(const Cost& cost, double copy_bytes_per_s, double product_flop_per_s, double p50_us);
+
+// "no large case matches --op rmsnrm --filter bf16", and in the hint the op that was likely meant.
+// kind: "large case". ops: what --op names, or nothing. todo: the rest of the hint.
+UserError no_case(const std::string& kind, const std::vector<std::string>& ops,
+                  const std::string& filter, const std::string& todo);
+
+}  // namespace assay
