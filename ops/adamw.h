@@ -47,7 +47,7 @@ void adamw(Exec on, const AdamW<T>& a);
 
 template <typename T>
 Cost adamw_cost(const AdamW<T>& a) {
-  return {.bytes = double(6 * a.master.bytes() + a.weight.bytes() + a.grad.bytes()),
+  return {.bytes = view_bytes(a.weight, a.grad, a.grad_scale, a.squares) + 6 * view_bytes(a.master),
           .flops = 14.0 * double(a.grad.size())};
 }
 

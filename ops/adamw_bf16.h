@@ -50,7 +50,7 @@ inline constexpr int kAdamWRounded = 3;  // blocks for them: one each for weight
 void adamw_bf16(Exec on, const AdamWBf16& a);
 
 inline Cost adamw_bf16_cost(const AdamWBf16& a) {
-  return {.bytes = double(6 * a.weight.bytes() + a.grad.bytes()),
+  return {.bytes = view_bytes(a.grad, a.grad_scale, a.squares) + 6 * view_bytes(a.weight),
           .flops = 14.0 * double(a.grad.size())};
 }
 

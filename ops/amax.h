@@ -28,7 +28,7 @@ void amax(Exec on, const Amax<T>& a);
 template <typename T>
 Cost amax_cost(const Amax<T>& a) {
   const double each = a.rotated.empty() ? 1 : 8;
-  return {.bytes = double(a.x.bytes()), .flops = each * double(a.x.size())};
+  return {.bytes = view_bytes(a.x, a.amax, a.rotated), .flops = each * double(a.x.size())};
 }
 
 // The CUDA bodies, which the functions above call where `on` has a GPU (amax.cu).

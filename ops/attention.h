@@ -71,15 +71,16 @@ int64_t attention_backward_scratch(Backend backend, const AttentionShape& shape)
 template <typename T>
 Cost attention_forward_cost(const AttentionForward<T>& a) {
   const double pairs = double(a.batch * a.heads) * double(a.sequence) * double(a.sequence + 1) / 2;
-  return {.bytes = double(a.qkv.bytes() + a.out.bytes() + a.lse.bytes()),
+  return {.bytes = view_bytes(a.qkv, a.out, a.lse) + 2 * view_bytes(a.amax),
           .flops = 4.0 * pairs * double(a.head_dim)};
 }
 // Five products: s recomputed, dp, dv, dk, dq.
 template <typename T>
 Cost attention_backward_cost(const AttentionBackward<T>& a) {
   const double pairs = double(a.batch * a.heads) * double(a.sequence) * double(a.sequence + 1) / 2;
-  return {.bytes = double(a.qkv.bytes() + a.dqkv.bytes() + a.out.bytes() + a.dout.bytes() +
-                          a.lse.bytes()),
+  return {.bytes = view_bytes(a.qkv, a.dqkv, a.out, a.dout, a.lse) +
+                   2 * view_bytes(a.dqk_amax, a.dv_amax) + chosen_bytes(a.cos, a.sequence) +
+                   chosen_bytes(a.sin, a.sequence),
           .flops = 10.0 * pairs * double(a.head_dim)};
 }
 

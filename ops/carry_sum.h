@@ -32,8 +32,7 @@ void carry_sum(Exec on, const CarrySum<T>& a);
 
 template <typename T>
 Cost carry_sum_cost(const CarrySum<T>& a) {
-  return {.bytes = double(a.to.bytes()) * (2 + a.carried),
-          .flops = double(a.to.dim[0]) * a.carried};
+  return {.bytes = view_bytes(a.to) * (2 + a.carried), .flops = double(a.to.dim[0]) * a.carried};
 }
 
 // The CUDA bodies, which the function above calls where `on` has a GPU (carry_sum.cu).

@@ -37,10 +37,10 @@ void cast_stochastic(Exec on, const CastStochastic& a);
 
 template <typename To, typename From>
 Cost cast_cost(const Cast<To, From>& a) {
-  return {.bytes = double(a.x.bytes() + a.y.bytes()), .flops = 0};
+  return {.bytes = view_bytes(a.x, a.y), .flops = 0};
 }
 inline Cost cast_stochastic_cost(const CastStochastic& a) {
-  return {.bytes = double(a.x.bytes() + a.y.bytes()), .flops = 0};
+  return {.bytes = view_bytes(a.x, a.y), .flops = 0};
 }
 
 // The CUDA bodies, which the functions above call where `on` has a GPU (cast.cu).

@@ -55,19 +55,17 @@ void reduce_by_token(Exec on, const ReduceByToken<T>& a);
 
 template <typename T>
 Cost combine_forward_cost(const CombineForward<T>& a) {
-  return {.bytes = double(a.y.bytes() + a.expert_out.bytes() + a.add.bytes() + a.resid.bytes() +
-                          a.slot.bytes() + a.gate.bytes()),
+  return {.bytes = view_bytes(a.y, a.expert_out, a.add, a.resid, a.slot, a.gate),
           .flops = 2.0 * double(a.expert_out.size())};
 }
 template <typename T>
 Cost combine_backward_cost(const CombineBackward<T>& a) {
-  return {.bytes =
-              double(a.dy.bytes() + 2 * a.expert_out.bytes() + a.slot.bytes() + 2 * a.gate.bytes()),
+  return {.bytes = view_bytes(a.dy, a.slot) + 2 * view_bytes(a.expert_out, a.gate, a.amax),
           .flops = 3.0 * double(a.expert_out.size())};
 }
 template <typename T>
 Cost reduce_by_token_cost(const ReduceByToken<T>& a) {
-  return {.bytes = double(a.dx.bytes() + a.dexpert_in.bytes() + a.add.bytes() + a.slot.bytes()),
+  return {.bytes = view_bytes(a.dx, a.dexpert_in, a.add, a.slot),
           .flops = double(a.dexpert_in.size())};
 }
 

@@ -28,7 +28,7 @@ void dequantise(Exec on, const Dequantise<T>& a);
 
 template <typename T>
 Cost dequantise_cost(const Dequantise<T>& a) {
-  return {.bytes = double(a.y.bytes() + a.codes.bytes() + a.scales.bytes() + a.scale_codes.bytes()),
+  return {.bytes = view_bytes(a.y, a.codes, a.scales, a.scale_codes),
           .flops = 4.0 * double(a.y.size())};
 }
 

@@ -28,9 +28,7 @@ constexpr int64_t kDispatchPieceTokens = 256;
 int64_t dispatch_pieces(int64_t tokens);
 
 inline Cost dispatch_cost(const Dispatch& a) {
-  return {
-      .bytes = double(2 * a.expert.bytes() + a.slot.bytes() + a.token.bytes() + a.offsets.bytes()),
-      .flops = 0};
+  return {.bytes = view_bytes(a.expert, a.slot, a.token, a.offsets), .flops = 0};
 }
 
 // The CUDA bodies, which the functions above call where `on` has a GPU (dispatch.cu).

@@ -38,16 +38,16 @@ void embedding_backward(Exec on, const EmbeddingBackward<T>& a);
 // What on.workspace must have for embedding_backward on `backend`.
 int64_t embedding_backward_workspace_bytes(Backend backend, int64_t tokens, int64_t width);
 
-// Per token, one row of the table is read and one of y written.
+// The rows of the table that the tokens choose are read, y is written.
 template <typename T>
 Cost embedding_forward_cost(const EmbeddingForward<T>& a) {
-  return {.bytes = 2.0 * double(a.y.bytes()) + double(a.token.bytes()),
+  return {.bytes = view_bytes(a.y, a.token) + chosen_bytes(a.weight, a.token.dim[0]),
           .flops = double(a.y.size())};
 }
-// dy is read; per token, one row of dweight is read and written.
+// dy is read, the rows of dweight that the tokens choose are read and written.
 template <typename T>
 Cost embedding_backward_cost(const EmbeddingBackward<T>& a) {
-  return {.bytes = double(a.dy.bytes()) + 8.0 * double(a.dy.size()) + double(a.token.bytes()),
+  return {.bytes = view_bytes(a.dy, a.token) + 2 * chosen_bytes(a.dweight, a.token.dim[0]),
           .flops = 2.0 * double(a.dy.size())};
 }
 

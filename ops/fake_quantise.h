@@ -132,15 +132,21 @@ int64_t fake_quantise_pieces(int64_t rows, int64_t segments, int64_t columns);
 int64_t fake_quantise_scales(ScaleKind kind, FakeWay way, int64_t rows, int64_t segments,
                              int64_t columns);
 
-// x read once, or twice to find an amax; y written; about 20 operations per element and copy.
+// x read once; y written, and read where it holds an earlier copy; about 20 operations per element
+// and copy, and one to find the amax.
 template <typename X>
 Cost fake_quantise_cost(const FakeQuantise<X>& a) {
   const double elements = double(a.rows()) * double(a.x.dim[1]);
   const double copies = double(!a.row.y.empty()) + double(!a.column.y.empty()) +
                         0.5 * double(a.rotation == ColumnRotation::kHadamard16);
-  const double reads = a.finds_amax() ? 2 : 1;
-  return {.bytes = reads * elements * sizeof(X) + double(a.row.y.bytes() + a.column.y.bytes()),
-          .flops = 20 * copies * elements};
+  const auto moved = [&a](const FakeCopy& c) {
+    const bool earlier = c.flips == Flips::kCounted && !a.measures.empty();
+    return (earlier ? 2.0 : 1.0) * view_bytes(c.y, c.scales) + view_bytes(c.tensor_scale);
+  };
+  return {.bytes = chosen_bytes(a.x, a.rows()) + moved(a.row) + moved(a.column) +
+                   view_bytes(a.known_amax, a.gather, a.offsets, a.draw) +
+                   2 * view_bytes(a.measures, a.not_finite),
+          .flops = (20 * copies + double(a.finds_amax())) * elements};
 }
 
 // The CUDA bodies, which the functions above call where `on` has a GPU (fake_quantise.cu).

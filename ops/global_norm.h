@@ -58,17 +58,23 @@ void global_norm(Exec on, const GlobalNorm& a);
 // Rows of `partial`: the pieces of each gradient, one gradient after the other.
 int64_t global_norm_pieces(GradientList grads);
 
-inline Cost square_sums_cost(const SquareSums& a) {
+inline double gradient_elements(GradientList grads) {
   double elements = 0;
-  for (int64_t i = 0; i < a.grads.dim[0]; ++i) elements += double(a.grads[i].size());
-  return {.bytes = 4 * elements, .flops = 2 * elements};
+  for (int64_t i = 0; i < grads.dim[0]; ++i) elements += double(grads[i].size());
+  return elements;
+}
+inline Cost square_sums_cost(const SquareSums& a) {
+  const double elements = gradient_elements(a.grads);
+  return {.bytes = 4 * elements + view_bytes(a.partial), .flops = 2 * elements};
 }
 inline Cost norm_of_squares_cost(const NormOfSquares& a) {
-  return {.bytes = double(a.partial.bytes()), .flops = double(a.partial.size())};
+  return {.bytes = view_bytes(a.partial, a.norm, a.clip, a.non_finite),
+          .flops = double(a.partial.size())};
 }
-// Squares only: the rest is nothing beside them.
+// Operations on the squares only: the rest is nothing beside them.
 inline Cost global_norm_cost(const GlobalNorm& a) {
-  return square_sums_cost({.partial = a.partial, .grads = a.grads});
+  const double elements = gradient_elements(a.grads);
+  return {.bytes = 4 * elements + view_bytes(a.norm, a.clip, a.non_finite), .flops = 2 * elements};
 }
 
 // The CUDA bodies, which the functions above call where `on` has a GPU (global_norm.cu).

@@ -67,26 +67,25 @@ template <typename T>
 int64_t grouped_workspace_bytes(Backend backend, int64_t assignments, int64_t experts, int64_t out,
                                 int64_t in, int64_t most_rows = INT64_MAX);
 
-// Two flops per multiply-add; each matrix is read or written once (gathered rows once per
-// assignment), dW both unless it is stored.
+// Two flops per multiply-add; each matrix is read or written once, of x the rows that are gathered,
+// dW both unless it is stored.
 template <typename T>
 Cost grouped_linear_forward_cost(const GroupedForward<T>& a) {
-  const double assignments = double(a.y.dim[0]), in = double(a.x.dim[1]);
-  return {.bytes = double(a.y.bytes() + a.weight.plain.bytes()) + assignments * in * sizeof(T),
-          .flops = 2.0 * assignments * double(a.y.dim[1]) * in};
+  return {.bytes = view_bytes(a.y, a.weight.plain, a.row, a.offsets, a.scale) +
+                   chosen_bytes(a.x, a.y.dim[0]),
+          .flops = 2.0 * double(a.y.size()) * double(a.x.dim[1])};
 }
 template <typename T>
 Cost grouped_linear_dgrad_cost(const GroupedDgrad<T>& a) {
-  return {.bytes = double(a.dx.bytes() + a.dy.bytes() + a.weight.plain.bytes()),
+  return {.bytes = view_bytes(a.dx, a.dy, a.weight.plain, a.offsets, a.scale),
           .flops = 2.0 * double(a.dy.size()) * double(a.dx.dim[1])};
 }
 template <typename T>
 Cost grouped_linear_wgrad_cost(const GroupedWgrad<T>& a) {
-  const double assignments = double(a.dy.dim[0]), in = double(a.x.dim[1]);
   const double times = a.sum == GradientSum::kStore ? 1.0 : 2.0;
-  return {.bytes = times * double(a.dweight.bytes()) + double(a.dy.bytes()) +
-                   assignments * in * sizeof(T),
-          .flops = 2.0 * double(a.dy.size()) * in};
+  return {.bytes = times * view_bytes(a.dweight) + view_bytes(a.dy, a.row, a.offsets, a.scale) +
+                   chosen_bytes(a.x, a.dy.dim[0]),
+          .flops = 2.0 * double(a.dy.size()) * double(a.x.dim[1])};
 }
 
 // The CUDA bodies, which the functions above call where `on` has a GPU (grouped_linear.cu).

@@ -81,23 +81,21 @@ void grouped_scaled_swiglu_dgrad(Exec on, const GroupedScaledSwigluDgrad& a);
 std::string grouped_scaled_problem(const QuantFormat& x, const QuantFormat& weight, int64_t lines,
                                    int64_t k, int capability);
 
-// Two flops per multiply-add; each matrix is read or written once, gathered rows once per
-// assignment.
+// Two flops per multiply-add; each matrix is read or written once, of x the rows that are gathered.
 inline Cost grouped_scaled_linear_cost(const GroupedScaledLinear& a) {
-  return {.bytes = double(a.y.bytes() + a.x.bytes() + a.weight.all.bytes()),
+  return {.bytes = view_bytes(a.y, a.x, a.offsets, a.weight.all),
           .flops = 2.0 * double(a.y.size()) * double(a.x.k())};
 }
 inline Cost grouped_scaled_swiglu_forward_cost(const GroupedScaledSwigluForward& a) {
-  const double assignments = double(a.h.dim[0]);
-  const double row_bytes = double(a.x.bytes()) / double(std::max<int64_t>(a.x.lines(), 1));
-  return {.bytes = double(a.gate_up.bytes() + a.h.bytes() + a.weight.all.bytes()) +
-                   assignments * row_bytes,
+  const double gathered = double(a.h.dim[0]) / double(std::max<int64_t>(a.x.lines(), 1));
+  return {.bytes = view_bytes(a.gate_up, a.h, a.row, a.offsets, a.weight.all) +
+                   2 * view_bytes(a.amax) + view_bytes(a.x) * std::min(gathered, 1.0),
           .flops = 2.0 * double(a.gate_up.size()) * double(a.x.k()) + 5.0 * double(a.h.size())};
 }
 inline Cost grouped_scaled_swiglu_dgrad_cost(const GroupedScaledSwigluDgrad& a) {
-  return {
-      .bytes = double(a.dgate_up.bytes() + a.gate_up.bytes() + a.dy.bytes() + a.weight.all.bytes()),
-      .flops = double(a.gate_up.size()) * double(a.dy.k()) + 5.5 * double(a.gate_up.size())};
+  return {.bytes = view_bytes(a.dgate_up, a.dy, a.gate_up, a.offsets, a.weight.all) +
+                   2 * view_bytes(a.amax),
+          .flops = double(a.gate_up.size()) * double(a.dy.k()) + 5.5 * double(a.gate_up.size())};
 }
 
 // The CUDA bodies, which the functions above call where `on` has a GPU (grouped_scaled.cu).

@@ -56,15 +56,14 @@ void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<T>& a);
 // instead of dh.
 template <typename T>
 Cost grouped_swiglu_forward_cost(const GroupedSwigluForward<T>& a) {
-  const double assignments = double(a.h.dim[0]), in = double(a.x.dim[1]);
-  return {.bytes = double(a.gate_up.bytes() + a.h.bytes() + a.weight.plain.bytes()) +
-                   assignments * in * sizeof(T),
-          .flops = 2.0 * double(a.gate_up.size()) * in + 5.0 * double(a.h.size())};
+  return {.bytes = view_bytes(a.gate_up, a.h, a.row, a.offsets, a.weight.plain, a.scale) +
+                   2 * view_bytes(a.amax) + chosen_bytes(a.x, a.h.dim[0]),
+          .flops = 2.0 * double(a.gate_up.size()) * double(a.x.dim[1]) + 5.0 * double(a.h.size())};
 }
 template <typename T>
 Cost grouped_swiglu_dgrad_cost(const GroupedSwigluDgrad<T>& a) {
-  return {.bytes = double(a.dgate_up.bytes() + a.gate_up.bytes() + a.dy.bytes() +
-                          a.weight.plain.bytes()),
+  return {.bytes = view_bytes(a.dgate_up, a.gate_up, a.dy, a.offsets, a.weight.plain, a.scale) +
+                   2 * view_bytes(a.amax),
           .flops = double(a.gate_up.size()) * double(a.dy.dim[1]) + 5.5 * double(a.gate_up.size())};
 }
 

@@ -29,7 +29,7 @@ void hadamard(Exec on, const Hadamard<T>& a);
 
 template <typename T>
 Cost hadamard_cost(const Hadamard<T>& a) {
-  return {.bytes = double(a.x.bytes() + a.y.bytes()), .flops = 8.0 * double(a.x.size())};
+  return {.bytes = view_bytes(a.x, a.y, a.amax), .flops = 8.0 * double(a.x.size())};
 }
 
 // The CUDA bodies, which the functions above call where `on` has a GPU (hadamard.cu).

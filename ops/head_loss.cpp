@@ -235,7 +235,7 @@ void head_loss(Exec on, const HeadLoss<T>& a) {
 
 template <typename T>
 void head_loss_eval(Exec on, const HeadLossEval<T>& a) {
-  const ProfileScope timed(on, "head_loss_eval", head_loss_eval_cost(a, a.weight.plain.dim[0]));
+  const ProfileScope timed(on, "head_loss_eval", head_loss_eval_cost(a));
   check(on, "head_loss_eval", a.x, a.weight, a.target, a.mask_id, a.nats);
   const int64_t tokens = a.x.dim[0], vocab = a.weight.plain.dim[0];
   CHECK(a.scratch.size() >= head_loss_eval_scratch_bytes<T>(Backend::kCpu, tokens, vocab) &&

@@ -70,16 +70,20 @@ int64_t head_loss_eval_scratch_bytes(Backend backend, int64_t tokens, int64_t vo
 // Number of counted targets, the divisor of the step's loss. Reads host memory.
 int64_t counted_targets(View<const int32_t, 1> target, int32_t mask_id);
 
-// Three products; x, dx and the weight once, dweight read and written once.
+// Three products; x, dx and the weight once, dweight read and written unless it is stored.
 template <typename T>
 Cost head_loss_cost(const HeadLoss<T>& a) {
-  return {.bytes = 2.0 * double(a.x.bytes()) + double(a.dweight.size()) * (sizeof(T) + 8.0),
+  const double times = a.sum == GradientSum::kStore ? 1.0 : 2.0;
+  return {.bytes = times * view_bytes(a.dweight) +
+                   view_bytes(a.x, a.dx, a.weight.plain, a.nats, a.target, a.grad_scale) +
+                   2 * view_bytes(a.loss_sum),
           .flops = 6.0 * double(a.x.size()) * double(a.dweight.dim[0])};
 }
 template <typename T>
-Cost head_loss_eval_cost(const HeadLossEval<T>& a, int64_t vocab) {
-  return {.bytes = double(a.x.bytes()) + double(vocab * a.x.dim[1]) * sizeof(T),
-          .flops = 2.0 * double(a.x.size()) * double(vocab)};
+Cost head_loss_eval_cost(const HeadLossEval<T>& a) {
+  return {.bytes = view_bytes(a.x, a.weight.plain, a.nats, a.most_likely, a.target) +
+                   2 * view_bytes(a.loss_sum),
+          .flops = 2.0 * double(a.x.dim[0]) * double(a.weight.plain.size())};
 }
 
 // The CUDA bodies, which the functions above call where `on` has a GPU (head_loss.cu).

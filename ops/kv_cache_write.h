@@ -24,9 +24,9 @@ void kv_cache_write(Exec on, const KvCacheWrite<T>& a);
 // One row is read and written per token.
 template <typename T>
 Cost kv_cache_write_cost(const KvCacheWrite<T>& a) {
-  return {.bytes = double(a.row.bytes()) +
-                   2.0 * double(a.row.dim[0] * a.kept.dim[1]) * double(sizeof(T)),
-          .flops = 0};
+  return {
+      .bytes = view_bytes(a.row) + 2.0 * double(a.row.dim[0] * a.kept.dim[1]) * double(sizeof(T)),
+      .flops = 0};
 }
 
 // The CUDA bodies, which the functions above call where `on` has a GPU (kv_cache_write.cu).

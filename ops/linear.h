@@ -66,20 +66,18 @@ int64_t linear_workspace_bytes(Backend backend, int64_t rows, int64_t out, int64
 // Two flops per multiply-add; each matrix is read or written once, dW both unless it is stored.
 template <typename T, typename Y>
 Cost linear_forward_cost(const LinearForward<T, Y>& a) {
-  return {.bytes = double(a.y.bytes() + a.x.bytes() + a.weight.plain.bytes()) +
-                   double(a.add.empty() ? 0 : a.add.bytes()),
+  return {.bytes = view_bytes(a.y, a.x, a.weight.plain, a.add, a.scale),
           .flops = 2.0 * double(a.x.dim[0]) * double(a.weight.plain.size())};
 }
 template <typename T>
 Cost linear_dgrad_cost(const LinearDgrad<T>& a) {
-  return {.bytes = double(a.dx.bytes() + a.dy.bytes() + a.weight.plain.bytes()) +
-                   double(a.add.empty() ? 0 : a.add.bytes()),
+  return {.bytes = view_bytes(a.dx, a.dy, a.weight.plain, a.add, a.scale),
           .flops = 2.0 * double(a.dy.dim[0]) * double(a.weight.plain.size())};
 }
 template <typename T>
 Cost linear_wgrad_cost(const LinearWgrad<T>& a) {
   const double times = a.sum == GradientSum::kStore ? 1.0 : 2.0;
-  return {.bytes = times * double(a.dweight.bytes()) + double(a.dy.bytes() + a.x.bytes()),
+  return {.bytes = times * view_bytes(a.dweight) + view_bytes(a.dy, a.x, a.scale),
           .flops = 2.0 * double(a.dy.dim[0]) * double(a.dweight.size())};
 }
 

@@ -49,12 +49,12 @@ template <typename T>
 void muon_update(Exec on, const MuonUpdate<T>& a);
 
 inline Cost muon_momentum_cost(const MuonMomentum& a) {
-  return {.bytes = double(2 * a.momentum.bytes() + a.grad.bytes() + a.u.bytes()),
+  return {.bytes = view_bytes(a.grad, a.grad_scale, a.u) + 2 * view_bytes(a.momentum),
           .flops = 6.0 * double(a.grad.size())};
 }
 template <typename T>
 Cost muon_update_cost(const MuonUpdate<T>& a) {
-  return {.bytes = double(2 * a.master.bytes() + a.weight.bytes() + a.o.bytes()) +
+  return {.bytes = view_bytes(a.weight, a.o, a.squares) + 2 * view_bytes(a.master) +
                    double(a.squares.empty() ? 0 : a.grad.bytes()),
           .flops = 4.0 * double(a.o.size())};
 }

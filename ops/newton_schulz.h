@@ -52,12 +52,12 @@ int64_t newton_schulz_workspace_bytes(Backend backend, int64_t n, int64_t rows, 
 int64_t newton_schulz_packed_x(int64_t n, int64_t rows, int64_t cols);
 int64_t newton_schulz_packed_gram(int64_t n, int64_t rows, int64_t cols);
 
+// x is read and written; what stands between two products is scratch.
 inline Cost newton_schulz_cost(const NewtonSchulz& a) {
   const double m = double(std::min(a.x.dim[1], a.x.dim[2]));
   const double k = double(std::max(a.x.dim[1], a.x.dim[2]));
   const double n = double(a.x.dim[0]), steps = double(a.steps);
-  return {.bytes = steps * n * 2 * (7 * m * k + 8 * m * m),
-          .flops = steps * n * 2 * m * m * (2 * k + m)};
+  return {.bytes = 2 * view_bytes(a.x), .flops = steps * n * 2 * m * m * (2 * k + m)};
 }
 
 // The parts between the products.

@@ -15,6 +15,7 @@ struct ProductScale {
   View<const float, 1> right = {};  // in (2)
   float gain = 1.0f;
 
+  constexpr size_t bytes() const { return left.bytes() + right.bytes(); }
   constexpr bool of_operands() const { return !left.empty() || !right.empty(); }
   constexpr bool empty() const { return !of_operands() && gain == 1.0f; }
   // Reads device memory: call it where the product runs.

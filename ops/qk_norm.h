@@ -55,13 +55,14 @@ int64_t qk_norm_backward_blocks(int64_t rows);
 // q and k are read, written and copied.
 template <typename T>
 Cost qk_norm_forward_cost(const QkNormForward<T>& a) {
-  return {.bytes = 3.0 * double(a.raw.bytes()) + double(a.rstd.bytes()),
+  return {.bytes = 3.0 * view_bytes(a.raw) + view_bytes(a.rstd, a.q_weight, a.k_weight),
           .flops = 4.0 * double(a.raw.size())};
 }
 // dq and dk are read and written, raw is read.
 template <typename T>
 Cost qk_norm_backward_cost(const QkNormBackward<T>& a) {
-  return {.bytes = 3.0 * double(a.raw.bytes()) + double(a.rstd.bytes()),
+  return {.bytes = 3.0 * view_bytes(a.raw) + view_bytes(a.rstd, a.q_weight, a.k_weight) +
+                   2 * view_bytes(a.dq_weight, a.dk_weight, a.amax),
           .flops = 9.0 * double(a.raw.size())};
 }
 

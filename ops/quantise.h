@@ -63,12 +63,13 @@ void quantise(Exec on, const Quantise<T>& a);
 // is rotated.
 template <typename T>
 Cost quantise_cost(const Quantise<T>& a) {
-  const auto written = [](const QuantisedCopy& c) {
-    return double(c.codes.bytes() + c.scales.bytes() + c.scale_codes.bytes());
+  const auto moved = [](const QuantisedCopy& c) {
+    return view_bytes(c.codes, c.scales, c.scale_codes, c.tensor_scale, c.amax);
   };
   const double copies = double(!a.row.codes.empty()) + double(!a.column.codes.empty()) +
                         0.5 * double(a.rotation == ColumnRotation::kHadamard16);
-  return {.bytes = double(a.x.bytes()) + written(a.row) + written(a.column),
+  return {.bytes = view_bytes(a.x, a.draw) + 2 * view_bytes(a.not_finite) + moved(a.row) +
+                   moved(a.column),
           .flops = 16 * copies * double(a.x.size())};
 }
 

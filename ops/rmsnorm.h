@@ -56,15 +56,16 @@ int64_t rmsnorm_backward_blocks(int64_t rows);
 // x, branch and weight are read once; y, resid and rstd are written once.
 template <typename T>
 Cost rmsnorm_forward_cost(const RmsNormForward<T>& a) {
-  const double wide = double(a.x.bytes() + a.y.bytes());
-  const double residual = a.branch.empty() ? 0.0 : double(a.branch.bytes() + a.resid.bytes());
-  return {.bytes = wide + residual + double(a.rstd.bytes() + a.weight.bytes()),
+  const double wide = view_bytes(a.x, a.y);
+  const double residual = a.branch.empty() ? 0.0 : view_bytes(a.branch, a.resid);
+  return {.bytes = wide + residual + view_bytes(a.rstd, a.weight) + 2 * view_bytes(a.amax),
           .flops = 4.0 * double(a.x.size())};
 }
 // dy and resid are read, dresid is read and written, dbranch is written.
 template <typename T>
 Cost rmsnorm_backward_cost(const RmsNormBackward<T>& a) {
-  return {.bytes = 4.0 * double(a.dy.bytes()) + double(a.dbranch.empty() ? 0 : a.dbranch.bytes()),
+  return {.bytes = view_bytes(a.dbranch, a.dy, a.resid, a.weight, a.rstd) +
+                   2 * view_bytes(a.dresid, a.dweight, a.amax),
           .flops = 9.0 * double(a.dy.size())};
 }
 

@@ -49,16 +49,22 @@ void rope_backward(Exec on, const RopeBackward<T>& a);
 // Fills cos and sin (T, D / 2), computed in double. Called once, before training.
 void rope_table(View<float, 2> cos, View<float, 2> sin, double theta);
 
-// q and k are read and written; the table is in cache.
+// q and k are read and written, of the table the rows of the positions are read.
 template <typename T>
 Cost rope_forward_cost(const RopeForward<T>& a) {
   const double elements = double(a.qkv.dim[0] * (a.heads + a.kv_heads) * a.head_dim);
-  return {.bytes = 2.0 * elements * sizeof(T), .flops = 3.0 * elements};
+  const int64_t positions = std::min(a.qkv.dim[0], a.sequence);
+  return {.bytes = 2.0 * elements * sizeof(T) + chosen_bytes(a.cos, positions) +
+                   chosen_bytes(a.sin, positions) + view_bytes(a.position),
+          .flops = 3.0 * elements};
 }
 template <typename T>
 Cost rope_backward_cost(const RopeBackward<T>& a) {
   const double elements = double(a.dqkv.dim[0] * (a.heads + a.kv_heads) * a.head_dim);
-  return {.bytes = 2.0 * elements * sizeof(T), .flops = 3.0 * elements};
+  const int64_t positions = std::min(a.dqkv.dim[0], a.sequence);
+  return {.bytes = 2.0 * elements * sizeof(T) + chosen_bytes(a.cos, positions) +
+                   chosen_bytes(a.sin, positions) + 2 * view_bytes(a.amax),
+          .flops = 3.0 * elements};
 }
 
 // The CUDA bodies, which the functions above call where `on` has a GPU (rope.cu).

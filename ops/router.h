@@ -164,17 +164,30 @@ bool router_backward_is_sparse(const RouterBackward<T>& a) {
 }
 
 inline Cost router_forward_cost(const RouterForward& a) {
-  return {.bytes = double(a.logits.bytes() + a.expert.bytes() + a.gate.bytes() +
-                          a.logsumexp.bytes() + a.score_sum.bytes() + 2 * a.counts.bytes()),
+  return {.bytes = view_bytes(a.logits, a.expert, a.gate, a.logsumexp, a.score_sum, a.aux_slope,
+                              a.bias) +
+                   2 * view_bytes(a.measures, a.counts),
           .flops = 10.0 * double(a.logits.size())};
 }
+// The sparse path reads a logit for each gate, and none of the sums over all experts.
 template <typename T>
 Cost router_backward_cost(const RouterBackward<T>& a) {
-  const double read =
-      router_backward_is_sparse(a) ? double(a.dgate.bytes()) : double(a.logits.bytes());
-  return {.bytes = read + double(a.dgate.bytes() + a.expert.bytes() + a.dlogits.bytes() +
-                                 a.dchosen.bytes()),
+  const bool sparse = a.path == RouterPath::kAuto && router_backward_is_sparse(a);
+  const double slopes = a.aux_weight != 0.0f ? view_bytes(a.aux_slope) : 0;
+  return {.bytes = (sparse ? view_bytes(a.dgate) : view_bytes(a.logits, a.logsumexp, a.score_sum)) +
+                   slopes + view_bytes(a.dgate, a.expert, a.dlogits, a.dchosen),
           .flops = 10.0 * double(a.logits.size())};
+}
+inline Cost router_bias_update_cost(const RouterBiasUpdate& a) {
+  return {.bytes = view_bytes(a.counts, a.lead) + 2 * view_bytes(a.bias),
+          .flops = 4.0 * double(a.bias.size())};
+}
+inline Cost router_lead_sum_cost(const RouterLeadSum& a) {
+  return {.bytes = view_bytes(a.sum, a.lead), .flops = 2.0 * double(a.lead.size())};
+}
+inline Cost router_margin_cost(const RouterMargin& a) {
+  return {.bytes = view_bytes(a.margin, a.lead, a.expert, a.logits, a.bias),
+          .flops = 5.0 * double(a.logits.size())};
 }
 
 // The CUDA bodies, which the functions above call where `on` has a GPU (router.cu,

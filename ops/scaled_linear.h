@@ -33,7 +33,10 @@ struct CodedMatrix {
   int64_t k() const {
     return format.element == ElementFormat::kE2M1 ? 2 * codes.dim[1] : codes.dim[1];
   }
-  size_t bytes() const { return codes.bytes() + scales.bytes() + scale_codes.bytes(); }
+  size_t bytes() const {
+    return codes.bytes() + scales.bytes() + scale_codes.bytes() + tensor_scale.bytes();
+  }
+  bool empty() const { return codes.empty(); }
 };
 
 // Precision of 8-bit sums: ScaledMatmul::Sums of cuda/scaled_matmul.h.
@@ -57,7 +60,7 @@ std::string scaled_linear_problem(const QuantFormat& left, const QuantFormat& ri
 
 template <typename Y>
 Cost scaled_linear_cost(const ScaledLinear<Y>& a) {
-  return {.bytes = double(a.y.bytes() + a.add.bytes() + a.left.bytes() + a.right.bytes()),
+  return {.bytes = view_bytes(a.y, a.add, a.left, a.right),
           .flops = 2.0 * double(a.y.size()) * double(a.left.k())};
 }
 

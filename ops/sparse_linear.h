@@ -40,12 +40,11 @@ void sparse_linear_backward(Exec on, const SparseLinearBackward<T>& a);
 // TB/s: 890 K fs, which is less from E = 109 K on (computed, not measured).
 bool sparse_linear_pays(Exec on, int64_t experts, int64_t top_k);
 
+// Each matrix once, of the weight and its gradient the rows that the experts choose.
 template <typename T>
 Cost sparse_linear_backward_cost(const SparseLinearBackward<T>& a) {
-  const double row_bytes = double(a.x.dim[1]) * sizeof(T);
-  return {.bytes = double(a.dx.bytes() + a.add.bytes() + a.dz.bytes() + 2 * a.expert.bytes() +
-                          2 * a.dweight.bytes()) +
-                   2 * row_bytes * double(a.dz.size()),
+  return {.bytes = view_bytes(a.dx, a.add, a.dz, a.x, a.expert, a.offsets, a.token) +
+                   chosen_bytes(a.weight, a.dz.size()) + 2 * chosen_bytes(a.dweight, a.dz.size()),
           .flops = 4.0 * double(a.dz.size()) * double(a.x.dim[1])};
 }
 

@@ -37,11 +37,12 @@ void swiglu_backward(Exec on, const SwigluBackward<T>& a);
 // gate_up is read, h written; the exponential and the division count as one flop each.
 template <typename T>
 Cost swiglu_forward_cost(const SwigluForward<T>& a) {
-  return {.bytes = double(a.h.bytes() + a.gate_up.bytes()), .flops = 5.0 * double(a.h.size())};
+  return {.bytes = view_bytes(a.h, a.gate_up) + 2 * view_bytes(a.amax),
+          .flops = 5.0 * double(a.h.size())};
 }
 template <typename T>
 Cost swiglu_backward_cost(const SwigluBackward<T>& a) {
-  return {.bytes = double(a.dh.bytes() + a.gate_up.bytes() + a.dgate_up.bytes()),
+  return {.bytes = view_bytes(a.dh, a.gate_up, a.dgate_up) + 2 * view_bytes(a.amax),
           .flops = 11.0 * double(a.dh.size())};
 }
 

@@ -48,15 +48,13 @@ std::string swiglu_codes_problem(const QuantFormat& format, int64_t width);
 // Operations as in ops/swiglu.h and ops/quantise.h.
 inline Cost swiglu_codes_forward_cost(const SwigluCodesForward& a) {
   const double width = double(a.gate_up.dim[1] / 2), h = double(a.gate_up.dim[0]) * width;
-  return {.bytes = double(a.gate_up.bytes() + a.h.codes.bytes() + a.h.scales.bytes()),
+  return {.bytes = view_bytes(a.gate_up, a.h.codes, a.h.scales) + 2 * view_bytes(a.not_finite),
           .flops = (5 + 16) * h};
 }
 inline Cost swiglu_codes_backward_cost(const SwigluCodesBackward& a) {
-  const auto written = [](const QuantisedCopy& c) {
-    return double(c.codes.bytes() + c.scales.bytes());
-  };
-  return {.bytes = double(a.gate_up.bytes() + a.dh.bytes()) + written(a.row) + written(a.column) +
-                   written(a.h_column),
+  const auto written = [](const QuantisedCopy& c) { return view_bytes(c.codes, c.scales); };
+  return {.bytes = view_bytes(a.gate_up, a.dh) + 2 * view_bytes(a.not_finite) + written(a.row) +
+                   written(a.column) + written(a.h_column),
           .flops = (13 + 5 * 16) * double(a.dh.size())};
 }
 

@@ -27,7 +27,7 @@ struct TreeSum {
 void tree_sum(Exec on, const TreeSum& a);
 
 inline Cost tree_sum_cost(const TreeSum& a) {
-  return {.bytes = double(a.from.bytes() + a.to.bytes()),
+  return {.bytes = view_bytes(a.from, a.to),
           .flops = double(a.from.dim[0] - 1) * double(a.to.dim[0])};
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "base/bf16.h"
 #include "base/check.h"
@@ -164,21 +166,32 @@ void check(Exec on, const VarlenAttention<T>& a) {
   }
 }
 
-double pairs_of(const AttentionSegment& s) {
-  const double rows = double(s.end - first_query(s));
-  return rows * double(s.prefix_end - s.prefix_begin + first_query(s) - s.begin) +
-         rows * (rows + 1) / 2;
-}
-
 }  // namespace
+
+AttentionWork attention_work(View<const AttentionSegment, 1> segment) {
+  AttentionWork work;
+  std::vector<std::pair<int64_t, int64_t>> prefixes;
+  for (int64_t i = 0; i < segment.dim[0]; ++i) {
+    const AttentionSegment& s = segment[i];
+    const int64_t first = first_query(s), rows = s.end - first;
+    if (rows <= 0) continue;
+    work.queries += rows;
+    work.pairs += double(rows) * double(s.prefix_end - s.prefix_begin + first - s.begin) +
+                  double(rows) * double(rows + 1) / 2;
+    prefixes.emplace_back(s.prefix_begin, s.prefix_end);
+  }
+  std::sort(prefixes.begin(), prefixes.end());
+  int64_t counted = 0;  // the row after those that are counted
+  for (const auto& [begin, end] : prefixes) {
+    work.prefix_rows += std::max<int64_t>(0, end - std::max(begin, counted));
+    counted = std::max(counted, end);
+  }
+  return work;
+}
 
 template <typename T>
 void varlen_attention(Exec on, const VarlenAttention<T>& a) {
-  double pairs = 0;
-  if (!on.gpu) {
-    for (int64_t i = 0; i < a.segment.dim[0]; ++i) pairs += pairs_of(a.segment[i]);
-  }
-  const ProfileScope timed(on, "varlen_attention", varlen_attention_cost(a, pairs));
+  const ProfileScope timed(on, "varlen_attention", varlen_attention_cost(a));
   check(on, a);
   if (on.gpu) return gpu::varlen_attention(on, a);
   run_tiles(on, a);

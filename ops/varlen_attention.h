@@ -24,6 +24,15 @@ struct AttentionSegment {
   int64_t query_begin = 0;           // a row of qkv; <= begin: all rows have a query
 };
 
+// What segments ask for.
+struct AttentionWork {
+  double pairs = 0;         // (query, key that it sees)
+  int64_t queries = 0;      // rows of out
+  int64_t prefix_rows = 0;  // rows of `prefix` that some query sees, each once
+};
+// Reads host memory.
+AttentionWork attention_work(View<const AttentionSegment, 1> segment);
+
 // How the CPU computes the rows of a segment with a prefix: 64 at a time as matrix products, or one
 // by one, which is faster for one or two rows.
 enum class BehindPrefix { kTiles, kRowByRow };
@@ -34,6 +43,7 @@ struct VarlenAttention {
   View<const T, 2> qkv;     // in  (N, (Hq + 2 Hkv) D)
   View<const T, 2> prefix;  // in  (P, W)   k heads at prefix_column, then v heads; may be qkv
   View<const AttentionSegment, 1> segment;  // in  (S)      each row of qkv is in one of them
+  AttentionWork work;                       // of the segments, which may be on a GPU; for the cost
   int64_t prefix_column;
   int64_t heads;     // Hq, a multiple of Hkv
   int64_t kv_heads;  // Hkv
@@ -44,11 +54,13 @@ struct VarlenAttention {
 template <typename T>
 void varlen_attention(Exec on, const VarlenAttention<T>& a);
 
-// pairs: number of (query, key that it sees), over all segments.
+// q of the queries, k and v of all rows and of the prefixes are read; out is written.
 template <typename T>
-Cost varlen_attention_cost(const VarlenAttention<T>& a, double pairs) {
-  return {.bytes = double(a.qkv.bytes() + a.out.bytes()),
-          .flops = 4.0 * pairs * double(a.heads * a.head_dim)};
+Cost varlen_attention_cost(const VarlenAttention<T>& a) {
+  const int64_t seen = a.qkv.dim[0] + (a.prefix.data == a.qkv.data ? 0 : a.work.prefix_rows);
+  const int64_t heads = 2 * a.work.queries * a.heads + 2 * seen * a.kv_heads;
+  return {.bytes = view_bytes(a.segment) + double(heads * a.head_dim) * double(sizeof(T)),
+          .flops = 4.0 * a.work.pairs * double(a.heads * a.head_dim)};
 }
 
 // The CUDA bodies, which the functions above call where `on` has a GPU (varlen_attention.cu).

@@ -54,10 +54,9 @@ void weight_pack(Exec on, const WeightPack<T>& a);
 template <typename T>
 void weight_stack_pack(Exec on, const WeightStackPack<T>& a);
 
-// The plain weight is read once for each layout, the packed one is written.
 template <typename T>
 Cost weight_stack_pack_cost(const WeightStackPack<T>& a) {
-  return {.bytes = 2.0 * double(a.plain.bytes()) + double(a.packed.bytes()), .flops = 0};
+  return {.bytes = view_bytes(a.plain, a.packed), .flops = 0};
 }
 
 }  // namespace assay

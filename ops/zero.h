@@ -21,7 +21,7 @@ void zero(Exec on, View<T, Rank> x) {
 }
 
 inline Cost zero_cost(const Zero& a) {
-  return {.bytes = double(a.x.bytes()), .flops = 0};
+  return {.bytes = view_bytes(a.x), .flops = 0};
 }
 
 // The CUDA bodies, which the functions above call where `on` has a GPU (zero.cu).

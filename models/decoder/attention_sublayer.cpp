@@ -81,7 +81,7 @@ class AttentionSublayer final : public Sublayer<T> {
                          .sequence = shape.position.empty() ? shape.sequence : cos_.dim[0],
                          .position = shape.position});
     const bool all = shape.kept.dim[0] == 0 || layer_ + 1 < config_.layers;
-    attend(on, q, shape, all ? shape.segment : shape.last_segment, qkv);
+    attend(on, q, all ? shape : shape.last_attention(), qkv);
     if (!all) return kept_stream(on, q, shape.kept, after);
     return stream(on, q,
                   {.att = att_.rows(0, n),
@@ -204,10 +204,9 @@ class AttentionSublayer final : public Sublayer<T> {
     return stream(on, q, {.att = att, .amax = {}, .resid = norm_.y, .after = after});
   }
 
-  void attend(Exec on, const QuantPass& q, const BatchShape& shape,
-              View<const AttentionSegment, 1> segment, View<const T, 2> qkv) const {
+  void attend(Exec on, const QuantPass& q, const BatchShape& shape, View<const T, 2> qkv) const {
     const int64_t n = shape.tokens(), heads = config_.heads;
-    if (segment.empty()) {
+    if (shape.segment.empty()) {
       return attention_forward<T>(on, {.out = att_.rows(0, n),
                                        .lse = lse(shape),
                                        .amax = att_amax(q),
@@ -230,7 +229,8 @@ class AttentionSublayer final : public Sublayer<T> {
                         {.out = att_.rows(0, n),
                          .qkv = qkv,
                          .prefix = prefix,
-                         .segment = segment,
+                         .segment = shape.segment,
+                         .work = shape.work,
                          .prefix_column = cached ? 0 : keys,
                          .heads = heads,
                          .kv_heads = config_.resolved_kv_heads(),

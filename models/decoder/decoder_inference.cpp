@@ -56,6 +56,8 @@ BatchShape Decoder<T>::texts_shape(Exec on, const TextBatch& batch, const Scored
           .segment = placed(on, segment_, batch.segment),
           .position = placed(on, position_, batch.position),
           .last_segment = placed(on, last_segment_, view_of(asked.segment)),
+          .work = attention_work(batch.segment),
+          .last_work = attention_work(view_of(asked.segment)),
           .kept = placed(on, kept_, view_of(asked.kept))};
 }
 

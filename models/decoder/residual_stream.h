@@ -19,8 +19,16 @@ struct BatchShape {
   // ScoredRows::segment and ::kept: the queries of the last attention, and the rows that are
   // computed after it. Empty: all.
   View<const AttentionSegment, 1> last_segment = {};
+  AttentionWork work = {};       // of segment
+  AttentionWork last_work = {};  // of last_segment
   View<const int32_t, 1> kept = {};
   int64_t tokens() const { return batch * sequence; }
+  BatchShape last_attention() const {  // the shape of the last attention, if rows are kept
+    BatchShape shape = *this;
+    shape.segment = last_segment;
+    shape.work = last_work;
+    return shape;
+  }
   BatchShape after_attention() const {  // the shape after the last attention
     return kept.dim[0] == 0 ? *this : BatchShape{.batch = 1, .sequence = kept.dim[0]};
   }

@@ -17,6 +17,7 @@ OpInstance float_instance(int64_t n, int carried, To to, int64_t from) {
     const Fill fill = normal(written ? 1e4 : 1.0);
     const View<float, 1> whole = written ? bench->acc<float, 1>(name, {n + from}, fill)
                                          : bench->in<float, 1>(name, {n + from}, fill);
+    bench->must_move(whole, (written ? 2.0 : 1.0) * 4 * double(n));
     return whole.rows(from, n);
   };
   CarrySum<float> a{.to = {}, .own = {}, .carried = carried};
@@ -27,9 +28,12 @@ OpInstance float_instance(int64_t n, int carried, To to, int64_t from) {
     last = input("earlier" + std::to_string(l), to == To::kLast && l + 1 == carried);
     a.earlier[size_t(l)] = last;
   }
-  a.to = to == To::kOwn    ? own
-         : to == To::kLast ? last
-                           : bench->out<float, 1>("to", {n + from}).rows(from, n);
+  const auto apart = [&] {
+    const View<float, 1> whole = bench->out<float, 1>("to", {n + from});
+    bench->must_move(whole, 4 * double(n));
+    return whole.rows(from, n);
+  };
+  a.to = to == To::kOwn ? own : to == To::kLast ? last : apart();
   std::vector<double> want(size_t(n), 0.0);
   for (int64_t i = 0; i < n; ++i) {
     std::vector<double> all{double(a.own[i])};

@@ -1,6 +1,8 @@
 #include <limits>
 
+#include "base/math.h"
 #include "ops/cast.h"
+#include "tests/ops/matrix_case.h"
 #include "tests/ops/op_case.h"
 #include "tests/ref/cast.h"
 #include "tests/tolerance.h"
@@ -26,13 +28,35 @@ View<float, 1> edged_input(Workbench& bench, int64_t n) {
   return x;
 }
 
+// The checked elements: all, or some stretches of large cases.
+std::vector<int64_t> looked_elements(int64_t n) {
+  constexpr int64_t kStretch = 4096;
+  std::vector<int64_t> elements;
+  for (const int64_t stretch : wide_sample(ceil_div(n, kStretch), 10.0 * kStretch)) {
+    const int64_t end = std::min(n, (stretch + 1) * kStretch);
+    for (int64_t i = stretch * kStretch; i < end; ++i) elements.push_back(i);
+  }
+  return elements;
+}
+template <typename T>
+std::vector<double> elements_of(const View<const T, 1>& x, const std::vector<int64_t>& elements) {
+  return chosen_doubles(View<const T, 2>{x.data, {x.dim[0], 1}}, elements);
+}
+template <typename T>
+void compare(Report& report, const View<T, 1>& y, const std::vector<int64_t>& elements,
+             const std::vector<double>& want) {
+  auto got = chosen_rows(y.data, 1, elements);
+  report.equal("y", got.view(), want);
+}
+
 OpInstance to_bf16_instance(int64_t n) {
   auto bench = std::make_shared<Workbench>();
   const Cast<bf16, float> a{.y = bench->out<bf16, 1>("y", {n}), .x = edged_input(*bench, n)};
   const auto check = [a](Report& report) {
-    std::vector<double> want = Workbench::doubles(a.x);
+    const auto at = looked_elements(a.x.dim[0]);
+    std::vector<double> want = elements_of(a.x, at);
     for (double& x : want) x = ref::bf16_nearest_even(x);
-    report.equal("y", a.y, want);
+    compare(report, a.y, at, want);
   };
   return {bench, [a, bench](Exec on) { cast(on, bench->located(a)); }, check, cast_cost(a)};
 }
@@ -40,7 +64,10 @@ OpInstance to_bf16_instance(int64_t n) {
 OpInstance to_float_instance(int64_t n) {
   auto bench = std::make_shared<Workbench>();
   const Cast<float, bf16> a{.y = bench->out<float, 1>("y", {n}), .x = bench->in<bf16, 1>("x", {n})};
-  const auto check = [a](Report& report) { report.equal("y", a.y, Workbench::doubles(a.x)); };
+  const auto check = [a](Report& report) {
+    const auto at = looked_elements(a.x.dim[0]);
+    compare(report, a.y, at, elements_of(a.x, at));
+  };
   return {bench, [a, bench](Exec on) { cast(on, bench->located(a)); }, check, cast_cost(a)};
 }
 
@@ -73,11 +100,12 @@ OpInstance stochastic_instance(int64_t n, int64_t first) {
   const View<bf16, 1> y = bench->out<bf16, 1>("y", {n});
   const CastStochastic a{.y = y, .x = edged_input(*bench, n), .key = kKey, .first = first};
   const auto check = [a](Report& report) {
-    std::vector<double> want = Workbench::doubles(a.x);
+    const auto at = looked_elements(a.x.dim[0]);
+    std::vector<double> want = elements_of(a.x, at);
     for (size_t i = 0; i < want.size(); ++i) {
-      want[i] = ref::bf16_stochastic(want[i], ref::draw16(a.key, a.first + int64_t(i)));
+      want[i] = ref::bf16_stochastic(want[i], ref::draw16(a.key, a.first + at[i]));
     }
-    report.equal("y", a.y, want);
+    compare(report, a.y, at, want);
   };
   return {bench, [a, bench](Exec on) { cast_stochastic(on, bench->located(a)); }, check,
           cast_stochastic_cost(a)};
@@ -117,6 +145,12 @@ std::vector<OpCase> cast_cases() {
                        [n, first] { return stochastic_instance(n, first); }});
     }
   }
+  const int64_t n = 64000000;
+  const std::string size = " n=" + std::to_string(n);
+  cases.push_back(large("cast", "cast float to bf16" + size, [n] { return to_bf16_instance(n); }));
+  cases.push_back(large("cast", "cast bf16 to float" + size, [n] { return to_float_instance(n); }));
+  cases.push_back(large("cast_stochastic", "cast_stochastic" + size + " first=8",
+                        [n] { return stochastic_instance(n, 8); }));
   return cases;
 }
 

@@ -17,6 +17,7 @@ OpInstance instance(int64_t n, int64_t skip) {
   const Checksum<T> a{.sum = bench->out<int64_t, 1>("sum", {1}),
                       .x = {buffer.data + skip, {n - skip}},
                       .first = skip};
+  bench->must_move(buffer, double(a.x.bytes()));
   const auto check = [=](Report& report) {
     uint64_t want = 0;
     for (int64_t i = a.x.dim[0]; i-- > 0;) {
@@ -35,14 +36,14 @@ std::vector<OpCase> checksum_cases() {
   for (const auto& [n, skip] :
        {std::pair<int64_t, int64_t>{0, 0}, {1, 0}, {5, 1}, {4099, 0}, {70000, 3}, {1000000, 0}}) {
     cases.push_back({"checksum",
-                     "checksum n=" + std::to_string(n) + " from " + std::to_string(skip),
+                     "checksum float n=" + std::to_string(n) + " from " + std::to_string(skip),
                      [n = n, skip = skip] { return instance<float>(n, skip); }});
     cases.push_back({"checksum",
                      "checksum bf16 n=" + std::to_string(n) + " from " + std::to_string(skip),
                      [n = n, skip = skip] { return instance<bf16>(n, skip); }});
   }
-  cases.push_back(
-      large("checksum", "checksum n=32000001 from 1", [] { return instance<float>(32000001, 1); }));
+  cases.push_back(large("checksum", "checksum float n=32000001 from 1",
+                        [] { return instance<float>(32000001, 1); }));
   return cases;
 }
 

@@ -1,6 +1,8 @@
 #include "ops/dequantise.h"
 #include "ops/linear.h"
 #include "ops/quantise/scale.h"
+#include "tests/ops/coded_case.h"
+#include "tests/ops/matrix_case.h"
 #include "tests/ops/quantise_case.h"
 #include "tests/ref/quantise.h"
 #include "tests/tolerance.h"
@@ -70,6 +72,30 @@ OpInstance instance(const QuantFormat& f, int64_t lines, int64_t k) {
           dequantise_cost(a)};
 }
 
+// Random codes and scales of a large matrix, some lines of which are checked.
+OpInstance large_instance(const QuantFormat& f, int64_t lines, int64_t k) {
+  auto bench = std::make_shared<Workbench>();
+  Coded coded = coded_matrix(*bench, "matrix", f, lines, k);
+  coded.tensor = 1;  // its scale belongs to the product
+  bench->must_move(coded.matrix.tensor_scale, 0);
+  const Dequantise<bf16> a{.y = bench->out<bf16, 2>("y", {lines, k}),
+                           .codes = coded.matrix.codes,
+                           .scales = coded.matrix.scales,
+                           .scale_codes = coded.matrix.scale_codes,
+                           .format = f};
+  const auto check = [=](Report& report) {
+    const auto looked = wide_sample(lines, 10.0 * double(k));
+    const auto want = coded.rows(looked);
+    auto got = chosen_rows(a.y.data, k, looked);
+    const bool rounds = has_float_scales(f.scale);
+    report.near("y", got.view(), want, [&](int64_t i) {
+      return rounds ? tol::rounding<bf16>(want[size_t(i)]) : tol::exact();
+    });
+  };
+  return {bench, [a, bench](Exec on) { dequantise(on, bench->located(a)); }, check,
+          dequantise_cost(a)};
+}
+
 // The relative RMS error of quantising and dequantising normal numbers, against the format's known
 // error (docs/studies/precision.md). The tolerance of 1% is far above the spread over half a
 // million numbers.
@@ -97,7 +123,13 @@ OpInstance error_instance(const QuantFormat& f, double percent) {
     report.below("relative RMS error / what it should be - 1",
                  std::abs(100 * std::sqrt(error / size) / percent - 1), 0.01);
   };
-  return {bench, run, check, quantise_cost(q) + dequantise_cost(d)};
+  // Dequantise alone reads what quantise wrote.
+  bench->must_move(q.x, 0);
+  bench->must_move(q.row.tensor_scale, 0);
+  bench->must_move(q.row.amax, 0);
+  return {
+      bench, run, check, quantise_cost(q) + dequantise_cost(d),
+      OpInstance::Alone{[=](Exec on) { dequantise(on, bench->located(d)); }, dequantise_cost(d)}};
 }
 
 // y = x W^T of NVFP4 operands, decoded to bf16 and multiplied as bf16. Products are exact, so y
@@ -149,7 +181,7 @@ OpInstance product_instance(int64_t rows, int64_t out, int64_t in) {
     report.near("y", product.y, want,
                 [&](int64_t i) { return tol::sum(double(in), size[size_t(i)]); });
   };
-  return {bench, run, check, linear_forward_cost(product)};
+  return {bench, run, check, linear_forward_cost(product), OpInstance::Alone{}};
 }
 
 }  // namespace
@@ -168,6 +200,9 @@ std::vector<OpCase> dequantise_cases() {
     const int64_t k = 5 * block;
     cases.push_back({"dequantise", name + " float hardware lines=139 K=" + std::to_string(k),
                      [=] { return instance<float>(f, 139, k); }});
+    if (!timed_at_large(recipe)) continue;
+    cases.push_back(large("dequantise", name + " bf16 lines=16384 K=3072",
+                          [f = recipe.format] { return large_instance(f, 16384, 3072); }));
   }
   const auto error = [&](const char* name, const QuantFormat& f, double percent) {
     cases.push_back({"dequantise", std::string("dequantise relative error of ") + name,

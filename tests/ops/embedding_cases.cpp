@@ -26,6 +26,11 @@ std::string shape_name(const Shape& s) {
          (s.kind == Tokens::kHighDigit ? " high digit" : "");
 }
 
+// Rows of the table that so many tokens can choose.
+int64_t most_rows(const Shape& s) {
+  return std::min(s.tokens, s.vocab);
+}
+
 View<int32_t, 1> tokens_of(Workbench& bench, const Shape& s) {
   const auto token = bench.in<int32_t, 1>("token", {s.tokens}, {Fill::kZero});
   RandomSequence random({3, stream_id("token")});
@@ -47,6 +52,7 @@ OpInstance forward_instance(const Shape& s) {
                               .weight = bench->in<T, 2>("weight", {s.vocab, s.width}),
                               .token = tokens_of(*bench, s),
                               .gain = s.gain};
+  bench->must_move(a.weight, double(most_rows(s) * s.width) * sizeof(T));
   const auto check = [a](Report& report) {
     const auto rows = wide_sample(a.y.dim[0], double(a.y.dim[1]));
     ref::Embedding<double> embedding{a.y.dim[1], double(a.gain), {}};
@@ -72,6 +78,7 @@ OpInstance backward_instance(const Shape& s) {
                                .dy = bench->in<T, 2>("dy", {s.tokens, s.width}),
                                .token = tokens_of(*bench, s),
                                .gain = s.gain};
+  bench->must_move(a.dweight, 2 * double(most_rows(s) * s.width) * sizeof(float));
   const auto ids = wide_sample(s.vocab, double(s.width));
   const auto before = chosen_doubles(a.dweight, ids);
   const auto check = [=](Report& report) {

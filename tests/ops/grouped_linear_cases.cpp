@@ -45,6 +45,7 @@ OpInstance dgrad_instance(const Shape& s) {
                           .offsets = at.offsets,
                           .weight = packed_stack<T>(*bench, s.experts(), s.out, s.in),
                           .scale = product_scale(*bench, s.scaled)};
+  bench->must_move(at.row, 0);  // dgrad does not gather
   const auto check = [a, s, at](Report& report) {
     const auto looked = sampled_assignments(s, at, a.scale);
     const auto dy = chosen_doubles(a.dy, looked.chosen);

@@ -19,6 +19,7 @@ WeightMatrix<T> packed_weight(Workbench& bench, int64_t out, int64_t in, Fill fi
       bench.in<std::byte, 1>("packed", {weight_pack_bytes<T>(out, in)}, {Fill::kZero});
   weight_pack<T>({.threads = 2}, {.packed = packed, .plain = plain});
   bench.commit();
+  bench.must_move(packed, 0);  // a backend reads one of the two
   return {plain, packed};
 }
 
@@ -29,6 +30,7 @@ WeightStack<T> packed_stack(Workbench& bench, int64_t experts, int64_t out, int6
       "packed", {weight_stack_pack_bytes<T>(experts, out, in)}, {Fill::kZero});
   weight_stack_pack<T>({.threads = 2}, {.packed = packed, .plain = plain});
   bench.commit();
+  bench.must_move(packed, 0);
   return {plain, packed};
 }
 

@@ -63,6 +63,8 @@ OpInstance update_instance(const Update& s) {
   if (s.copy == Copy::kAsked) a.weight = bench->out<T, 1>("weight", {s.n});
   if (s.squares == Squares::kAsked) {
     a.squares = bench->out<double, 2>("squares", {adamw_pieces(s.n), 3});
+  } else {
+    bench->must_move(a.grad, 0);
   }
   const auto p0 = Workbench::doubles(a.master), o = Workbench::doubles(a.o);
   const auto grad = Workbench::doubles(a.grad);
@@ -94,13 +96,19 @@ OpInstance update_instance(const Update& s) {
           muon_update_cost(a)};
 }
 
+OpCase sized_case(const char* op, const std::string& name, int64_t n,
+                  std::function<OpInstance()> make) {
+  if (n > 10000000) return large(op, name, std::move(make));
+  return {op, name, std::move(make)};
+}
+
 template <typename T>
 OpCase update_case(const Update& s) {
   const std::string name = std::string("muon_update ") + dtype_name<T>() +
                            " n=" + std::to_string(s.n) + (s.copy == Copy::kAsked ? " weight" : "") +
                            (s.squares == Squares::kAsked ? " squares" : "");
   const auto make = [s] { return update_instance<T>(s); };
-  return s.n > 10000000 ? large("muon", name, make) : OpCase{"muon", name, make};
+  return sized_case("muon_update", name, s.n, make);
 }
 
 }  // namespace
@@ -116,7 +124,7 @@ std::vector<OpCase> muon_cases() {
     const std::string name = "muon_momentum n=" + std::to_string(s.n) +
                              (s.look == MuonLook::kNesterov ? " nesterov" : " plain");
     const auto make = [s] { return momentum_instance(s); };
-    cases.push_back(s.n > 10000000 ? large("muon", name, make) : OpCase{"muon", name, make});
+    cases.push_back(sized_case("muon_momentum", name, s.n, make));
   }
   for (const Update& s : {Update{1, 1e-4f, 0.02f, Squares::kNone, Copy::kNone},
                           Update{0, 1e-4f, 0.02f, Squares::kAsked, Copy::kAsked},

@@ -58,7 +58,7 @@ OpInstance instance(const Setup& s) {
 }
 
 std::string case_name(const Setup& s) {
-  return "newton_schulz " + std::to_string(s.n) + " x " + std::to_string(s.rows) + " x " +
+  return "newton_schulz bf16 " + std::to_string(s.n) + " x " + std::to_string(s.rows) + " x " +
          std::to_string(s.cols) + " steps " + std::to_string(s.steps) +
          (s.std == 0 ? " of zeros" : "");
 }

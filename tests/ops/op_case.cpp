@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include "base/check.h"
+
 namespace assay {
 
 namespace {
@@ -31,7 +33,12 @@ CaseMemory case_memory() {
 std::byte* Workbench::add(const std::string& name, size_t bytes, Role role) {
   const size_t padded = kGuard + 64 + bytes + kGuard;
   auto* const whole = static_cast<std::byte*>(memory.allocate(padded));
-  Buffer b{.name = name, .role = role, .bytes = bytes, .memory = {whole, memory.release}};
+  const double times = role == Role::kTmp ? 0 : role == Role::kAcc ? 2 : 1;
+  Buffer b{.name = name,
+           .role = role,
+           .bytes = bytes,
+           .memory = {whole, memory.release},
+           .traffic = times * double(bytes)};
   std::memset(b.memory.get(), static_cast<int>(kSentinel), padded);
   const auto address = reinterpret_cast<uintptr_t>(b.memory.get()) + kGuard;
   b.data = reinterpret_cast<std::byte*>((address + 63) / 64 * 64);
@@ -57,6 +64,25 @@ void Workbench::commit(Buffer& b) {
 
 void Workbench::commit() {
   for (Buffer& b : buffers_) commit(b);
+}
+
+double Workbench::traffic() const {
+  double sum = 0;
+  for (const Buffer& b : buffers_) sum += b.traffic;
+  return sum;
+}
+
+void Workbench::must_move(const std::byte* p, double bytes) {
+  for (Buffer& b : buffers_) {
+    if (!holds(b, p)) continue;
+    b.traffic = bytes;
+    return;
+  }
+  CHECK(false, "must_move: no buffer of the case holds the view");
+}
+
+bool Workbench::holds(const Buffer& b, const std::byte* p) {
+  return p >= b.data && p < b.data + std::max<size_t>(b.bytes, 1);
 }
 
 void Workbench::restore() {
@@ -130,7 +156,7 @@ void Workbench::fetch_copy() {
 
 std::byte* Workbench::moved(std::byte* p) const {
   for (const Buffer& b : buffers_) {
-    if (p >= b.data && p < b.data + std::max<size_t>(b.bytes, 1)) {
+    if (holds(b, p)) {
       return b.copies.at(size_t(copy_)).get() + (p - b.data);
     }
   }

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -99,6 +100,15 @@ class Workbench {
   // offsets).
   void commit();
 
+  // The bytes that the op of a case must move, which its cost function must give (base/cost.h): in
+  // and out once, acc twice, tmp not at all. must_move() sets another number for a buffer of which
+  // the op needs a part, or nothing. It does nothing for a view without memory.
+  double traffic() const;
+  template <typename T, int Rank>
+  void must_move(const View<T, Rank>& v, double bytes) {
+    if (!v.empty()) must_move(reinterpret_cast<const std::byte*>(v.data), bytes);
+  }
+
   void restore();                                          // resets every buffer to its start
   std::vector<std::byte> results() const;                  // bytes of all out and acc buffers
   bool gave(const std::vector<std::byte>& results) const;  // true if results() returns the same
@@ -154,6 +164,7 @@ class Workbench {
     size_t bytes;
     std::unique_ptr<std::byte, void (*)(void*)>
         memory;  // sentinel, data (64-byte aligned), sentinel
+    double traffic = 0;
     std::byte* data = nullptr;
     // Starting contents of in and acc; the others start poisoned.
     std::vector<std::byte> start = {};
@@ -188,6 +199,8 @@ class Workbench {
   static bool is_result(Role role) {
     return role == Role::kOut || role == Role::kAcc;
   }
+  void must_move(const std::byte* p, double bytes);
+  static bool holds(const Buffer& buffer, const std::byte* p);
   std::byte* moved(std::byte* p) const;
 
   std::vector<Buffer> buffers_;
@@ -241,7 +254,15 @@ struct OpInstance {
   std::shared_ptr<Workbench> bench;
   std::function<void(Exec)> run;       // runs the op; Exec has a large workspace
   std::function<void(Report&)> check;  // after run
-  Cost cost;
+  Cost cost;                           // of run; decides where a case is too expensive
+  // Where run also calls other ops, before the op or to compare with it: the op alone, which benches
+  // time on buffers as run left them. Without a cost, they leave the case out.
+  struct Alone {
+    std::function<void(Exec)> run;
+    Cost cost;
+  };
+  std::optional<Alone> alone = std::nullopt;
+  Alone timed() const { return alone ? *alone : Alone{run, cost}; }
 };
 
 // kCpu: only for the CPU implementation. kGpu: only for the CUDA kernels. kEvery: for both.

@@ -6,6 +6,8 @@
 #include <memory>
 #include <set>
 
+#include "base/check.h"
+
 namespace assay {
 namespace {
 
@@ -46,6 +48,15 @@ std::vector<std::string> outside(const Report& report, double& used) {
   return failures;
 }
 
+// The cost function's bytes must be those that the buffers of the case move.
+std::vector<std::string> wrong_cost(const OpInstance& instance) {
+  const Cost cost = instance.timed().cost;
+  if (cost.bytes == 0 && cost.flops == 0) return {};  // the proof of a reference, or not timed
+  const double moved = instance.bench->traffic();
+  if (cost.bytes == moved) return {};
+  return {strprintf("cost: %.0f bytes, but the buffers of the case move %.0f", cost.bytes, moved)};
+}
+
 // Cost limit of --small, for compute-sanitizer, which makes a kernel a hundred times slower.
 constexpr Cost kAll = {1e300, 1e300}, kSmall = {1e6, 2e7};
 // Cost limit of --sanitized, for the host's sanitizers: every kind of case except the sizes of real
@@ -75,11 +86,11 @@ Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& works
   const Cost& cost = instance.cost;
   const bool needed = backend.checks_races && c.race_checked_at_any_cost;
   const bool slow = !needed && backend.seconds && backend.seconds(cost) > backend.most_seconds;
-  if (slow || cost.bytes > most.bytes || cost.flops > most.flops) {
+  std::vector<std::string> failures = wrong_cost(instance);
+  if (failures.empty() && (slow || cost.bytes > most.bytes || cost.flops > most.flops)) {
     std::printf("--   %s | skipped: too expensive here\n", c.name.c_str());
     return Outcome::kLeftOut;
   }
-  std::vector<std::string> failures;
   double used = 0;
   Report report;
   std::vector<std::byte> first;
@@ -94,7 +105,7 @@ Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& works
     }
     if (i == 0) {
       instance.check(report);
-      failures = outside(report, used);
+      for (const std::string& f : outside(report, used)) failures.push_back(f);
       if (variants.size() > 1) first = instance.bench->results();
     } else if (!instance.bench->gave(first)) {
       failures.push_back(variant.name + ": bits differ from " + variants[0].name);

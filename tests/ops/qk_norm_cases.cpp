@@ -1,5 +1,6 @@
 #include "ops/qk_norm.h"
 #include "tests/ops/amax_case.h"
+#include "tests/ops/matrix_case.h"
 #include "tests/ops/op_case.h"
 #include "tests/ref/complex_step.h"
 #include "tests/ref/qk_norm.h"
@@ -21,10 +22,20 @@ std::string shape_name(const Shape& s) {
          std::to_string(s.kv_heads) + " D=" + std::to_string(s.head_dim);
 }
 
+// The checked tokens: all, or some of large cases.
+std::vector<int64_t> looked_tokens(const Shape& s) {
+  return wide_sample(s.tokens, 4.0 * double(s.stride()));
+}
+ref::QkNorm<double> reference_of(const Shape& s, size_t tokens) {
+  ref::QkNorm<double> norm = s.reference();
+  norm.tokens = int64_t(tokens);
+  return norm;
+}
+
 // rstd (N, Hq + Hkv) from the reference's two norms.
 std::vector<double> rstd_of(const Shape& s, const ref::QkNorm<double>& norm) {
   std::vector<double> rstd;
-  for (int64_t i = 0; i < s.tokens; ++i) {
+  for (int64_t i = 0; i < norm.tokens; ++i) {
     for (int64_t h = 0; h < s.heads; ++h) rstd.push_back(norm.q.rstd[size_t(i * s.heads + h)]);
     for (int64_t h = 0; h < s.kv_heads; ++h) {
       rstd.push_back(norm.k.rstd[size_t(i * s.kv_heads + h)]);
@@ -45,27 +56,45 @@ OpInstance forward_instance(const Shape& s) {
       .heads = s.heads,
       .kv_heads = s.kv_heads,
       .head_dim = s.head_dim};
-  const auto before = Workbench::doubles(a.qkv);
+  bench->must_move(a.qkv, 2 * double(a.raw.bytes()));  // v stays
+  const auto looked = looked_tokens(s);
+  const auto before = chosen_doubles(a.qkv, looked);
   const auto check = [=](Report& report) {
-    auto norm = s.reference();
+    auto norm = reference_of(s, looked.size());
     auto want = before;
     norm.forward(want, Workbench::doubles(a.q_weight), Workbench::doubles(a.k_weight));
     std::vector<double> raw;
-    for (int64_t i = 0; i < s.tokens; ++i) {
+    for (int64_t i = 0; i < norm.tokens; ++i) {
       raw.insert(raw.end(), before.begin() + i * s.stride(),
                  before.begin() + i * s.stride() + s.normed());
     }
-    report.equal("raw", a.raw, raw);
+    auto got_raw = chosen_rows(a.raw.data, s.normed(), looked);
+    report.equal("raw", got_raw.view(), raw);
     const auto rstd = rstd_of(s, norm);
-    report.near("rstd", a.rstd, rstd,
+    auto got_rstd = chosen_rows(a.rstd.data, s.heads + s.kv_heads, looked);
+    report.near("rstd", got_rstd.view(), rstd,
                 [&](int64_t i) { return tol::sum(double(s.head_dim), rstd[size_t(i)]); });
-    report.near("qkv", a.qkv, want, [&](int64_t i) {
+    auto got = chosen_rows(a.qkv.data, s.stride(), looked);
+    report.near("qkv", got.view(), want, [&](int64_t i) {
       if (i % s.stride() >= s.normed()) return tol::exact();
       return tol::rounding<T>(want[size_t(i)]) + tol::sum(double(s.head_dim), want[size_t(i)]);
     });
   };
   return {bench, [a, bench](Exec on) { qk_norm_forward<T>(on, bench->located(a)); }, check,
           qk_norm_forward_cost(a)};
+}
+
+// q and k of these tokens in the layout of qkv, which the reference reads.
+template <typename T>
+std::vector<double> raw_rows(const Shape& s, const View<const T, 2>& raw,
+                             const std::vector<int64_t>& tokens) {
+  std::vector<double> rows(tokens.size() * size_t(s.stride()), 0.0);
+  for (size_t at = 0; at < tokens.size(); ++at) {
+    for (int64_t c = 0; c < s.normed(); ++c) {
+      rows[at * size_t(s.stride()) + size_t(c)] = double(float(raw.at(tokens[at], c)));
+    }
+  }
+  return rows;
 }
 
 template <typename T>
@@ -85,20 +114,24 @@ OpInstance backward_instance(const Shape& s) {
                       .kv_heads = s.kv_heads,
                       .head_dim = s.head_dim};
   if (s.tokens % 2 == 1) a.amax = amax_word(*bench);
-  // Copies q and k into the layout of qkv, which the reference reads.
-  std::vector<double> raw(size_t(s.tokens * s.stride()), 0.0);
+  bench->must_move(a.dqkv, 2 * double(a.raw.bytes()));  // dv stays
+  const auto q_weight = Workbench::doubles(a.q_weight), k_weight = Workbench::doubles(a.k_weight);
+#pragma omp parallel for schedule(static) if (s.tokens > 1 << 13)
   for (int64_t i = 0; i < s.tokens; ++i) {
-    for (int64_t c = 0; c < s.normed(); ++c) {
-      raw[size_t(i * s.stride() + c)] = double(float(a.raw.at(i, c)));
-    }
+    auto of_one = reference_of(s, 1);
+    auto scaled = raw_rows(s, a.raw, {i});
+    of_one.forward(scaled, q_weight, k_weight);
+    const auto exact = rstd_of(s, of_one);
+    for (size_t h = 0; h < exact.size(); ++h) rstd.at(i, int64_t(h)) = float(exact[h]);
   }
-  auto norm = s.reference();
-  auto scaled = raw;
-  norm.forward(scaled, Workbench::doubles(a.q_weight), Workbench::doubles(a.k_weight));
-  const auto rstd_exact = rstd_of(s, norm);
-  for (size_t i = 0; i < rstd_exact.size(); ++i) rstd[int64_t(i)] = float(rstd_exact[i]);
   bench->commit();
-  const auto dqkv0 = Workbench::doubles(a.dqkv);
+  const auto looked = looked_tokens(s);
+  const auto raw = raw_rows(s, a.raw, looked);
+  auto norm = reference_of(s, looked.size());
+  auto scaled = raw;
+  norm.forward(scaled, q_weight, k_weight);
+  const auto rstd_exact = rstd_of(s, norm);
+  const auto dqkv0 = chosen_doubles(a.dqkv, looked);
   const auto dq0 = Workbench::doubles(a.dq_weight), dk0 = Workbench::doubles(a.dk_weight);
   const auto check = [=](Report& report) {
     uint32_t most = 0;
@@ -108,9 +141,9 @@ OpInstance backward_instance(const Shape& s) {
     check_amax(report, a.amax, most);
     auto want = dqkv0;
     std::vector<double> dq, dk;
-    norm.backward(raw, Workbench::doubles(a.q_weight), Workbench::doubles(a.k_weight), want, dq,
-                  dk);
-    report.near("dqkv", a.dqkv, want, [&](int64_t i) {
+    norm.backward(raw, q_weight, k_weight, want, dq, dk);
+    auto got = chosen_rows(a.dqkv.data, s.stride(), looked);
+    report.near("dqkv", got.view(), want, [&](int64_t i) {
       const int64_t column = i % s.stride();
       if (column >= s.normed()) return tol::exact();
       const double r =
@@ -118,6 +151,7 @@ OpInstance backward_instance(const Shape& s) {
       // 4: a typical |w dy| + |xhat mean|, as for rmsnorm's dresid.
       return tol::rounding<T>(want[size_t(i)]) + tol::sum(double(s.head_dim), 4 * r);
     });
+    if (int64_t(looked.size()) < s.tokens) return;  // the weights' sums need all tokens
     for (size_t d = 0; d < dq.size(); ++d) dq[d] += dq0[d];
     for (size_t d = 0; d < dk.size(); ++d) dk[d] += dk0[d];
     // The mean of |dy xhat| is 2 / pi.
@@ -190,6 +224,12 @@ std::vector<OpCase> qk_norm_cases() {
       {"qk_norm_reference", "qk_norm_reference complex step", reference_instance}};
   add_cases<float>(cases);
   add_cases<bf16>(cases);
+  const Shape s{16384, 12, 12, 64};
+  const std::string suffix = " bf16" + shape_name(s);
+  cases.push_back(large("qk_norm_forward", "qk_norm_forward" + suffix,
+                        [s] { return forward_instance<bf16>(s); }));
+  cases.push_back(large("qk_norm_backward", "qk_norm_backward" + suffix,
+                        [s] { return backward_instance<bf16>(s); }));
   return cases;
 }
 

@@ -50,6 +50,17 @@ void compare(Report& report, const char* name, View<T, 2> got, const std::vector
   });
 }
 
+// v stays, and of the table the rows of the sequence's positions are read.
+template <typename T>
+void moves_q_and_k(Workbench& bench, const Shape& s, const View<T, 2>& qkv,
+                   const View<float, 2>& cos, const View<float, 2>& sin) {
+  const int64_t elements = s.tokens() * (s.heads + s.kv_heads) * s.head_dim;
+  bench.must_move(qkv, 2 * double(elements) * sizeof(T));
+  const double table = 4 * double(std::min(s.tokens(), s.sequence) * (s.head_dim / 2));
+  bench.must_move(cos, table);
+  bench.must_move(sin, table);
+}
+
 enum class Positions { kOfSequences, kGiven };
 
 template <typename T>
@@ -75,6 +86,7 @@ OpInstance forward_instance(const Shape& s, Positions positions) {
                          .head_dim = s.head_dim,
                          .sequence = s.sequence,
                          .position = position};
+  moves_q_and_k(*bench, s, a.qkv, cos, sin);
   const auto before = chosen_doubles(a.qkv, looked_rows(s));
   const auto check = [=](Report& report) {
     compare(report, "qkv", a.qkv, before, s, 1.0, position);
@@ -98,6 +110,7 @@ OpInstance backward_instance(const Shape& s) {
                     .kv_heads = s.kv_heads,
                     .head_dim = s.head_dim,
                     .sequence = s.sequence};
+  moves_q_and_k(*bench, s, a.dqkv, cos, sin);
   const auto before = chosen_doubles(a.dqkv, looked_rows(s));
   if (s.sequence % 2 == 1) a.amax = amax_word(*bench);
   const auto check = [=](Report& report) {

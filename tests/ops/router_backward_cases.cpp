@@ -1,3 +1,6 @@
+#include <thread>
+
+#include "tests/ops/matrix_case.h"
 #include "tests/ops/router_case.h"
 
 namespace assay {
@@ -29,6 +32,14 @@ Chain<T> make_chain(Workbench& bench, const RouterShape& s) {
   return {f, b};
 }
 
+// The sparse path reads the chosen logits alone.
+template <typename T>
+void moves_what_the_path_reads(Workbench& bench, const RouterBackward<T>& a) {
+  if (a.path == RouterPath::kDense || !router_backward_is_sparse(a)) return;
+  bench.must_move(a.logits, 4 * double(a.expert.size()));
+  bench.must_move(a.logsumexp, 0);
+}
+
 template <typename T>
 OpInstance gradient_instance(const RouterShape& s, RouterPath path) {
   auto bench = std::make_shared<Workbench>();
@@ -54,7 +65,93 @@ OpInstance gradient_instance(const RouterShape& s, RouterPath path) {
     router_forward(on, bench->located(f));
     router_backward<T>(on, bench->located(b));
   };
-  return {bench, run, check, router_forward_cost(f) + router_backward_cost(b)};
+  leave_out_of_forward(*bench, f);
+  bench->must_move(f.bias, 0);
+  moves_what_the_path_reads(*bench, b);
+  return {bench, run, check, router_forward_cost(f) + router_backward_cost(b),
+          OpInstance::Alone{
+              [b = b, bench = bench](Exec on) { router_backward<T>(on, bench->located(b)); },
+              router_backward_cost(b)}};
+}
+
+// What forward stores for backward, computed by the CPU.
+struct Stored {
+  View<int32_t, 2> expert;
+  View<float, 1> logsumexp = {}, score_sum = {};
+  View<float, 2> aux_slope = {};
+};
+Stored stored_by_forward(Workbench& bench, const RouterShape& s, const View<float, 2>& logits) {
+  const RouterSettings& r = s.settings;
+  const int64_t n = s.tokens, experts = s.experts, pieces = router_pieces(n, r);
+  const bool softmax = r.score == RouterScore::kSoftmax, aux = r.aux != RouterAux::kNone;
+  const Fill zero{Fill::kZero};
+  Stored stored{.expert = bench.in<int32_t, 2>("expert", {n, s.k}, zero)};
+  if (softmax || s.z == ZLoss::kOn) stored.logsumexp = bench.in<float, 1>("logsumexp", {n}, zero);
+  if (!softmax && r.aux == RouterAux::kSwitch) {
+    stored.score_sum = bench.in<float, 1>("score_sum", {n}, zero);
+  }
+  if (aux) {
+    stored.aux_slope = bench.in<float, 2>("aux_slope", {router_groups(n, r), experts}, zero);
+  }
+  std::vector<float> gate(size_t(n * s.k)), share(size_t(pieces * experts));
+  std::vector<int32_t> count(size_t(pieces * experts));
+  RouterForward f{.expert = stored.expert,
+                  .gate = {gate.data(), {n, s.k}},
+                  .logsumexp = stored.logsumexp,
+                  .score_sum = stored.score_sum,
+                  .aux_slope = stored.aux_slope,
+                  .count_partial = {count.data(), {pieces, experts}},
+                  .logits = logits,
+                  .settings = r};
+  if (aux) f.share_partial = {share.data(), {pieces, experts}};
+  router_forward({.threads = int(std::thread::hardware_concurrency())}, f);
+  bench.commit();
+  return stored;
+}
+
+// Backward alone. All rows are checked, or some of large cases, with the slopes that forward gave.
+template <typename T>
+OpInstance backward_instance(const RouterShape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const auto logits =
+      bench->in<float, 2>("logits", {s.tokens, s.experts}, normal(s.spread, s.mean));
+  const Stored stored = stored_by_forward(*bench, s, logits);
+  const RouterBackward<T> a{.dlogits = bench->out<T, 2>("dlogits", {s.tokens, s.experts}),
+                            .dgate = bench->in<float, 2>("dgate", {s.tokens, s.k}),
+                            .expert = stored.expert,
+                            .logits = logits,
+                            .logsumexp = stored.logsumexp,
+                            .score_sum = stored.score_sum,
+                            .aux_slope = stored.aux_slope,
+                            .aux_weight = s.settings.aux == RouterAux::kNone ? 0 : kAuxWeight,
+                            .z_weight = s.z == ZLoss::kOn ? kZWeight : 0,
+                            .settings = s.settings};
+  moves_what_the_path_reads(*bench, a);
+  const auto check = [=](Report& report) {
+    const auto rows = sample(s.tokens, 100.0 * double(s.experts));
+    const auto expert = chosen_rows(a.expert.data, s.k, rows);
+    ref::RouterProblem p{s.settings, int64_t(rows.size()), s.experts, s.k};
+    p.expert.assign(expert.values.begin(), expert.values.end());
+    p.aux_weight = a.aux_weight;
+    // The reference divides by its own number of tokens.
+    p.z_weight = a.z_weight * double(p.tokens) / double(s.tokens);
+    const auto z = chosen_doubles(a.logits, rows);
+    std::vector<double> slope(size_t(s.experts), 0.0), want, size;
+    if (!a.aux_slope.empty()) slope = Workbench::doubles(a.aux_slope);
+    ref::Router<double> router;
+    router.forward(p, z);
+    router.backward(p, slope, z, chosen_doubles(a.dgate, rows), want, size);
+    double largest = 0;
+    for (const double x : z) largest = std::max(largest, std::abs(x));
+    auto got = chosen_rows(a.dlogits.data, s.experts, rows);
+    report.near("dlogits", got.view(), want, [&](int64_t i) {
+      return tol::rounding<T>(want[size_t(i)]) +
+             tol::elementary(score_roundings(largest, s.settings), 2 * size[size_t(i)]) +
+             tol::sum(double(s.experts), size[size_t(i)]);
+    });
+  };
+  return {bench, [a, bench](Exec on) { router_backward<T>(on, bench->located(a)); }, check,
+          router_backward_cost(a)};
 }
 
 // Compares the sparse results with the dense path: zeros outside the chosen columns, and equal
@@ -213,6 +310,25 @@ std::vector<OpCase> router_backward_cases() {
   for (const RouterShape& s : sparse) {
     cases.push_back(
         {"router_backward", "router_paths" + router_name(s), [s] { return paths_instance(s); }});
+  }
+
+  const auto backward_name = [](const RouterShape& s) {
+    return "router_backward bf16" + router_name(s);
+  };
+  for (const RouterShape& s : {RouterShape{67, 20, 3, gates}, RouterShape{67, 20, 3, softmax},
+                               RouterShape{67, 20, 3, switch_sigmoid},
+                               RouterShape{67, 20, 3, switch_softmax, Bias::kNone, ZLoss::kOn}}) {
+    cases.push_back(
+        {"router_backward", backward_name(s), [s] { return backward_instance<bf16>(s); }});
+  }
+  // 16,384 tokens: the chosen logits alone, and with the loss whose gradient reaches all.
+  for (const auto& [e, k] : {std::pair<int64_t, int64_t>{64, 6}, {256, 7}, {4096, 7}}) {
+    for (const RouterShape& s :
+         {RouterShape{16384, e, k, gates},
+          RouterShape{16384, e, k, switch_softmax, Bias::kNone, ZLoss::kOn}}) {
+      cases.push_back(
+          large("router_backward", backward_name(s), [s] { return backward_instance<bf16>(s); }));
+    }
   }
   return cases;
 }

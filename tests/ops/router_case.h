@@ -68,6 +68,13 @@ inline RouterForward router_buffers(Workbench& bench, const RouterShape& s) {
   return a;
 }
 
+// What forward moves and the ops that follow it do not.
+inline void leave_out_of_forward(Workbench& bench, const RouterForward& f) {
+  bench.must_move(f.gate, 0);
+  bench.must_move(f.measures, 0);
+  bench.must_move(f.counts, 0);
+}
+
 inline ref::RouterProblem router_problem(const RouterForward& a,
                                          const std::vector<double>& counts_before) {
   ref::RouterProblem p{a.settings, a.logits.dim[0], a.logits.dim[1], a.expert.dim[1]};
@@ -78,12 +85,15 @@ inline ref::RouterProblem router_problem(const RouterForward& a,
 
 // Number of float roundings from a logit to a score, as the count of tol::elementary: a few, plus
 // the error of exp's argument, which is relative to its magnitude.
+inline double score_roundings(double largest_logit, const RouterSettings& settings) {
+  return 2 + largest_logit / 4 * std::max(1.0f, settings.route_scale);
+}
 inline double score_roundings(const RouterForward& a) {
   double largest = 0;
   for (int64_t i = 0; i < a.logits.size(); ++i) {
     largest = std::max(largest, std::abs(double(a.logits[i])));
   }
-  return 2 + largest / 4 * std::max(1.0f, a.settings.route_scale);
+  return score_roundings(largest, a.settings);
 }
 
 }  // namespace assay

@@ -244,7 +244,8 @@ OpInstance bias_instance(const std::vector<int64_t>& counts, double start, BiasR
     report.near("bias", a.bias, want,
                 [&](int64_t e) { return tol::rounding<float>(want[size_t(e)]); });
   };
-  return {bench, [a, bench](Exec on) { router_bias_update(on, bench->located(a)); }, check, {}};
+  return {bench, [a, bench](Exec on) { router_bias_update(on, bench->located(a)); }, check,
+          router_bias_update_cost(a)};
 }
 
 // Rows beyond what a lead can be are bounded; the sum is exact.
@@ -266,7 +267,8 @@ OpInstance lead_sum_instance(int64_t rows, double mean) {
     }
     report.equal("sum", a.sum, {double(want), double(rows)});
   };
-  return {bench, [a, bench](Exec on) { router_lead_sum(on, bench->located(a)); }, check, {}};
+  return {bench, [a, bench](Exec on) { router_lead_sum(on, bench->located(a)); }, check,
+          router_lead_sum_cost(a)};
 }
 
 OpInstance margin_instance(const RouterShape& s) {
@@ -294,7 +296,11 @@ OpInstance margin_instance(const RouterShape& s) {
     router_forward(on, bench->located(f));
     router_margin(on, bench->located(a));
   };
-  return {bench, run, check, {}};
+  leave_out_of_forward(*bench, f);
+  bench->must_move(f.logsumexp, 0);
+  return {bench, run, check, router_forward_cost(f) + router_margin_cost(a),
+          OpInstance::Alone{[=](Exec on) { router_margin(on, bench->located(a)); },
+                            router_margin_cost(a)}};
 }
 
 std::vector<RouterShape> forward_shapes() {

@@ -61,6 +61,9 @@ OpInstance instance(const Shape& s) {
       .weight = bench->in<T, 2>("weight", {s.experts, s.width}),
   };
   fill_routing(*bench, s, a);
+  const double chosen = double(std::min(s.tokens * s.k, s.experts) * s.width);
+  bench->must_move(a.weight, chosen * sizeof(T));
+  bench->must_move(a.dweight, 2 * chosen * sizeof(float));
   if (self) a.add = a.dx;
   if (s.add == Add::kOther) a.add = bench->in<T, 2>("add", {s.tokens, s.width});
   const auto tokens = sample(s.tokens, double(s.experts * s.width));

@@ -74,10 +74,14 @@ OpInstance instance(const Setup& s) {
     }
   }
   bench->commit();
-  const TreeSum a{.to = s.over == kApart
-                            ? bench->out<float, 1>("to", {s.start + s.n}).rows(s.start, s.n)
-                            : from(s.over),
-                  .from = from};
+  const auto apart = [&] {
+    const View<float, 1> whole = bench->out<float, 1>("to", {s.start + s.n});
+    bench->must_move(whole, 4 * double(s.n));
+    return whole.rows(s.start, s.n);
+  };
+  const TreeSum a{.to = s.over == kApart ? apart() : from(s.over), .from = from};
+  // All rows are read; over one of them the sum is written.
+  bench->must_move(memory, 4 * double(all + (s.over == kApart ? 0 : s.n)));
   std::vector<float> want, others;  // others: rows that the op must leave alone, if `to` is a row
   int64_t like_a_chain = 0;
   for (int64_t i = 0; i < s.n; ++i) {

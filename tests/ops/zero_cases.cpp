@@ -10,10 +10,13 @@ OpInstance instance(int64_t bytes, int64_t skip) {
   auto bench = std::make_shared<Workbench>();
   const View<bf16, 1> buffer = bench->acc<bf16, 1>("x", {bytes / 2}, normal(0.0, 3.0));
   const Zero a{{reinterpret_cast<std::byte*>(buffer.data) + skip, {bytes - skip}}};
+  bench->must_move(buffer, double(bytes - skip));  // the rest is only there to stay
   const auto check = [=](Report& report) {
-    std::vector<double> want(static_cast<size_t>(bytes / 2), 0.0);
-    for (int64_t i = 0; i < skip / 2; ++i) want[size_t(i)] = 3.0;
-    report.equal("x", buffer, want);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < buffer.dim[0]; ++i) {
+      wrong += buffer[i].bits != bf16(i < skip / 2 ? 3.0f : 0.0f).bits;
+    }
+    report.below("elements that differ", double(wrong), 0.5);
   };
   return {bench, [a, bench](Exec on) { zero(on, bench->located(a)); }, check, zero_cost(a)};
 }
@@ -33,6 +36,8 @@ std::vector<OpCase> zero_cases() {
                      "zero " + std::to_string(bytes) + " bytes, from " + std::to_string(skip),
                      [bytes = bytes, skip = skip] { return instance(bytes, skip); }});
   }
+  cases.push_back(
+      large("zero", "zero 200000000 bytes, from 0", [] { return instance(200000000, 0); }));
   return cases;
 }
 

@@ -147,7 +147,12 @@ struct Router {
   // Appends dlogits and, for each, `size`: the sum of the absolute values of its terms.
   void backward(const RouterProblem& p, const std::vector<S>& logits, const std::vector<S>& dgate,
                 std::vector<S>& dlogits, std::vector<double>& size) const {
-    const auto slope = aux_slope(p);
+    backward(p, aux_slope(p), logits, dgate, dlogits, size);
+  }
+  // slope: aux_slope, e.g. of all tokens where p has some.
+  void backward(const RouterProblem& p, const std::vector<S>& slope, const std::vector<S>& logits,
+                const std::vector<S>& dgate, std::vector<S>& dlogits,
+                std::vector<double>& size) const {
     const bool normalize = p.settings.normalize == NormalizeGates::kYes;
     const double gate_scale = double(p.settings.gate_scale);
     for (int64_t t = 0; t < p.tokens; ++t) {
