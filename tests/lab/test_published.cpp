@@ -79,7 +79,8 @@ TEST_CASE("the score of a run stands beside the published one, if it is the whol
     Telemetry telemetry(runs[0].path + "/telemetry.db", {});
     telemetry.eval(100, "core", metric, value, 500);
     telemetry.flush();
-    runs[0].core = read_recorded_core(runs[0].path, TelemetryReader(runs[0].path + "/telemetry.db"));
+    runs[0].core =
+        read_recorded_core(runs[0].path, TelemetryReader(runs[0].path + "/telemetry.db"));
     return published_measure(column, group_by_seed(runs).front(), {});
   };
   REQUIRE(!shown("mean_of_2_of_22_tasks", 0.3));
