@@ -1,8 +1,8 @@
 // The ops of one training step on a GPU in recipe bf16, with their costs: the cost functions of
 // the ops, called with the shapes that the decoder gives them. The step is that of commit f7148fb,
-// whose profiles a test compares with the list; since then some of its ops are part of others. Where
-// cost functions count less than then, the list has shapes that give what those profiles counted:
-// their shares of the limits go with these bytes.
+// whose profiles a test compares with the list; since then some of its ops are part of others.
+// Where cost functions count less than then, the list has shapes that give what those profiles
+// counted: their shares of the limits go with these bytes.
 #pragma once
 
 #include <cstdint>

@@ -50,8 +50,8 @@ struct Tile {
   int64_t cols;
 };
 
-// True if the floats of a step's pairs do not fit into the registers beside the sums (AVX2): the odd
-// k of all rows are added before the even ones.
+// True if the floats of a step's pairs do not fit into the registers beside the sums (AVX2): the
+// odd k of all rows are added before the even ones.
 #if defined(__AVX2__) && !defined(__AVX512F__)
 constexpr bool kHalfStepByHalfStep = true;
 #else

@@ -255,8 +255,8 @@ struct OpInstance {
   std::function<void(Exec)> run;       // runs the op; Exec has a large workspace
   std::function<void(Report&)> check;  // after run
   Cost cost;                           // of run; decides where a case is too expensive
-  // Where run also calls other ops, before the op or to compare with it: the op alone, which benches
-  // time on buffers as run left them. Without a cost, they leave the case out.
+  // Where run also calls other ops, before the op or to compare with it: the op alone, which
+  // benches time on buffers as run left them. Without a cost, they leave the case out.
   struct Alone {
     std::function<void(Exec)> run;
     Cost cost;
