@@ -245,32 +245,39 @@ namespace {
 // What glob() could not look at: it leaves such paths out, as if they did not exist.
 thread_local std::string not_seen;
 
-// Notes the path, unless nothing that a pattern means can be there.
+// Whether there may be paths that a pattern means where this error came.
 bool may_hide_paths(const char* path, int error) {
   if (error == ENOENT || error == ENOTDIR) return false;
-  if (std::string_view(path).find("lost+found") != std::string_view::npos) {
-    return false;  // of every disk, and empty
-  }
+  // That of every disk is closed, and empty.
+  return std::string_view(path).find("lost+found") == std::string_view::npos;
+}
+
+int note_unseen(const char* path, int error) {
+  if (!may_hide_paths(path, error)) return 0;
   if (not_seen.empty()) not_seen = std::string(path) + ": " + strerror(error);
-  return true;
+  return 1;
 }
 
-template <int Look(const char*, struct stat*)>
-int noting(const char* path, struct stat* info) {
-  const int failed = Look(path, info);
-  if (failed != 0) may_hide_paths(path, errno);
-  return failed;
-}
-
-// The calls by which glob() looks at folders, at links that may be folders (stat), and at a name
-// without * after one with * (lstat).
+// The calls by which glob() looks at the file system.
 glob_t noting_calls() {
   glob_t calls = {};
   calls.gl_opendir = [](const char* path) -> void* { return opendir(path); };
   calls.gl_readdir = [](void* folder) { return readdir(static_cast<DIR*>(folder)); };
   calls.gl_closedir = [](void* folder) { closedir(static_cast<DIR*>(folder)); };
-  calls.gl_stat = noting<stat>;
-  calls.gl_lstat = noting<lstat>;
+  // For a link in a folder, before its name is compared: whether it is a folder. If that is not
+  // known it counts as one, which cannot be opened if the pattern means it.
+  calls.gl_stat = [](const char* path, struct stat* info) {
+    if (stat(path, info) == 0) return 0;
+    if (!may_hide_paths(path, errno)) return -1;
+    info->st_mode = S_IFDIR;
+    return 0;
+  };
+  // For a name without *, in each folder that the pattern before it matches.
+  calls.gl_lstat = [](const char* path, struct stat* info) {
+    const int failed = lstat(path, info);
+    if (failed != 0) note_unseen(path, errno);
+    return failed;
+  };
   return calls;
 }
 
@@ -280,8 +287,7 @@ std::vector<std::string> paths_matching(const std::string& pattern) {
   std::vector<std::string> paths;
   glob_t found = noting_calls();
   not_seen.clear();
-  const auto unread = [](const char* path, int error) { return int{may_hide_paths(path, error)}; };
-  const int status = glob(escaped_pattern(pattern).c_str(), GLOB_ALTDIRFUNC, unread, &found);
+  const int status = glob(escaped_pattern(pattern).c_str(), GLOB_ALTDIRFUNC, note_unseen, &found);
   for (size_t i = 0; status == 0 && i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
   globfree(&found);
   const bool failed = status != 0 && status != GLOB_NOMATCH;
