@@ -249,7 +249,7 @@ thread_local std::string not_seen;
 bool may_hide_paths(const char* path, int error) {
   if (error == ENOENT || error == ENOTDIR) return false;
   // That of every disk is closed, and empty.
-  return std::string_view(path).find("lost+found") == std::string_view::npos;
+  return (std::string(path) + "/").find("/lost+found/") == std::string::npos;
 }
 
 int note_unseen(const char* path, int error) {

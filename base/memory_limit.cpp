@@ -86,7 +86,9 @@ MemoryLimit memory_limit(const std::string& root) {
     for (const std::string& folder : folders_of(mount, cgroup_of_process(root, mount.version))) {
       std::ifstream file(root + folder + name);
       size_t bytes = 0;
-      if (!(file >> bytes) || bytes >= least.bytes) continue;  // "max": no limit
+      if (!(file >> bytes)) continue;  // "max": no limit
+      // Of equal ones the outer, which more processes share.
+      if (bytes > least.bytes || (least.cgroup == 0 && bytes == least.bytes)) continue;
       least = {.bytes = bytes, .cgroup = identity(root + folder)};
     }
   }

@@ -13,7 +13,7 @@ namespace assay {
 // N(0, 1), the same 65,521 again and again: to draw millions would take longer than to measure.
 template <typename T>
 void fill_normal(T* to, int64_t count) {
-  constexpr int64_t kDrawn = 65521;  // a prime: no two rows of a matrix are equal
+  constexpr int64_t kDrawn = 65521;  // a prime: few rows of a matrix are equal
   std::vector<T> drawn(size_t(std::min(count, kDrawn)));
   for (size_t i = 0; i < drawn.size(); ++i) {
     drawn[i] = T(float(random_normal({1, stream_id("measured"), 0}, i)));

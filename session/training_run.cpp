@@ -121,13 +121,18 @@ std::string shared_experts_text(const Config& config, const Layout& layout) {
 
 }  // namespace
 
+void follow_tokenizer(const TrainingRunOptions& options, Config& config) {
+  const std::optional<Config> begun = before(options);
+  if (!begun) return;
+  keep_spelling(*begun, config);
+  if (config.data.tokenizer != begun->data.tokenizer) return;
+  config.data.tokenizer = present_tokenizer(options.folder, begun->data);
+}
+
 void resolve_by_run(Session& session, const TrainingRunOptions& options, int ranks) {
   Config& config = session.config;
+  follow_tokenizer(options, config);
   if (const std::optional<Config> begun = before(options)) {
-    keep_spelling(*begun, config);
-    if (config.data.tokenizer == begun->data.tokenizer) {
-      config.data.tokenizer = present_tokenizer(options.folder, config.data);
-    }
     if (config.parallel.parts == 0) config.parallel.parts = begun->parallel.batch_parts();
     const ProductsMode products = begun->precision.products;
     if (session.automatic_products && products != ProductsMode::kAuto) {

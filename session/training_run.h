@@ -39,6 +39,10 @@ struct TrainingRunOptions {
   bool quiet = false;     // stderr gets warnings only; log.txt has every line
 };
 
+// Spells paths as the run in the folder does, if it goes on; and if data.tokenizer is that of its
+// last launch, names it where an imported run has it now.
+void follow_tokenizer(const TrainingRunOptions& options, Config& config);
+
 // Takes from the run in the folder, if it goes on, what the configuration leaves open:
 // parallel.parts where it is 0 (one for each rank in a new run), and precision.products where it
 // was `auto`. UserError where so many ranks cannot share the parts.

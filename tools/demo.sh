@@ -89,9 +89,9 @@ elif [[ ! -x $assay ]]; then
   fail "$assay does not exist" "leave out --skip-build"
 fi
 began=$SECONDS
-if [[ $size != quick ]] && ! grep -qE 'amx_bf16|avx512_bf16' /proc/cpuinfo; then
-  echo "This CPU has neither AMX nor AVX512-BF16, so models train in fp32, which is many"
-  echo "times slower. To see all of it soon: bash tools/demo.sh --quick --skip-setup"
+if [[ $size != quick ]] && "$assay" doctor --quick --json | grep -q '"recipe_of_auto": *"fp32"'; then
+  echo "This CPU, or this build, has no fast bf16, so models train in fp32, which takes several"
+  echo "times as long. To see all of it soon: bash tools/demo.sh --quick --skip-setup"
 fi
 
 # Prefix of the runs, and changes to the presets.

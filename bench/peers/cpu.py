@@ -50,7 +50,6 @@ class Limit:
 
     march: str  # what Assay and the code of torch.compile are compiled for
     sets: tuple  # as `assay doctor` names them
-    recipe: str  # what Assay's "auto" is on such a CPU; the program asks the CPU that it has
     aten: str
     onednn: str
     mkl: str
@@ -65,9 +64,9 @@ class Limit:
 
 
 LIMITS = {
-    "avx2": Limit(march="haswell", sets=("avx2",), recipe="fp32", aten="avx2", onednn="AVX2", mkl="AVX2",
+    "avx2": Limit(march="haswell", sets=("avx2",), aten="avx2", onednn="AVX2", mkl="AVX2",
                   openblas="HASWELL"),
-    "avx512_bf16": Limit(march="cooperlake", sets=("avx2", "avx512f", "avx512_bf16"), recipe="bf16", aten="avx512",
+    "avx512_bf16": Limit(march="cooperlake", sets=("avx2", "avx512f", "avx512_bf16"), aten="avx512",
                          onednn="AVX512_CORE_BF16", mkl="AVX512_E3", openblas="SKYLAKEX"),
 }
 
@@ -331,7 +330,7 @@ def arguments():
     p.add_argument("--model", default="dense,moe", help="dense, moe or dense,moe (the default)")
     p.add_argument("--keep", type=int, default=2, help="how many of PyTorch's ways take part in the rounds (default: 2)")
     p.add_argument("--only", action="append", default=[], metavar="WORD", help="only ways with this word in their name; can repeat")
-    p.add_argument("--recipe", default="auto", help="Assay's recipe (default: auto, the fastest of this CPU, or of --isa)")
+    p.add_argument("--recipe", default="auto", help="Assay's recipe (default: auto, what the build takes on this CPU)")
     p.add_argument("--bench", type=pathlib.Path, help="Assay's program (default: build/bench_step)")
     p.add_argument("--isa", choices=LIMITS, default="", help="limit PyTorch to these instructions; --bench is then a "
                                                              "program that was compiled for them")
@@ -361,8 +360,6 @@ def main():
                 print(*(f"{model} {way.name}" for way in ways_of(torch, model, a.isa)), sep="\n")
         return
     a.bench = a.bench or ROOT / "build" / "bench_step"
-    if a.isa and a.recipe == "auto":
-        a.recipe = LIMITS[a.isa].recipe
     if not a.bench.is_file():
         sys.exit(f"error: {a.bench} is not there\nhint: cmake --preset release && cmake --build build --target bench_step")
     for torch in torches:

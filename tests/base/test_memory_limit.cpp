@@ -62,6 +62,8 @@ TEST_CASE("the least limit of a process's cgroup and of those above it counts") 
   job.write(at + "job_7/step_0/task_2/memory.max", "40000\n");
   REQUIRE(job.limit().bytes == 40000);
   REQUIRE(job.limit().cgroup != one.cgroup);
+  job.write(at + "job_7/step_0/task_2/memory.max", "50000\n");  // the job's is reached first
+  REQUIRE(job.limit().cgroup == one.cgroup);
 }
 
 TEST_CASE("a container's limit is at the mount where its own cgroup is the top") {

@@ -146,6 +146,10 @@ TEST_CASE("a pattern leaves out no folder that cannot be searched") {
     expect_error([&] { paths_matching(folder / pattern); }, "cannot search " + folder / "a/loop");
   }
   REQUIRE(paths_matching(folder / "a/g*/b/x_*.bin") == Paths{folder / "a/good/b/x_0.bin"});
+
+  make_folders(folder / "c/lost+found of a");  // only the name alone is that of every disk
+  fs::create_symlink("loop", folder / "c/lost+found of a/loop");
+  expect_error([&] { paths_matching(folder / "c/*/loop/x.bin"); }, "cannot search");
 }
 
 TEST_CASE("SHA-256 of the standard's examples") {

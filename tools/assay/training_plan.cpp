@@ -162,7 +162,7 @@ void print_training_plan(const Config& config, const std::string& device, int ra
     return others.empty() ? Sent{} : sent_by_rank(resolved, *others.front());
   };
   Config present = config;
-  present.data.tokenizer = present_tokenizer(options.folder, config.data);
+  follow_tokenizer(options, present);
   if (const std::string missing = missing_data(present); !missing.empty()) {
     std::cerr << "note: planned without the buffers of the data: " << missing << '\n';
     resolve_by_run(session, options, ranks);

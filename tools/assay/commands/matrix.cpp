@@ -1,7 +1,5 @@
 // assay matrix: trains a family of runs from one file. Each run is an `assay train` process; this
 // process starts them, waits, and writes the tables.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -11,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/memory_limit.h"
 #include "base/suggest.h"
 #include "engine/run/folder_lock.h"
 #include "lab/matrix/claims.h"
@@ -35,9 +34,7 @@ void say(const std::string& line) {
 }
 
 int64_t memory_of(Backend backend) {
-  if (backend == Backend::kCpu) {
-    return int64_t(sysconf(_SC_PHYS_PAGES)) * int64_t(sysconf(_SC_PAGESIZE));
-  }
+  if (backend == Backend::kCpu) return int64_t(memory_limit().bytes);
   const int64_t bytes = gpu::device_facts().memory_bytes;
   if (bytes > 0) return bytes;
   throw UserError("--device cuda: this machine has no GPU whose memory could be planned",
