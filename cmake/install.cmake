@@ -54,7 +54,9 @@ install(CODE "
 function(assay_install_printed arguments folder name)
   set(made ${CMAKE_BINARY_DIR}/printed/${name})
   install(CODE "file(MAKE_DIRECTORY \"${CMAKE_BINARY_DIR}/printed\")
-    execute_process(COMMAND \"$<TARGET_FILE:assay>\" ${arguments} OUTPUT_FILE \"${made}\" COMMAND_ERROR_IS_FATAL ANY)"
+    execute_process(COMMAND \"$<TARGET_FILE:assay>\" ${arguments} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+    string(REPLACE \"bash tools/\" \"bash \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/assay/tools/\" text \"\${text}\")
+    file(WRITE \"${made}\" \"\${text}\")"
     COMPONENT program)
   install(FILES ${made} DESTINATION ${folder} COMPONENT program)
 endfunction()

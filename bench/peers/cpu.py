@@ -56,11 +56,8 @@ class Limit:
     openblas: str
 
     def environment(self):
-        # Compiled code is kept by what it computes, whatever it is compiled for.
-        cache = pathlib.Path(tempfile.gettempdir()) / f"assay-peers-{os.getuid()}-{self.march}"
         return {"ATEN_CPU_CAPABILITY": self.aten, "ONEDNN_MAX_CPU_ISA": self.onednn, "MKL_ENABLE_INSTRUCTIONS": self.mkl,
-                "OPENBLAS_CORETYPE": self.openblas, "TORCHINDUCTOR_CPP_MARCH": self.march,
-                "TORCHINDUCTOR_CACHE_DIR": str(cache)}
+                "OPENBLAS_CORETYPE": self.openblas, "TORCHINDUCTOR_CPP_MARCH": self.march}
 
 
 LIMITS = {
@@ -69,6 +66,12 @@ LIMITS = {
     "avx512_bf16": Limit(march="cooperlake", sets=("avx2", "avx512f", "avx512_bf16"), aten="avx512",
                          onednn="AVX512_CORE_BF16", mkl="AVX512_E3", openblas="SKYLAKEX"),
 }
+
+
+def compile_cache(isa):
+    """Where torch.compile keeps code: by what it computes, whatever it is compiled for. Code of another limit would be slower
+    or corrupt memory, so each limit has a folder, and none is the one of other programs."""
+    return str(pathlib.Path(tempfile.gettempdir()) / f"assay-peers-{os.getuid()}-{LIMITS[isa].march if isa else 'native'}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +118,7 @@ class Way:
             environment["OPENBLAS_CORETYPE"] = "SKYLAKEX"
         if self.tuned:
             environment.update(TUNED)
+        environment["TORCHINDUCTOR_CACHE_DIR"] = compile_cache(self.isa)
         if self.isa:
             environment.update(LIMITS[self.isa].environment())
         command = [str(self.torch.python), str(SCRIPT), "--model", model, "--dtype", self.recipe, "--steps", str(steps),

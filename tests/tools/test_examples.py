@@ -48,6 +48,9 @@ def check_scripts(place, prefix, home):
         check(f"hint: bash {tools}/get_debian_text.sh; bash {tools}/text_corpus.sh " in text, text)
     text = user(prefix / "bin" / "assay", "report", "--help")
     check(f"bash {tools}/get_anchor_log.sh fetches one" in " ".join(text.split()), text)
+    page = (prefix / "share/man/man1/assay.1").read_text()
+    scripts = set(re.findall(r"bash (\S*?\.sh)", page.replace("\\-", "-")))
+    check(scripts and all(word.startswith(f"{tools}/") and pathlib.Path(word).exists() for word in scripts), scripts)
     comments = [file.read_text() for file in prefix.glob("share/assay/presets/**/*.yaml")]
     named = {word for text in comments for word in re.findall(r"bash (\S*?\.sh)", text)}
     check(len(named) == 4 and all(word.startswith(f"{tools}/") and pathlib.Path(word).exists() for word in named), named)

@@ -28,9 +28,9 @@ constexpr const char* kDescription =
 
 constexpr const char* kFirstSteps =
     "First steps:\n"
-    "  bash tools/demo.sh                      train three models and compare them\n"
-    "  assay train --example-config > my.yaml  a configuration to edit\n"
-    "  assay COMMAND --help                    options of a command, with examples\n"
+    "  assay train models/presets/router/e4096-tiny.yaml  see a router collapse\n"
+    "  assay train --example-config > my.yaml             a configuration to edit\n"
+    "  assay COMMAND --help                               options, with examples\n"
     "Exit codes: 0 done, 1 user error, 2 a verification failed, 3 stopped by a guard, 4 a rank was "
     "lost, 130 "
     "interrupted.";
