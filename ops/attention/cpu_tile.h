@@ -130,32 +130,40 @@ inline void pair_rows(typename L::Lane (*tile)[D], const typename L::Lane (*rows
   }
 }
 
-#if defined(__AVX512F__)
 namespace detail {
 
+// A register of the CPU.
+#if defined(__AVX512F__)
+constexpr int kWords = kVector;
+#else
+constexpr int kWords = kLanes;
+#endif
+using Words = uint32_t __attribute__((vector_size(4 * kWords)));
+using Order = int32_t __attribute__((vector_size(4 * kWords)));
+
 // Lane i is element at[i] of a followed by b.
-inline u32x16 shuffle(u32x16 a, u32x16 b, i32x16 at) {
+inline Words shuffle(Words a, Words b, Order at) {
 #if defined(__clang__)  // has no __builtin_shuffle
-  u32x16 out;
-  for (int i = 0; i < kVector; ++i) out[i] = at[i] < kVector ? a[at[i]] : b[at[i] - kVector];
+  Words out;
+  for (int i = 0; i < kWords; ++i) out[i] = at[i] < kWords ? a[at[i]] : b[at[i] - kWords];
   return out;
 #else
   return __builtin_shuffle(a, b, at);
 #endif
 }
 
-// Exchanges bit S of the row number with bit S of the lane number, for all 16 rows.
+// Exchanges bit S of the row number with bit S of the lane number, for all rows.
 template <int S>
-inline void transpose_stage(u32x16 (&v)[kVector]) {
-  i32x16 low, high;
-  for (int i = 0; i < kVector; ++i) {
-    low[i] = (i & S) != 0 ? kVector + (i ^ S) : i;
-    high[i] = (i & S) != 0 ? kVector + i : (i | S);
+inline void transpose_stage(Words (&v)[kWords]) {
+  Order low, high;
+  for (int i = 0; i < kWords; ++i) {
+    low[i] = (i & S) != 0 ? kWords + (i ^ S) : i;
+    high[i] = (i & S) != 0 ? kWords + i : (i | S);
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < kVector; ++r) {
+  for (int r = 0; r < kWords; ++r) {
     if ((r & S) != 0) continue;
-    const u32x16 a = v[r], b = v[r | S];
+    const Words a = v[r], b = v[r | S];
     v[r] = shuffle(a, b, low);
     v[r | S] = shuffle(a, b, high);
   }
@@ -166,27 +174,21 @@ inline void transpose_stage(u32x16 (&v)[kVector]) {
 // tile[step][row], from the output of load_rows.
 template <int Steps, typename Lane>
 inline void transpose_rows(Lane (*tile)[kTile], const Lane (*rows)[Steps]) {
-  for (int r0 = 0; r0 < kTile; r0 += kVector) {
-    for (int s0 = 0; s0 < Steps; s0 += kVector) {
-      u32x16 v[kVector];
-      for (int r = 0; r < kVector; ++r) std::memcpy(&v[r], rows[r0 + r] + s0, sizeof v[r]);
+  using detail::kWords;
+  for (int r0 = 0; r0 < kTile; r0 += kWords) {
+    for (int s0 = 0; s0 < Steps; s0 += kWords) {
+      detail::Words v[kWords];
+#pragma GCC unroll 16
+      for (int r = 0; r < kWords; ++r) std::memcpy(&v[r], rows[r0 + r] + s0, sizeof v[r]);
       detail::transpose_stage<1>(v);
       detail::transpose_stage<2>(v);
-      detail::transpose_stage<4>(v);
-      detail::transpose_stage<8>(v);
-      for (int s = 0; s < kVector; ++s) std::memcpy(tile[s0 + s] + r0, &v[s], sizeof v[s]);
+      if constexpr (kWords > 4) detail::transpose_stage<4>(v);
+      if constexpr (kWords > 8) detail::transpose_stage<8>(v);
+#pragma GCC unroll 16
+      for (int s = 0; s < kWords; ++s) std::memcpy(tile[s0 + s] + r0, &v[s], sizeof v[s]);
     }
   }
 }
-#else
-// A small share of the time of the products, so lane by lane.
-template <int Steps, typename Lane>
-inline void transpose_rows(Lane (*tile)[kTile], const Lane (*rows)[Steps]) {
-  for (int s = 0; s < Steps; ++s) {
-    for (int r = 0; r < kTile; ++r) tile[s][r] = rows[r][s];
-  }
-}
-#endif
 
 // The innermost loop, where the time is spent: R x V sums, from column First on as many at a time
 // as there are registers for.
