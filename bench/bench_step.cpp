@@ -14,21 +14,18 @@
 #include <vector>
 
 #include "base/median.h"
-#include "base/random.h"
 #include "base/standard_output.h"
 #include "bench/json.h"
 #include "bench/options.h"
+#include "bench/step_training.h"
 #include "cuda/context.h"
 #include "cuda/profile.h"
-#include "cuda/transfer.h"
 #include "data/json_text.h"
 #include "engine/config/check.h"
 #include "engine/config/yaml.h"
-#include "engine/trainer.h"
 #include "machine/gpu_meter.h"
 #include "machine/openmp_wait_policy.h"
 #include "models/audit/audit.h"
-#include "models/decoder/decoder.h"
 #include "session/run_products.h"
 #include "session/session.h"
 
@@ -116,97 +113,6 @@ void require_experts(const BenchOptions& options, const std::string& model) {
   }
 }
 
-int64_t micro_batches_of(const Config& c) {
-  return c.run.batch_tokens / (c.run.sequence * c.run.micro_batch);
-}
-
-// A model, its optimizer, and the tokens of one step that are this rank's.
-class Training {
- public:
-  explicit Training(const Session& session)
-      : config_(session.config),
-        layout_(layout_of(config_, session.place())),
-        micro_batches_(micro_batches_of(config_) / layout_.ranks),
-        memory_(config_, session.recipe, session.place(), session.model_groups()),
-        on_(session.exec()) {
-    if (session.ranks)
-      ranks_.emplace(TrainingRanks{layout_, *session.host_group(), *session.model_group(),
-                                   *memory_.rank_sums, session.expert_group,
-                                   memory_.expert_sums.get()});
-    memory_.plan.add(Section::kData, "tokens", tokens_, {tokens() + 1});
-    memory_.allocate(config_, session.recipe, on_.gpu);
-    memory_.bind(on_);
-    memory_.model->initialise(on_, 1);
-    memory_.model->refresh_weights(on_);
-    RandomSequence random({7, stream_id("bench_step"), uint32_t(layout_.rank)});
-    for (int64_t i = 0; i <= tokens(); ++i) {
-      tokens_[i] = int32_t(random.below(uint32_t(config_.model.vocab_size)));
-    }
-  }
-  Training(const Training&) = delete;
-  Training& operator=(const Training&) = delete;
-
-  enum class Sampled { kNo, kYes };
-
-  // Optimizer step `i`; waits for its end. profile: null, or what its ops are added to.
-  void step(int64_t i, Sampled sampled, Profile* profile) {
-    using Sample = Optimizer::Sample;
-    Exec on = on_;
-    on.profile = profile;
-    Model& model = *memory_.model;
-    Optimizer& optimizer = *memory_.optimizer;
-    zero_gradients(on, i, sampled);
-    const int64_t parts = layout_.local_parts(), micros = micro_batches_ / parts;
-    for (int64_t part = 0; part < parts; ++part) {
-      if (part > 0) model.next_part(on);
-      for (int64_t m = part * micros; m < (part + 1) * micros; ++m) {
-        const int64_t first = m * micro_tokens();
-        model.forward_backward(on, {.token = tokens_.rows(first, micro_tokens()),
-                                    .target = tokens_.rows(first + 1, micro_tokens()),
-                                    .batch = config_.run.micro_batch,
-                                    .sequence = config_.run.sequence});
-      }
-      memory_.sums->end_part(on, part);
-    }
-    step_parameters(on, model, optimizer, ranks_ ? &*ranks_ : nullptr, i, 1.0,
-                    sampled == Sampled::kYes ? Sample::kRatios : Sample::kNothing);
-    model.read_back(on);
-    optimizer.read_back(on);
-    wait(on);
-    if (profile) profile->settle(on);
-    if (ranks_) model.gather_results(ranks_->group);
-  }
-
-  int64_t batch_tokens() const { return tokens() * layout_.ranks; }  // of a step
-  double loss() const {                                              // of the last step
-    return memory_.model->loss_sum() / double(batch_tokens());
-  }
-  size_t memory_bytes() const { return memory_.plan.bytes_on(on_.gpu); }
-  Exec on() const { return on_; }
-
- private:
-  int64_t micro_tokens() const { return config_.run.sequence * config_.run.micro_batch; }
-  int64_t tokens() const { return micro_tokens() * micro_batches_; }
-
-  void zero_gradients(Exec on, int64_t i, Sampled sampled) {
-    using Sample = MicroScale::Sample;
-    const ProfileScope timed(on, "zero gradients");
-    memory_.model->begin_step(
-        on, {.loss = 1.0f / float(batch_tokens()),
-             .micro_share = 1.0f / float(micro_batches_ * layout_.ranks),
-             .first_micro = (i * layout_.ranks + layout_.rank) * micro_batches_,
-             .sample = sampled == Sampled::kYes ? Sample::kFormats : Sample::kNothing});
-  }
-
-  const Config& config_;
-  const Layout layout_;
-  int64_t micro_batches_;
-  TrainingMemory memory_;
-  std::optional<TrainingRanks> ranks_;
-  Exec on_;
-  View<int32_t, 1> tokens_;
-};
-
 // Of the timed steps.
 struct Timings {
   std::vector<double> seconds, sampled_seconds;  // ascending
@@ -223,8 +129,8 @@ struct Timings {
 };
 
 // meter: null, or that of the GPU it runs on.
-Timings time_steps(const Options& o, Training& training, const GpuMeter* meter) {
-  using Sampled = Training::Sampled;
+Timings time_steps(const Options& o, StepTraining& training, const GpuMeter* meter) {
+  using Sampled = StepTraining::Sampled;
   Timings t;
   std::optional<GpuTrace> trace;
   t.profile = Profile(training.on().gpu);
@@ -253,7 +159,7 @@ Timings time_steps(const Options& o, Training& training, const GpuMeter* meter) 
 struct Result {
   const Options& options;
   const Session& session;
-  const Training& training;
+  const StepTraining& training;
   const Timings& timings;
   Audit counts;
   double tokens_per_s, gflops;
@@ -262,7 +168,7 @@ struct Result {
   std::string model() const { return options.config.empty() ? options.model : options.config; }
 };
 
-Result result_of(const Options& o, const Session& session, const Training& training,
+Result result_of(const Options& o, const Session& session, const StepTraining& training,
                  const Timings& timings) {
   const Audit counts = audit(session.config);
   const double tokens_per_s = double(training.batch_tokens()) / median(timings.seconds);
@@ -411,7 +317,7 @@ void print_text(const Result& r) {
 
 int measure(const Options& o, Session session) {
   if (!o.tune.empty()) use_tuning(session, read_tuning(o.tune));
-  Training training(session);
+  StepTraining training(session);
   std::optional<GpuMeter> meter;
   if (session.device.gpu) {
     meter.emplace(session.device.gpu->facts().bus);

@@ -28,6 +28,9 @@ function(assay_count_alike target result)
   set(${result} ${count} PARENT_SCOPE)
 endfunction()
 
+# Headers of libraries that most files of a target include.
+define_property(TARGET PROPERTY ASSAY_ALSO_PRECOMPILED)
+
 # assay_precompile(folder): for the targets of a folder and of those below it, called when all are
 # made. A target of few files is left out: its precompiled header takes as long as it saves.
 function(assay_precompile folder)
@@ -50,7 +53,12 @@ function(assay_precompile folder)
     if(count LESS 5)
       continue()
     endif()
-    target_precompile_headers(${target} PRIVATE ${headers})
+    get_target_property(more ${target} ASSAY_ALSO_PRECOMPILED)
+    if(NOT more)
+      set(more "")
+    endif()
+    list(TRANSFORM more REPLACE "(.+)" "$<$<COMPILE_LANGUAGE:CXX>:<\\1$<ANGLE-R>>")
+    target_precompile_headers(${target} PRIVATE ${headers} ${more})
     if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
       # More false reports of g++ 12 in std::string, which it takes for ours once it is precompiled.
       target_compile_options(${target} PRIVATE -Wno-stringop-overflow -Wno-array-bounds)

@@ -32,8 +32,8 @@ class Buffer {
 };
 
 void check_sum(Group& g, int call, int64_t n, Exec lane = {});
-// Sizes from nothing to 3 MiB, empty runs, in place, bytes_sent.
-void check_sizes(Group& g, Exec lane = {});
+// Sizes from nothing to `most` bytes, empty runs, in place, bytes_sent.
+void check_sizes(Group& g, Exec lane = {}, size_t most = size_t{3} << 20);
 // `calls` calls of all kinds; the same draws on every rank decide which.
 void check_sequences(Group& g, Exec lane = {}, int calls = 1000);
 // That all members made the same calls; `host` is a group of the same members, for host memory.

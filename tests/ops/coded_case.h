@@ -77,7 +77,7 @@ inline Coded coded_matrix(Workbench& bench, const std::string& name, const Quant
   const BlockShape shape = block_shape(f.scale);
   const int64_t blocks = ceil_div(lines, shape.lines) * ceil_div(k, shape.columns);
   std::vector<double> stored;
-  const std::vector<double> bytes = ref::format_numbers(ElementFormat::kE4M3);
+  const std::vector<double>& bytes = ref::format_numbers(ElementFormat::kE4M3);
   for (int64_t b = 0; b < blocks && f.scale != ScaleKind::kTensor; ++b) {
     const int draw = int(random_word({6, stream_id(name), 0}, uint64_t(b)) >> 9) % 9;
     if (has_float_scales(f.scale)) {

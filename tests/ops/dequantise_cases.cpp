@@ -46,8 +46,8 @@ OpInstance instance(const QuantFormat& f, int64_t lines, int64_t k) {
   }
   bench->commit();
   const auto check = [=](Report& report) {
-    const std::vector<double> numbers = ref::format_numbers(f.element);
-    const std::vector<double> bytes = ref::format_numbers(ElementFormat::kE4M3);
+    const std::vector<double>& numbers = ref::format_numbers(f.element);
+    const std::vector<double>& bytes = ref::format_numbers(ElementFormat::kE4M3);
     const int sign = f.element == ElementFormat::kE2M1 ? 8 : 128;
     std::vector<double> want;
     for (int64_t i = 0; i < lines * k; ++i) {

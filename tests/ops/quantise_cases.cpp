@@ -216,7 +216,7 @@ OpInstance unbiased_instance(ElementFormat element, double value, double step) {
   const int64_t n = 1 << 18;
   auto bench = std::make_shared<Workbench>();
   const QuantFormat f{element, ScaleKind::kTensor, Rounding::kStochastic};
-  const std::vector<double> numbers = ref::format_numbers(element);
+  const std::vector<double>& numbers = ref::format_numbers(element);
   Quantise<float> a{.x = bench->in<float, 2>("x", {n / 512, 512}, normal(0, value)), .format = f};
   a.row = copy_buffers(*bench, "row", f, n / 512, 512, float(numbers.back()));  // S = 1
   const auto check = [=](Report& report) {

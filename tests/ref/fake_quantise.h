@@ -93,7 +93,7 @@ inline FakeCopy fake_quantised(const QuantFormat& f, const std::vector<float>& z
   copy.codes.resize(z.size());
   float amax = 0;
   for (const float x : z) amax = largest(std::abs(x), amax);
-  const std::vector<double> numbers = format_numbers(f.element);
+  const std::vector<double>& numbers = format_numbers(f.element);
   const double most_scaled = numbers.back() * (f.scale == ScaleKind::kTensor ? 1 : 448);
   if (has_tensor_scale(f.scale))
     copy.s = std::isfinite(amax) ? double(scale_to(most_scaled, amax)) : none;

@@ -13,8 +13,7 @@
 
 namespace assay::ref {
 
-// The format's numbers from 0 to its largest, in the order of their codes.
-inline std::vector<double> format_numbers(ElementFormat format) {
+inline std::vector<double> list_numbers(ElementFormat format) {
   const int mantissa = format == ElementFormat::kE4M3 ? 3 : format == ElementFormat::kE5M2 ? 2 : 1;
   const int bias = format == ElementFormat::kE4M3 ? 7 : format == ElementFormat::kE5M2 ? 15 : 1;
   const double largest = format == ElementFormat::kE4M3   ? 448
@@ -27,6 +26,13 @@ inline std::vector<double> format_numbers(ElementFormat format) {
     numbers.push_back(std::ldexp(significand, std::max(exponent, 1) - bias - mantissa));
   }
   return numbers;
+}
+// The format's numbers from 0 to its largest, in the order of their codes. Listed once.
+inline const std::vector<double>& format_numbers(ElementFormat format) {
+  static const std::vector<double> kE4M3 = list_numbers(ElementFormat::kE4M3),
+                                   kE5M2 = list_numbers(ElementFormat::kE5M2),
+                                   kE2M1 = list_numbers(ElementFormat::kE2M1);
+  return format == ElementFormat::kE4M3 ? kE4M3 : format == ElementFormat::kE5M2 ? kE5M2 : kE2M1;
 }
 
 struct Neighbours {
@@ -73,7 +79,7 @@ struct BlockReference {
   double stored = 0, decode = 1;
 };
 inline BlockReference block_reference(const QuantFormat& f, float s, float amax) {
-  const std::vector<double> numbers = format_numbers(f.element);
+  const std::vector<double>& numbers = format_numbers(f.element);
   BlockReference b;
   if (f.scale == ScaleKind::kTensor) {
     b.multiply = s;
@@ -90,7 +96,7 @@ inline BlockReference block_reference(const QuantFormat& f, float s, float amax)
     b.decode = std::ldexp(1.0, k);
     b.multiply = float(std::ldexp(1.0, -k));
   } else {
-    const std::vector<double> scales = format_numbers(ElementFormat::kE4M3);
+    const std::vector<double>& scales = format_numbers(ElementFormat::kE4M3);
     const int code = nearest_code(scales, double(amax * s / float(numbers.back())));
     b.stored = code;
     b.decode = scales[size_t(code)];
@@ -102,7 +108,7 @@ inline BlockReference block_reference(const QuantFormat& f, float s, float amax)
 
 inline QuantisedMatrix quantised(const QuantFormat& f, const std::vector<float>& x, int64_t lines,
                                  int64_t k, float amax, const RandomKey& key) {
-  const std::vector<double> numbers = format_numbers(f.element);
+  const std::vector<double>& numbers = format_numbers(f.element);
   const BlockShape shape = block_shape(f.scale);
   const int64_t blocks = ceil_div(k, shape.columns);
   const double largest = numbers.back() * (f.scale == ScaleKind::kTensor ? 1 : 448);
