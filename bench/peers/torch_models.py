@@ -91,6 +91,24 @@ class SwiGlu(nn.Module):
         return self.down(F.silu(gate) * up)
 
 
+MOST_GROUPS = 1023  # of torch._grouped_mm: its CUDA kernel refuses 1024
+
+
+def swiglu_of_groups(rows, gate_up, down, end):
+    gate, up = torch._grouped_mm(rows, gate_up, offs=end).chunk(2, -1)
+    return torch._grouped_mm(F.silu(gate) * up, down, offs=end)
+
+
+@torch.compiler.disable  # a compilation for every length of a piece
+def swiglu_in_pieces(rows, gate_up, down, end):
+    """The same with more groups than the kernel takes. The host reads where each piece of them ends."""
+    size = -(-len(end) // -(-len(end) // MOST_GROUPS))  # groups of a piece; the last one may have fewer
+    cuts = [0, *end[size - 1:-1:size].tolist(), len(rows)]
+    pieces = rows.split([b - a for a, b in zip(cuts, cuts[1:])])
+    return torch.cat([swiglu_of_groups(piece, *weights, part - begin) for piece, *weights, part, begin
+                      in zip(pieces, gate_up.split(size), down.split(size), end.split(size), cuts)])
+
+
 class Experts(nn.Module):
     """Sigmoid scores, the top K of score + bias, gates that add up to 1. The bias follows the load outside of autograd."""
 
@@ -130,8 +148,8 @@ class Experts(nn.Module):
         self.load += count
         end = count.cumsum(0, dtype=torch.int32)
         rows = x[order // c.top_k]
-        g, u = torch._grouped_mm(rows, self.gate_up.to(x.dtype), offs=end).chunk(2, -1)
-        y = torch._grouped_mm(F.silu(g) * u, self.down.to(x.dtype), offs=end)
+        product = swiglu_of_groups if c.experts <= MOST_GROUPS else swiglu_in_pieces
+        y = product(rows, self.gate_up.to(x.dtype), self.down.to(x.dtype), end)
         back = torch.empty_like(order)
         back[order] = torch.arange(len(order), device=x.device)
         return (y[back].view(len(x), c.top_k, -1) * gate[..., None]).sum(1)

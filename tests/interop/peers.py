@@ -66,6 +66,34 @@ def check_ways():
             require(apart < 0.02, f"{experts}, {head}: the gradient of {name} is {apart:.3f} of its norm off")
 
 
+def check_pieces():
+    """More experts than a grouped product takes: the bits of one product, in pieces of 3, 3 and 2 and of 4 and 4. No graph."""
+    shape = torch_models.tiny(torch_models.SHAPES["super-4096"])
+    torch.manual_seed(1)
+    model = torch_models.Transformer(shape, "grouped", "whole")
+    model.initialise()
+    token = torch.randint(shape.vocab, (shape.micro_batch, shape.sequence + 1))
+    wanted, slopes = gradients(model, token[:, :-1], token[:, 1:])
+    real, limit, groups = torch_models.swiglu_of_groups, torch_models.MOST_GROUPS, []
+
+    def counted(rows, gate_up, down, end):
+        groups.append(len(end))
+        require(len(gate_up) == len(down) == len(end) and int(end[-1]) == len(rows), (len(gate_up), len(rows), end))
+        return real(rows, gate_up, down, end)
+
+    torch_models.swiglu_of_groups = counted
+    try:
+        for torch_models.MOST_GROUPS, pieces in ((3, [3, 3, 2]), (7, [4, 4]), (8, [8])):
+            groups.clear()
+            loss, found = gradients(model, token[:, :-1], token[:, 1:])
+            require(groups == shape.layers * pieces, f"at most {torch_models.MOST_GROUPS}: pieces of {groups}")
+            require(loss == wanted and all(torch.equal(found[name], slope) for name, slope in slopes.items()),
+                    f"pieces of {pieces}: loss {loss}, not {wanted}")
+    finally:
+        torch_models.swiglu_of_groups, torch_models.MOST_GROUPS = real, limit
+    require(limit == 1023 and {way["graph"] for way in torch_gpu_step.ways_of("super-4096", "cuda")} == {"no"}, "graphs")
+
+
 def check_cpu_ways():
     """Experts one by one, sorted and grouped; attention by bmm and by PyTorch's own."""
     torch.manual_seed(1)
@@ -242,6 +270,7 @@ def main():
     torch.set_num_threads(2)
     check_parameters()
     check_ways()
+    check_pieces()
     check_cpu_ways()
     check_clock()
     check_ops()
