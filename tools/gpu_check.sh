@@ -334,7 +334,7 @@ without=$no_torch
 step torch.json 45 110 python3 bench/peers/torch_gpu.py
 without=${no_torch:-$no_assay}
 for model in dense moe-64 moe-256 super-4096; do
-  step "torch_step_$model.json" 300 330 python3 bench/peers/torch_gpu_step.py --model $model --minutes 4.5 --rounds 3 --bench "$build/bench_step"
+  step "torch_step_$model.json" 300 330 bash -c 'torch_step "$@"' _ $model
 done
 
 # Real NCCL: one rank with any; ranks that share the GPU with one of 2.30 or later.

@@ -8,14 +8,16 @@ torch._grouped_mm takes at once: they are multiplied in pieces whose ends the ho
 gradients of the micro-batches add up in fp32 and are clipped to a global norm of 1. The two best ways then run in turn
 with bench_step. Both train on random tokens, with the same tokens a step and the same count of them.
 
-Prints a line of JSON for every run, and at the end the ratios to the way that was the fastest in the rounds. What does
-not fit into memory, a way or Assay, is tried again with half the micro-batch. --device cpu --tiny runs all of it in a
+Prints a line of JSON for every run, and at the end the ratios to the way that was the fastest in the rounds; SIGTERM ends
+it with the ratios of what has run so far. What does not fit into memory, a way or Assay, is tried again with half the
+micro-batch. --device cpu --tiny runs all of it in a
 small size, to check the script where there is no GPU."""
 import argparse
 import itertools
 import json
 import pathlib
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -238,6 +240,29 @@ def ratio_of(model, rounds):
             "best": called(way)}
 
 
+def stop(number, _):
+    """Of SIGTERM, which may come twice: to the process and to its group."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
+class Room:
+    """Whether there is time for one more of what is done again and again: the first always begins, another one if it ends
+    in time, should it take as long as the longest so far."""
+
+    def __init__(self, end):
+        self.end, self.begun, self.longest = end, None, 0.0
+
+    def for_one_more(self):
+        now = time.monotonic()
+        if self.begun is not None:
+            self.longest = max(self.longest, now - self.begun)
+            if now + self.longest > self.end:
+                return False
+        self.begun = now
+        return True
+
+
 def compare(a):
     sys.path.insert(0, str(SCRIPT.parent))
     import torch
@@ -255,38 +280,44 @@ def compare(a):
         if out:
             print(line, file=out, flush=True)
 
+    signal.signal(signal.SIGTERM, stop)
     end = time.monotonic() + 60 * a.minutes
-    with tempfile.TemporaryDirectory() as folder:
-        config = tiny_config(c, folder) if a.tiny else ROOT / "models" / "presets" / c.preset
-        tried, left = [], list(ways_of(a.model, a.device))
-        trial_end = time.monotonic() + 60 * a.minutes * 0.6
-        while left and time.monotonic() < trial_end:
-            way = left.pop(0)
-            found = measure(a, way, c.micro_batch, steps=2, warmup=1)
-            if found:
-                tried.append((found["tokens_per_s"], found["micro_batch"], way))
-                keep({"what": "trial", **found})
-        if not tried:
-            sys.exit("error: no way of training ran\nhint: the reasons are above")
-        if left:
-            print(f"{len(left)} ways were not tried in the time", file=sys.stderr)
-        tried.sort(key=lambda t: -t[0])
-        best, fits = tried[:2], c.micro_batch
-        rounds = [(way, []) for _, _, way in best]
-        for turn in range(a.rounds):
-            if turn and time.monotonic() > end:
-                break
-            ours = measure_ours(a, c, config, fits, a.steps, a.warmup)
-            fits = c.batch_tokens // (c.sequence * ours["micro_batches"])
-            keep({"what": "assay", "round": turn, **ours})
-            for (_, micro_batch, way), (_, pairs) in zip(best, rounds):
-                found = measure(a, way, micro_batch, a.steps, a.warmup)
+    trial_end = end - 60 * a.minutes * 0.4
+    tried, left, rounds = [], list(ways_of(a.model, a.device)), []
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            config = tiny_config(c, folder) if a.tiny else ROOT / "models" / "presets" / c.preset
+            room = Room(trial_end)
+            while left and room.for_one_more():
+                way = left.pop(0)
+                found = measure(a, way, c.micro_batch, steps=2, warmup=1)
                 if found:
-                    pairs.append((ours["tokens_per_s"], found["tokens_per_s"]))
-                    keep({"what": "torch", "round": turn, **found})
-    if not any(pairs for _, pairs in rounds):
-        sys.exit("error: the ways that ran at first did not run again\nhint: the reasons are above")
-    keep({**ratio_of(a.model, rounds), "ways_tried": len(tried), "ways_left": len(left)})
+                    tried.append((found["tokens_per_s"], found["micro_batch"], way))
+                    keep({"what": "trial", **found})
+            if not tried:
+                sys.exit("error: no way of training ran\nhint: the reasons are above")
+            if left:
+                print(f"{len(left)} ways were not tried in the time", file=sys.stderr)
+            tried.sort(key=lambda t: -t[0])
+            best, fits = tried[:2], c.micro_batch
+            rounds += [(way, []) for _, _, way in best]
+            room = Room(end)
+            for turn in range(a.rounds):
+                if not room.for_one_more():
+                    break
+                ours = measure_ours(a, c, config, fits, a.steps, a.warmup)
+                fits = c.batch_tokens // (c.sequence * ours["micro_batches"])
+                keep({"what": "assay", "round": turn, **ours})
+                for (_, micro_batch, way), (_, pairs) in zip(best, rounds):
+                    found = measure(a, way, micro_batch, a.steps, a.warmup)
+                    if found:
+                        pairs.append((ours["tokens_per_s"], found["tokens_per_s"]))
+                        keep({"what": "torch", "round": turn, **found})
+        if not any(pairs for _, pairs in rounds):
+            sys.exit("error: the ways that ran at first did not run again\nhint: the reasons are above")
+    finally:
+        if any(pairs for _, pairs in rounds):
+            keep({**ratio_of(a.model, rounds), "ways_tried": len(tried), "ways_left": len(left)})
     return 0
 
 
@@ -298,7 +329,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="in turn with bench_step (default 5)")
     parser.add_argument("--steps", type=int, default=6, help="timed steps of each run in a round (default 6)")
     parser.add_argument("--warmup", type=int, default=2, help="untimed steps first (default 2)")
-    parser.add_argument("--minutes", type=float, default=9, help="no round begins after that; trials take at most 60%% (default 9)")
+    parser.add_argument("--minutes", type=float, default=9, help="what is likely not to end by then does not begin; trials have 60%% (default 9)")
     parser.add_argument("--micro-batch", type=int, default=0, help="sequences (default: the preset's)")
     parser.add_argument("--bench", type=pathlib.Path, default=ROOT / "build" / "bench_step", help="default: build/bench_step")
     parser.add_argument("--out", type=pathlib.Path, help="also adds the lines to this file")

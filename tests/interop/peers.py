@@ -7,7 +7,9 @@ import argparse
 import contextlib
 import io
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -256,6 +258,66 @@ def check_choices():
         require(found == {"micro_batches": 8} and "micro-batch 4 does not fit" in said.getvalue(), said.getvalue())
 
 
+def pretended(run):
+    """What compare() prints, and how it ends, with a clock and runs that only pretend. run(clock): called for each of them."""
+    clock = types.SimpleNamespace(now=0)
+    clock.monotonic = lambda: clock.now
+
+    def ours(*_):
+        run(clock)
+        return {"tokens_per_s": 12, "micro_batches": 4}
+
+    def theirs(a, way, micro_batch, steps, warmup):
+        run(clock)
+        return {"tokens_per_s": 10, "micro_batch": micro_batch}
+
+    real = torch_gpu_step.measure, torch_gpu_step.measure_ours, torch_gpu_step.time
+    torch_gpu_step.measure, torch_gpu_step.measure_ours, torch_gpu_step.time = theirs, ours, clock
+    a = argparse.Namespace(model="moe-64", device="cpu", tiny=True, rounds=3, steps=6, warmup=2, minutes=4.5, micro_batch=0,
+                           bench=pathlib.Path(sys.executable), out=None)
+    end = 0
+    try:
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
+            torch_gpu_step.compare(a)
+    except SystemExit as error:
+        end = error.code
+    finally:
+        torch_gpu_step.measure, torch_gpu_step.measure_ours, torch_gpu_step.time = real
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return [json.loads(line) for line in out.getvalue().splitlines()], end
+
+
+def check_ends():
+    """Trials have 60% of the time, and a round begins that likely ends in it; the first always. What SIGTERM or an error
+    ends still says the ratio of the pairs that there are, and none where there are none."""
+    for seconds, trials, rounds in ((10, 12, 3), (15, 10, 2), (20, 8, 1), (200, 1, 1)):
+        def take(clock):
+            clock.now += seconds
+
+        rows, end = pretended(take)
+        counts = [sum(row["what"] == what for row in rows) for what in ("trial", "assay")]
+        require(end == 0 and counts == [trials, rounds] and rows[-1]["rounds"] == rounds, f"{seconds} s a run: {end}, {rows}")
+
+    def asked(_):
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def broken(_):
+        sys.exit("error: as planned")
+
+    for stop, wanted in ((asked, 143), (broken, "error: as planned")):
+        for last, rounds in ((12 + 5, 2), (12 + 4, 1), (12 + 1, 0), (3, 0)):  # trials and runs in rounds before the end
+            def count(clock):
+                clock.now += 1
+                if clock.now > last:
+                    stop(clock)
+
+            rows, end = pretended(count)
+            ratios = [row for row in rows if row["what"] == "ratio"]
+            require(end == wanted and len(rows) == last + len(ratios), f"{last}: {end}, {rows}")
+            require([(row["rounds"], row["ratio_median"]) for row in ratios] == [(rounds, 1.2)] * (rounds > 0), ratios)
+
+
 def check_comparison():
     done = subprocess.run([sys.executable, PEERS / "torch_gpu_step.py", "--device", "cpu", "--tiny", "--model", "moe-64",
                            "--minutes", "0.2", "--rounds", "1", "--steps", "2", "--warmup", "1"], capture_output=True, text=True)
@@ -276,6 +338,7 @@ def main():
     check_ops()
     check_sums()
     check_choices()
+    check_ends()
     check_comparison()
     print("peers: ok")
 

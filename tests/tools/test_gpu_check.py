@@ -75,6 +75,17 @@ for name in ("limits", "attention", "gemm", "grouped", "head", "memory_ops", "op
     program(place / f"bin/bench_{name}", BENCH)
 program(place / "bin/bench_step", STEP)
 program(place / "also/before/bin/bench_step", STEP)
+# PyTorch, where PYTHONPATH names it, and its programs.
+PEER = """import os, sys
+name = os.path.basename(__file__)
+open(os.environ["FAKE_CALLS"], "a").write(" ".join([name, *sys.argv[1:]]) + "\\n")
+"""
+(place / "bench/peers").mkdir()
+(work / "torch").mkdir()
+for path in (place / "bench/peers/torch_gpu.py", place / "bench/peers/torch_gpu_step.py"):
+    path.write_text(PEER + "print('{}')\n")
+(work / "torch/torch.py").write_text(PEER + "class cuda:\n    is_available = staticmethod(lambda: True)\n")
+with_torch = {"PYTHONPATH": str(work / "torch"), "PYTHONDONTWRITEBYTECODE": "1"}
 program(work / "path/nvidia-smi", "echo \"NVIDIA H200, 580.1, 143771 MiB, 1980 MHz, ${FAKE_CAPABILITY:-9.0}\"\n")
 program(work / "path/compute-sanitizer", "echo 'ok   a case'\necho '2 cases, 0 failed'\n")
 program(work / "path/nproc", "echo 1\n")
@@ -200,6 +211,14 @@ process.send_signal(signal.SIGTERM)
 out, error = process.communicate()
 check(process.returncode == 143 and statuses("signal")["limits"] == "0" and statuses("signal")["bench_quantisers"] == "left" and
       "bench_head" in results("signal")["left"], "SIGTERM", out + error)
+
+# PyTorch's whole steps plan with the seconds that they have: 330, or what is left of the time.
+for minutes, most in (("9000", 5.25), ("5.1", 4.85)):
+    code, text, calls = run("--minutes", minutes, "--only", "torch_step_moe-64", "--out", str(work / "peers"), **with_torch)
+    (line,) = [line for line in (work / "calls").read_text().splitlines() if line.startswith("torch_gpu_step.py ")]
+    given = dict(zip(line.split()[1::2], line.split()[2::2]))
+    check(code == 0 and given["--model"] == "moe-64" and given["--bench"] == "bin/bench_step" and
+          most - 0.1 < float(given["--minutes"]) <= most, f"the minutes of PyTorch's steps in {minutes}", f"{line} {text}")
 
 # Another kind of GPU: an op whose cases it skips and the wrappers are not here, and that is no failure.
 few = ("--only", "wrappers|op_check_swiglu_codes|op_check_attention", "--out", str(work / "other"))

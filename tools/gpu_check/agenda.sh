@@ -76,7 +76,7 @@ run_step() {
 
 # step NAME ABOUT LIMIT COMMAND...: a step that is expected to take ABOUT seconds and may take LIMIT.
 # Output goes to logs/NAME.log; if NAME ends in .json, stdout goes to logs/NAME. Status 77 says that
-# this GPU has nothing of it to do.
+# this GPU has nothing of it to do. COMMAND finds the seconds that it really has in $step_seconds.
 step() {
   local name=$1 about=$2 limit=$3
   shift 3
@@ -120,7 +120,8 @@ step() {
   [[ $name == *.json ]] || file=$log
   rm -f "$log" "$file" "$logs/$short.json"  # in_turn.py adds to the last of them
   if [[ -n ${SHARDS:-} ]]; then mkdir -p "$SHARDS"; fi
-  run_step $((limit < room ? limit : room)) "$log" "$file" "$@" || status=$?
+  export step_seconds=$((limit < room ? limit : room))
+  run_step "$step_seconds" "$log" "$file" "$@" || status=$?
   if [[ -n ${SHARDS:-} ]]; then gather_shards "$log" "$status"; fi
   local word=ok
   if ((interrupted > 0)) || [[ ($status == 124 || $status == 137) && $room -lt $limit ]]; then

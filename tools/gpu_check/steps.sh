@@ -1,5 +1,5 @@
 # What the steps of tools/gpu_check.sh do. They run in a shell of their own, under a time limit, so
-# every function is exported. They read $build, $out, $logs, $scratch and $capability.
+# every function is exported. They read $build, $out, $logs, $scratch, $capability and $step_seconds.
 # shellcheck shell=bash disable=SC2154  # variables of gpu_check.sh
 
 # image_of CAPABILITY: what ASSAY_GPUS names for a GPU (cuda/gpu_kind.cpp); nothing if it has no image.
@@ -147,6 +147,14 @@ ranks_train() {
   return $status
 }
 export -f ranks_train
+
+# torch_step MODEL: PyTorch's whole steps in turn with ours, planned to end before the time limit. A signal is PyTorch's, so
+# there is no shell between.
+torch_step() {
+  exec python3 bench/peers/torch_gpu_step.py --model "$1" --rounds 3 --bench "$build/bench_step" \
+    --minutes "$(awk -v seconds="$step_seconds" 'BEGIN {printf "%.2f", (seconds - 15) / 60}')"
+}
+export -f torch_step
 
 # losses FIRST FOURTH PAIR...: prints, as JSON, the losses of a recipe's steps with simulated and with
 # native products. Codes and draws are the same; sums differ in order and by the tensor cores' short
