@@ -201,7 +201,6 @@ unless() { [[ $dry == yes ]] || eval "$1" || echo "$2"; }
 without_memory() { unless "((${memory:-0} >= $1 * 1024))" "the GPU has less than $1 GiB"; }
 no_assay=$(unless '[[ -x $build/assay && -x $build/bench_step ]]' "no assay in $build")
 no_python=$(unless 'command -v python3 >/dev/null' "no python3")
-no_torch=$(unless 'python3 -c "import torch, sys; sys.exit(not torch.cuda.is_available())" 2>/dev/null' "no PyTorch with CUDA")
 no_nccl=$(unless '[[ -x $build/nccl_check ]]' "no nccl_check in $build")
 no_shared_nccl=$(unless '[[ -n ${ASSAY_NCCL_LIBRARY:-} ]]' "ASSAY_NCCL_LIBRARY names no NCCL of 2.30 or later")
 no_mpi=$(unless 'command -v mpirun >/dev/null && [[ -e $build/libassay_mpi.so || -e $build/../lib/assay/libassay_mpi.so ]]' "no MPI")
@@ -330,12 +329,15 @@ for pair in "${pairs[@]}"; do
 done
 
 begin_section "PyTorch"
+torch_steps=(torch_step_{dense,moe-64,moe-256,super-4096})
+no_torch=""
+if to_do torch "${torch_steps[@]}"; then  # PyTorch takes seconds to start
+  no_torch=$(unless 'python3 -c "import torch, sys; sys.exit(not torch.cuda.is_available())" 2>/dev/null' "no PyTorch with CUDA")
+fi
 without=$no_torch
 step torch.json 45 110 python3 bench/peers/torch_gpu.py
 without=${no_torch:-$no_assay}
-for model in dense moe-64 moe-256 super-4096; do
-  step "torch_step_$model.json" 300 330 bash -c 'torch_step "$@"' _ $model
-done
+for name in "${torch_steps[@]}"; do step "$name.json" 300 330 bash -c 'torch_step "$@"' _ "${name#torch_step_}"; done
 
 # Real NCCL: one rank with any; ranks that share the GPU with one of 2.30 or later.
 begin_section "ranks"

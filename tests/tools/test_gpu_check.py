@@ -220,6 +220,14 @@ for minutes, most in (("9000", 5.25), ("5.1", 4.85)):
     check(code == 0 and given["--model"] == "moe-64" and given["--bench"] == "bin/bench_step" and
           most - 0.1 < float(given["--minutes"]) <= most, f"the minutes of PyTorch's steps in {minutes}", f"{line} {text}")
 
+# PyTorch starts for its own steps only: not for those of others, nor where its own are ok in an earlier call.
+for arguments, wanted in ((["--only", "limits|ranks"], ["bench_limits", "nccl_check"]),
+                          (["--only", "torch|limits"], ["bench_limits", "torch.py", "torch_gpu.py"]),
+                          (["--only", "torch|limits|ranks", "--continue", str(work / "starts")], ["nccl_check"]),
+                          (["--only", "torch.*", "--continue", str(work / "starts")], ["torch.py", *4 * ["torch_gpu_step.py"]])):
+    code, text, calls = run(*arguments, "--out", str(work / "starts"), **with_torch)
+    check(code == 0 and calls == ["nvidia-smi", *wanted], f"what starts with {arguments}", f"{calls} {text}")
+
 # Another kind of GPU: an op whose cases it skips and the wrappers are not here, and that is no failure.
 few = ("--only", "wrappers|op_check_swiglu_codes|op_check_attention", "--out", str(work / "other"))
 code, text, calls = run(*few, FAKE_CAPABILITY="12.0", FAKE_SKIP="swiglu_codes")

@@ -24,6 +24,22 @@ left_now() {
   if [[ $dry == yes ]]; then echo $((total_seconds - expected)); else echo $((total_seconds - SECONDS)); fi
 }
 
+# to_do NAME...: whether this call has one of these steps to do.
+to_do() {
+  local name
+  for name; do
+    if ((interrupted == 0)) && [[ $name =~ ^($only)$ ]] && ! ok_earlier "$name"; then return 0; fi
+  done
+  return 1
+}
+# ok_earlier NAME: whether a step is ok in the folder of --continue; its seconds and GPU are then in $earlier_row.
+ok_earlier() {
+  for earlier_row in ${earlier[@]+"${earlier[@]}"}; do
+    if [[ ${earlier_row%% *} == "$1" ]]; then return 0; fi
+  done
+  return 1
+}
+
 # begin_section TITLE: said before the first step of a section.
 title=""
 begin_section() { title=$1; }
@@ -86,15 +102,13 @@ step() {
   if [[ $chosen == no && $dry == no ]]; then prepare_out; fi
   chosen=yes
   say_section
-  local done_before
-  for done_before in ${earlier[@]+"${earlier[@]}"}; do
-    [[ ${done_before%% *} == "$short" ]] || continue
+  if ok_earlier "$short"; then
     ok+=("$short")
-    local seconds=${done_before#* }
-    note "$short" 0 "${seconds%% *}" "${done_before#* * }"
+    local seconds=${earlier_row#* }
+    note "$short" 0 "${seconds%% *}" "${earlier_row#* * }"
     printf '       %-36s ok in %s\n' "$short" "$continued"
     return
-  done
+  fi
   local room begin=$SECONDS status=0
   room=$(left_now)
   if [[ -n $without ]]; then
