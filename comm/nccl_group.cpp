@@ -180,7 +180,7 @@ ncclUniqueId agree(Group& host) {
     if (theirs.problem[0] != '\0') {
       throw UserError(
           strprintf("NCCL cannot be used on rank %d of %d: %s", r, host.size(), theirs.problem),
-          "install NCCL 2.27 or later, or name its file in ASSAY_NCCL_LIBRARY");
+          kNcclHint);
     }
     if (std::strcmp(theirs.version, all[0].version) != 0) {
       throw UserError(

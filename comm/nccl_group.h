@@ -57,6 +57,9 @@ std::unique_ptr<NcclGroup> join_nccl(Group& host, NcclCallbacks callbacks = {});
 
 // Why NCCL cannot be used here; "" if it can. Opens the library.
 const std::string& nccl_problem();
+// What to do then.
+inline constexpr const char* kNcclHint =
+    "install NCCL 2.27 or later, or name its file in ASSAY_NCCL_LIBRARY";
 std::string nccl_version();  // e.g. 2.28.9
 
 }  // namespace assay

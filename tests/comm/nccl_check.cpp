@@ -3,6 +3,8 @@
 // one GPU. One rank runs with any NCCL that we use; more need NCCL 2.30 or later, which lets ranks
 // share a GPU.
 //   nccl_check [RANKS]      1 to 8, 1 if none is given
+// Exits 1 if something fails, 77 if this machine has no NCCL that we use; one that
+// ASSAY_NCCL_LIBRARY names must be usable.
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -35,6 +37,7 @@ constexpr int kMostRanks = 8;
 constexpr size_t kMostBytes = 4096;  // of a message between the processes
 constexpr int kMostSeconds = 100;    // of all; a hang ends there
 constexpr double kPatience = 3;      // of a rank for one that does not come
+constexpr int kNotHere = 77;         // as ctest's SKIP_RETURN_CODE
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -161,15 +164,22 @@ void check(Shared* shared, int size, int rank) {
   steps.done("abort");
 }
 
+bool library_is_named() {
+  const char* const name = std::getenv("ASSAY_NCCL_LIBRARY");
+  return name != nullptr && *name != '\0';
+}
+
 int run_rank(Shared* shared, int size, int rank) {
   alarm(kMostSeconds);  // ends this process without a word; the first one then says so
+  const std::string& absent = nccl_problem();
   try {
+    if (!absent.empty()) throw UserError("NCCL cannot be used: " + absent, kNcclHint);
     check(shared, size, rank);
     return 0;
   } catch (const UserError& error) {
     std::fprintf(stderr, "error: rank %d: %s\nhint: %s\n", rank, error.what(),
                  error.hint().c_str());
-    return 1;
+    return absent.empty() || library_is_named() ? 1 : kNotHere;
   }
 }
 
@@ -195,7 +205,7 @@ int run(int size) {
     if (child == 0) std::_Exit(run_rank(shared, size, r));
     ranks.push_back(child);
   }
-  int failed = 0;
+  int failed = 0, code = 0;
   for (int left = size; left > 0; --left) {
     int status = 0;
     const pid_t ended = ::wait(&status);
@@ -206,12 +216,13 @@ int run(int size) {
       std::fprintf(stderr, "error: process %d ended by signal %d\n", int(ended), WTERMSIG(status));
     }
     if (failed++ > 0) continue;
+    code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
     for (const pid_t child : ranks) {
       if (child != ended) kill(child, SIGKILL);
     }
   }
   if (failed == 0) std::printf("nccl_check with %d ranks: ok\n", size);
-  return failed == 0 ? 0 : 1;
+  return code;
 }
 
 }  // namespace

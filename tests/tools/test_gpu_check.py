@@ -31,6 +31,13 @@ OP_CHECK = """if [[ "$*" == *"--op ${FAKE_SKIP:-none} "* ]]; then echo "0 cases,
 echo "ok   a case"
 echo "2 cases, 0 failed"
 """
+# FAKE_NO_NCCL: a machine without it.
+NCCL_CHECK = """if [[ -n ${FAKE_NO_NCCL:-} ]]; then
+  printf 'error: rank 0: NCCL cannot be used\\nhint: install it\\n' >&2
+  exit 77
+fi
+echo ranks: ok
+"""
 BENCH = 'echo "{\\"program\\": \\"$name\\", \\"cases\\": [\n]}"\n'
 # Another build is half as fast.
 STEP = """speed=2000
@@ -69,7 +76,7 @@ for name in ("tools/gpu_check.sh", "tools/gpu_check", "bench/in_turn.py"):
 program(place / "bin/op_check_cuda", OP_CHECK)
 program(place / "bin/test_device", "echo all passed\n")
 program(place / "bin/test_wrappers_cuda", "echo all passed\n")
-program(place / "bin/nccl_check", "echo ranks: ok\n")
+program(place / "bin/nccl_check", NCCL_CHECK)
 program(place / "bin/assay", TRAIN)
 for name in ("limits", "attention", "gemm", "grouped", "head", "memory_ops", "optimizer", "router", "quantisers"):
     program(place / f"bin/bench_{name}", BENCH)
@@ -234,6 +241,10 @@ code, text, calls = run(*few, FAKE_CAPABILITY="12.0", FAKE_SKIP="swiglu_codes")
 check(code == 0 and statuses("other") == {"op_check_attention": "0"} and "test_wrappers_cuda" not in calls and
       results("other")["not_here"] == ["wrappers", "op_check_swiglu_codes"] and "not here: 0 cases, 0 failed, 18 skipped" in text and
       "not here: the wrappers are for 9.0, this GPU has 12.0" in text, "what another GPU has not", text)
+# A machine without NCCL: its reason, not what to do.
+code, text, calls = run("--only", "ranks|limits", "--out", str(work / "other"), FAKE_NO_NCCL="yes")
+check(code == 0 and results("other")["not_here"] == ["ranks"] and statuses("other") == {"limits": "0"} and
+      "not here: rank 0: NCCL cannot be used\n" in text, "no NCCL", text)
 code, text, calls = run(*few, FAKE_CAPABILITY="11.0")
 check(code == 1 and calls == ["nvidia-smi"] and "error: this GPU has compute capability 11.0" in text, "a GPU without an image", text)
 

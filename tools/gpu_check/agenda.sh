@@ -90,9 +90,16 @@ run_step() {
   return $status
 }
 
+# why_not_here LOG: its error, without the hint, or else its last line.
+why_not_here() {
+  local why
+  why=$(sed -n 's/^error: //p' "$1" | tail -1)
+  printf '%s\n' "${why:-$(tail -1 "$1")}"
+}
+
 # step NAME ABOUT LIMIT COMMAND...: a step that is expected to take ABOUT seconds and may take LIMIT.
 # Output goes to logs/NAME.log; if NAME ends in .json, stdout goes to logs/NAME. Status 77 says that
-# this GPU has nothing of it to do. COMMAND finds the seconds that it really has in $step_seconds.
+# this machine has nothing of it to do. COMMAND finds the seconds that it really has in $step_seconds.
 step() {
   local name=$1 about=$2 limit=$3
   shift 3
@@ -146,7 +153,7 @@ step() {
     ok+=("$short")
   elif [[ $status == 77 ]]; then
     not_here+=("$short")
-    printf '%4d s  %-36s not here: %s\n' $((SECONDS - begin)) "$short" "$(tail -1 "$log")"
+    printf '%4d s  %-36s not here: %s\n' $((SECONDS - begin)) "$short" "$(why_not_here "$log")"
     return
   else
     word="FAILED ($status)"
