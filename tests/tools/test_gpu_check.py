@@ -27,7 +27,11 @@ if [[ ${FAKE_HANG:-} == "$name" ]]; then exec sleep 1000; fi
 if [[ ${FAKE_FAIL:-} == "$name" ]]; then echo "broken as planned" >&2; exit 7; fi
 """
 # FAKE_SKIP names an op that the GPU has no kernels for.
-OP_CHECK = """if [[ "$*" == *"--op ${FAKE_SKIP:-none} "* ]]; then echo "0 cases, 0 failed, 18 skipped"; exit 77; fi
+OP_CHECK = """if [[ "$*" == *--list ]]; then
+  if [[ "$*" == *--op* ]]; then seq 37; else seq 2000; fi
+  exit
+fi
+if [[ "$*" == *"--op ${FAKE_SKIP:-none} "* ]]; then echo "0 cases, 0 failed, 18 skipped"; exit 77; fi
 echo "ok   a case"
 echo "2 cases, 0 failed"
 """
@@ -95,7 +99,7 @@ for path in (place / "bench/peers/torch_gpu.py", place / "bench/peers/torch_gpu_
 with_torch = {"PYTHONPATH": str(work / "torch"), "PYTHONDONTWRITEBYTECODE": "1"}
 program(work / "path/nvidia-smi", "echo \"NVIDIA H200, 580.1, 143771 MiB, 1980 MHz, ${FAKE_CAPABILITY:-9.0}\"\n")
 program(work / "path/compute-sanitizer", "echo 'ok   a case'\necho '2 cases, 0 failed'\n")
-program(work / "path/nproc", "echo 1\n")
+program(work / "path/nproc", "echo ${FAKE_CORES:-1}\n")
 
 
 def start(*arguments, prebuilt="bin", cwd=place, **environment):
@@ -110,7 +114,7 @@ def start(*arguments, prebuilt="bin", cwd=place, **environment):
 def run(*arguments, **environment):
     process = start(*arguments, **environment)
     out, error = process.communicate()
-    calls = [line.split()[0] for line in (work / "calls").read_text().splitlines() if not line.startswith("nproc")]
+    calls = [line.split()[0] for line in (work / "calls").read_text().splitlines() if not (line.startswith("nproc") or line.endswith("--list"))]
     return process.returncode, out + error, calls
 
 
@@ -234,6 +238,14 @@ for arguments, wanted in ((["--only", "limits|ranks"], ["bench_limits", "nccl_ch
                           (["--only", "torch.*", "--continue", str(work / "starts")], ["torch.py", *4 * ["torch_gpu_step.py"]])):
     code, text, calls = run(*arguments, "--out", str(work / "starts"), **with_torch)
     check(code == 0 and calls == ["nvidia-smi", *wanted], f"what starts with {arguments}", f"{calls} {text}")
+
+# Op checks have a process per core, but only for eight cases each, and at most 16: each opens the GPU.
+for cores, of_one, of_all in ((1, 1, 1), (4, 4, 4), (12, 5, 12), (96, 5, 16)):
+    code, text, calls = run("--only", "op_check|op_check_muon", "--out", str(work / "shards"), FAKE_CORES=str(cores))
+    called = [line.split() for line in (work / "calls").read_text().splitlines() if "--shard" in line]
+    found = [sorted(line[-1] for line in called if ("--op" in line) == one) for one in (True, False)]
+    check(code == 0 and found == [sorted(f"{i}/{n}" for i in range(n)) for n in (of_one, of_all)] and
+          results("shards")["op_check_muon"] == f"{2 * of_one} cases, 0 failed", f"processes on {cores} cores", f"{found} {text}")
 
 # Another kind of GPU: an op whose cases it skips and the wrappers are not here, and that is no failure.
 few = ("--only", "wrappers|op_check_swiglu_codes|op_check_attention", "--out", str(work / "other"))

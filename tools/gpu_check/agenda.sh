@@ -164,7 +164,7 @@ step() {
   if [[ $word == FAILED* && -s $log ]]; then tail -5 "$log" | sed 's/^/          /'; fi
 }
 
-# check NAME ABOUT LIMIT COMMAND...: a step of an op check, in one process per core.
+# check NAME ABOUT LIMIT COMMAND...: a step of an op check, in several processes.
 check() {
   local name=$1 about=$2 limit=$3
   shift 3

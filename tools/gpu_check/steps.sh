@@ -23,11 +23,15 @@ build_all() {
 }
 export -f build_all
 
-# Runs all cases of an op check in one process per core, each with every N-th case, because the
-# references are computed on the CPU. Their output goes to files in $SHARDS; step() gathers it. 77: all are skipped.
+# Runs all cases of an op check in several processes, each with every N-th case, because the
+# references are computed on the CPU. Each opens the GPU, which takes as long as some cases: so one for about eight cases, at
+# most one per core and 16. Their output goes to files in $SHARDS; step() gathers it. 77: all are skipped.
 sharded() {
-  local shards status counted
-  shards=$(nproc)
+  local most shards status counted
+  most=$(nproc)
+  if ((most > 16)); then most=16; fi
+  shards=$((($("$@" --list | wc -l) + 7) / 8))
+  shards=$((shards > most ? most : shards < 1 ? 1 : shards))
   seq 0 $((shards - 1)) | xargs -P "$shards" -I{} bash -c '"$@" --shard {}/'"$shards"' >"$SHARDS/{}" 2>&1 || [[ $? == 77 ]]' _ "$@"
   status=$?
   sed -n 's/^\([0-9]*\) cases, \([0-9]*\) failed\(, \([0-9]*\) skipped\)\{0,1\}$/\1 \2 0\4/p' "$SHARDS"/* | awk '
