@@ -70,6 +70,7 @@ GpuMeter::GpuMeter(const std::string& bus, const std::string& library) {
   find(power_, "nvmlDeviceGetPowerUsage");
   find(reasons_, "nvmlDeviceGetCurrentClocksThrottleReasons");
   find(energy_, "nvmlDeviceGetTotalEnergyConsumption");
+  find(memory_, "nvmlDeviceGetMemoryInfo");
 }
 
 GpuReading GpuMeter::read() const {
@@ -94,6 +95,13 @@ std::optional<double> GpuMeter::joules() const {
   if (!problem_.empty() || energy_ == nullptr) return std::nullopt;
   if (energy_(device_, &millijoules) != kSuccess) return std::nullopt;
   return 1e-3 * double(millijoules);
+}
+
+std::optional<int64_t> GpuMeter::free_bytes() const {
+  Memory bytes = {};
+  if (!problem_.empty() || memory_ == nullptr) return std::nullopt;
+  if (memory_(device_, &bytes) != kSuccess) return std::nullopt;
+  return int64_t(bytes.free);
 }
 
 void say_problem(const GpuMeter& meter) {

@@ -1,8 +1,9 @@
-// Clock, power and energy of a GPU while it works, from NVML. That library belongs to the driver
+// Clock, power, energy and free memory of a GPU, from NVML. That library belongs to the driver
 // and is opened at run time; where it or a figure is missing, readings have no value.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <thread>
@@ -29,6 +30,8 @@ class GpuMeter {
   // Used since its driver was loaded, by whoever uses the GPU; no value before Volta and on a part
   // of a GPU (MIG).
   std::optional<double> joules() const;
+  // Memory that no program uses, of the whole GPU on a part (MIG). Asking CUDA would take some.
+  std::optional<int64_t> free_bytes() const;
 
  private:
   using Handle = void*;
@@ -37,6 +40,10 @@ class GpuMeter {
   int (*power_)(Handle device, unsigned* milliwatts) = nullptr;
   int (*reasons_)(Handle device, unsigned long long* bits) = nullptr;
   int (*energy_)(Handle device, unsigned long long* millijoules) = nullptr;
+  struct Memory {
+    unsigned long long total, free, used;
+  };
+  int (*memory_)(Handle device, Memory* bytes) = nullptr;
   std::string problem_;
 };
 

@@ -13,6 +13,7 @@
 #include "engine/config/check.h"
 #include "engine/config/fields.h"
 #include "engine/config/text.h"
+#include "lab/cluster/predict.h"
 #include "models/audit/branch.h"
 #include "models/audit/contract.h"
 #include "models/audit/horizon.h"
@@ -166,7 +167,8 @@ void make_branch_of(Cell& cell, const Cell& trunk, const MatrixContract& contrac
   cell.audit = trunk.audit;
 }
 
-// Of the device: with a GPU without what stays in the host's memory.
+// Of the device: with a GPU without what stays in the host's memory, and with what its process
+// takes there beside the plan.
 int64_t planned_bytes(Config config, const ModelPlace& place) {
   resolve_precision(config, place.backend, place.capability);
   const TrainingMemory memory(config, resolve_recipe(config.precision.recipe), place);
@@ -174,6 +176,7 @@ int64_t planned_bytes(Config config, const ModelPlace& place) {
   if (place.backend == Backend::kGpu) {
     bytes -= memory.plan.section_bytes(Section::kHostVisible);
     bytes -= memory.plan.section_bytes(Section::kData);
+    bytes += size_t(kReservedBytes);
   }
   return static_cast<int64_t>(bytes);
 }

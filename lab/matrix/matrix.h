@@ -25,8 +25,9 @@ struct Cell {
   bool configured = true;   // false: of a recorded matrix, which has no configuration of it (yet)
   bool known_steps = true;  // false: the contract measures the machine first
   Audit audit;
-  int64_t memory_bytes = 0;  // planned for a training step, of the device; 0 when unavailable
-  std::string unavailable;   // why it cannot be trained; "" if it can
+  // Planned for a training step, of the device, and of a GPU kReservedBytes; 0 when unavailable.
+  int64_t memory_bytes = 0;
+  std::string unavailable;  // why it cannot be trained; "" if it can
   std::string run;  // name of the cell that is trained: this one, or an earlier one equal to it
   // Of a branch: the cell whose run it leaves, and its steps there; else "" and 0.
   std::string trunk = "";

@@ -35,6 +35,16 @@ TEST_CASE("cells are contracts x models x precisions x seeds") {
   REQUIRE(m.cells[0].memory_bytes > 0);
 }
 
+TEST_CASE("of a GPU's memory a cell has its plan there, and what its process takes besides") {
+  const Family family;
+  const ModelPlace gpu{.backend = Backend::kGpu};
+  const Cell cell = lay_out(family.file(kMatrix), gpu).cell("moe-totalDN-fp32-seed1");
+  const TrainingMemory memory(cell.config, resolve_recipe("fp32"), gpu);
+  const size_t on_host =
+      memory.plan.section_bytes(Section::kHostVisible) + memory.plan.section_bytes(Section::kData);
+  REQUIRE(cell.memory_bytes == int64_t(memory.plan.total_bytes() - on_host) + (1 << 30));
+}
+
 TEST_CASE("the reference trains for its own steps, the others for as many tokens per parameter") {
   const Family family;
   const Matrix m = family.matrix(kMatrix);

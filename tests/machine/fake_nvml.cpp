@@ -48,6 +48,12 @@ int nvmlDeviceGetTotalEnergyConsumption(void* which, unsigned long long* millijo
   return status_of(which);
 }
 
+int nvmlDeviceGetMemoryInfo(void* which, unsigned long long* total_free_used) {
+  const unsigned long long bytes[] = {140ull << 30, 100ull << 30, 40ull << 30};
+  std::memcpy(total_free_used, bytes, sizeof bytes);
+  return status_of(which);
+}
+
 int nvmlDeviceGetCurrentClocksThrottleReasons(void* which, unsigned long long* bits) {
   *bits = 0x4 | 0x40;
   return status_of(which);

@@ -26,6 +26,10 @@ TEST_CASE("a meter reads the energy since the driver was loaded") {
   REQUIRE(*meter.joules() - before == 1.5);
 }
 
+TEST_CASE("a meter reads the memory that is free") {
+  REQUIRE(*GpuMeter("0000:17:00.0", kLibrary).free_bytes() == int64_t{100} << 30);
+}
+
 TEST_CASE("without NVML, or for a GPU that it does not know, readings have no value") {
   const GpuMeter absent("0000:17:00.0", "libassay-has-no-such.so.1"),
       other("0000:18:00.0", kLibrary);
@@ -35,6 +39,7 @@ TEST_CASE("without NVML, or for a GPU that it does not know, readings have no va
     REQUIRE(json_fields(meter->read()) == "\"sm_mhz\": null, \"watts\": null, \"slowed_by\": null");
     REQUIRE(!GpuTrace(*meter).end().sm_mhz);
     REQUIRE(!meter->joules());
+    REQUIRE(!meter->free_bytes());
   }
 }
 

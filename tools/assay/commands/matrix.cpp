@@ -17,6 +17,7 @@
 #include "lab/matrix/matrix_receipt.h"
 #include "lab/matrix/plan.h"
 #include "lab/matrix/report.h"
+#include "machine/gpu_meter.h"
 #include "session/data_evidence.h"
 #include "session/session_device.h"
 #include "tools/assay/commands.h"
@@ -33,10 +34,14 @@ void say(const std::string& line) {
   std::fprintf(stderr, "%s\n", line.c_str());
 }
 
+// Of a GPU what is free, where the driver says it.
 int64_t memory_of(Backend backend) {
   if (backend == Backend::kCpu) return int64_t(memory_limit().bytes);
-  const int64_t bytes = gpu::device_facts().memory_bytes;
-  if (bytes > 0) return bytes;
+  const gpu::DeviceFacts facts = gpu::device_facts();
+  if (facts.memory_bytes > 0) {
+    const int64_t free = GpuMeter(facts.bus).free_bytes().value_or(facts.memory_bytes);
+    return std::min(free, facts.memory_bytes);
+  }
   throw UserError("--device cuda: this machine has no GPU whose memory could be planned",
                   "name the GPU's memory for a --dry-run: --memory 139GiB");
 }
@@ -398,7 +403,7 @@ void add_matrix_command(Commands& commands) {
       ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
   sub->add_option("--memory", a->memory,
                   "memory budget of all runs together, e.g. 8GiB (default: memory of the file, "
-                  "else all of the device's)");
+                  "else all of the CPU's, what is free on the GPU)");
   sub->add_flag(
       "--dry-run", a->dry_run,
       "list cells, steps, tokens, memory and order, and what --reuse accepts or refuses; train "

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "session/session_device.h"
 
 namespace assay {
 
@@ -72,12 +73,15 @@ void require_comparable_models(const MatrixArguments& a, const Matrix& matrix) {
 }
 
 void require_memory(const MatrixFile& file, const std::vector<PlannedRun>& planned) {
+  const bool on_gpu = backend_of(file.device) == Backend::kGpu;
   for (const PlannedRun& run : planned) {
     if (run.cell->memory_bytes <= file.memory_bytes) continue;
     throw UserError(
         strprintf("%s needs %.2f GiB, but the memory budget is %.2f GiB", run.cell->name.c_str(),
                   double(run.cell->memory_bytes) / 0x1p30, double(file.memory_bytes) / 0x1p30),
-        "make run.micro_batch smaller, or raise the budget (memory: in the file, or --memory)");
+        std::string("make run.micro_batch smaller, ") +
+            (on_gpu ? "end other programs on the GPU (nvidia-smi), " : "") +
+            "or raise the budget (memory: in the file, or --memory)");
   }
 }
 
