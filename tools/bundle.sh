@@ -94,6 +94,9 @@ if ! { cmake -S . -B "$build" ${generator[@]+"${generator[@]}"} -DCMAKE_BUILD_TY
   fail "the build failed" "all of its output is in $build/bundle.log"
 fi
 if [[ -x $build/nccl_check ]]; then gpu_programs+=" nccl_check" programs+=" nccl_check"; fi  # where CMake found nccl.h
+# Where CMake found MPI; `assay` opens it for ranks. The MPI itself is the machine's.
+ranks=()
+if [[ -e $build/libassay_mpi.so ]]; then ranks=("$build/libassay_mpi.so"); fi
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
 
 # True for the C library's own libraries and the loader: these belong to the machine, with its
@@ -119,7 +122,7 @@ fi
 
 files=()
 for program in $programs; do files+=("$build/$program"); done
-need=$(($(du -cLk "${files[@]}" "${libraries[@]}" | tail -1 | cut -f1) / 1024 + 32))
+need=$(($(du -cLk "${files[@]}" "${libraries[@]}" ${ranks[@]+"${ranks[@]}"} | tail -1 | cut -f1) / 1024 + 32))
 if [[ $tar == yes ]]; then need=$((need * 2)); fi
 have=$(($(df --output=avail -k "$parent" | tail -1) / 1024))
 ((need <= have)) || fail "the bundle takes $need MiB, but $parent has $have MiB free" "give --out on another disk, or leave out --with-cublas"
@@ -135,6 +138,7 @@ cp "${files[@]}" "$made/bin"
 find "$build" -maxdepth 1 -type l -lname bench_device -exec cp -P -t "$made/bin" {} +  # bench_attention and others
 for name in "${!libraries[@]}"; do cp -L "${libraries[$name]}" "$made/lib/$name"; done
 chmod 644 "$made"/lib/*
+if [[ ${#ranks[@]} -gt 0 ]]; then install -D -m 644 -t "$made/lib/assay" "${ranks[@]}"; fi
 cp -r models/presets "$made/models"
 cp -r tools/gpu_check.sh tools/gpu_check "$made/tools"
 cp bench/in_turn.py "$made/bench"
@@ -203,9 +207,13 @@ trial "doctor" bin/assay doctor --quick
 trial "device" bin/test_device
 trial "op_check" bin/op_check --op cast
 trial "bench_ops" bin/bench_ops --help
-trial "train" bin/assay train models/presets/cpu/moe.yaml --device cpu --run runs/trial --set run.steps=2 --set run.batch_tokens=512 \
-  --set run.micro_batch=2 --set schedule.warmup=0 --set schedule.warmdown=0 --set eval.every=2 --set eval.tokens=2048 \
-  --set data.synth.train_tokens=200000 --set data.synth.val_tokens=20000
+train=(bin/assay train models/presets/cpu/moe.yaml --device cpu --set run.steps=2 --set run.batch_tokens=512 --set schedule.warmup=0
+  --set schedule.warmdown=0 --set eval.every=2 --set eval.tokens=2048 --set data.synth.train_tokens=200000
+  --set data.synth.val_tokens=20000)
+trial "train" "${train[@]}" --run runs/trial --set run.micro_batch=2
+if [[ ${#ranks[@]} -gt 0 ]] && there bash -c 'command -v mpirun' >/dev/null; then
+  trial "train on two ranks" "${train[@]}" --run runs/ranks --set run.micro_batch=1 --ranks 2
+fi
 rm -rf "$moved/runs" "$moved/data-cache"
 for other in ${also[@]+"${also[@]}"}; do
   trial "bench_step of ${other%%:*}" "also/${other%%:*}/bin/bench_step" --json --steps 1 --warmup 0 --layers 1 --hidden 64 --heads 1 --ffn 64 \

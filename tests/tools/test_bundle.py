@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """tools/bundle.sh and tools/gpu_check.sh --prebuilt: errors reported before anything is built, and
 that no program links a CUDA library. Making a bundle would compile everything again; bundle.sh
-tests the bundle itself.
+tests the bundle itself; here it makes one of programs that do nothing.
 
 Usage: test_bundle.py PROGRAM..."""
 import os
@@ -65,6 +65,28 @@ if done.returncode != 1 or not log.exists() or "-DASSAY_TESTS=ON" not in log.rea
     failures.append(f"a build that fails: exit {done.returncode}\n{done.stdout}{done.stderr}")
 if not (work / "full" / "letter.txt").exists() or (work / "b").exists():
     failures.append("a refusal changed something")
+
+# A build of programs that do nothing, with and without MPI: what `assay` opens for ranks comes along.
+NOTHING = """#!/bin/bash
+if [[ $1 == --build ]]; then
+  shift
+  for target in "${@:2}"; do if [[ $target == [a-z]* ]]; then cp "$NOTHING" "$1/$target"; fi; done
+  if [[ -n $FAKE_MPI ]]; then cp "$NOTHING" "$1/libassay_mpi.so"; fi
+else
+  echo "CMAKE_CXX_COMPILER:STRING=c++" >"$4/CMakeCache.txt"
+fi
+"""
+subprocess.run(["c++", "-x", "c++", "-", "-o", work / "nothing", "-Wl,--no-as-needed,--disable-new-dtags,-rpath,$ORIGIN/../lib"],
+               input="int main() {}", text=True, check=True)
+(work / "path" / "cmake").write_text(NOTHING)
+for mpi in ("", "yes"):
+    environment = {"NOTHING": str(work / "nothing"), "FAKE_MPI": mpi, "PATH": f"{work / 'path'}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", TOOLS / BUNDLE, "--out", f"made{mpi}", "--build", f"built{mpi}"], capture_output=True,
+                          text=True, cwd=work, env={**os.environ, **environment})
+    made = work / f"made{mpi}"
+    listed = done.returncode == 0 and "  lib/assay/libassay_mpi.so\n" in (made / "MANIFEST").read_text()
+    if done.returncode != 0 or [listed, (made / "lib/assay/libassay_mpi.so").exists()] != 2 * [bool(mpi)]:
+        failures.append(f"a bundle, MPI {mpi or 'no'}: exit {done.returncode}\n{done.stdout}{done.stderr}")
 
 for script, word in ((BUNDLE, "--with-cublas"), (GPU_CHECK, "--prebuilt")):
     done = subprocess.run(["bash", TOOLS / script, "--help"], capture_output=True, text=True)
