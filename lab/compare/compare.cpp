@@ -283,8 +283,10 @@ Comparison compare(std::span<const RunRecord> runs, const CompareOptions& option
   if (options.incomparable == Incomparable::kRefuse)
     refuse_incomparable(c.incomparable, "--force compares them anyway, without a ranking");
   c.target_loss = common_target(runs, options, c.notes);
-  for (const SeedGroup& group : group_by_seed(runs))
+  const std::vector<SeedGroup> groups = group_by_seed(runs);
+  for (const SeedGroup& group : groups)
     c.models.push_back(model_row(group, options, c.target_loss));
+  c.confounds = run_confounds(groups);
   for (size_t i = 1; i < c.models.size(); ++i) {
     const SeedGroup &group = c.models[i].group, &first = c.models[0].group;
     c.models[i].loss_against_first =

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/runs/confounds.h"
 #include "lab/runs/core_answers.h"
 #include "lab/runs/seed_groups.h"
 
@@ -100,6 +101,7 @@ struct Comparison {
   std::vector<ModelRow> models;
   std::vector<std::string> incomparable = {};  // differences that --force let through
   std::vector<std::string> notes = {};         // what to know before reading the tables
+  std::vector<Confound> confounds = {};        // what else differs between the models
   std::optional<double> target_loss = {};
   std::string contract;    // common to all models; "" if there is none
   std::string not_held;    // a sentence on why that is not kept or not known to be; "" if it is

@@ -131,6 +131,7 @@ Json comparison_json(const Comparison& c) {
   json["sentence"] = comparison_sentence(c);
   json["incomparable"] = c.incomparable;
   json["notes"] = c.notes;
+  json["confounds"] = confounds_json(c.confounds);
   json["target_loss_nats"] = nullptr;
   if (c.target_loss) json["target_loss_nats"] = *c.target_loss;
   json["models"] = Json::array();

@@ -61,7 +61,8 @@ std::string rest_of_sentence(const Comparison& c, const Ranking& r, size_t from)
   if (!later.empty()) text += " Then " + later + ".";
   for (const ModelRow& row : c.models)
     if (row.health.collapsed > 0) text += " The routers of " + row.group.name + " collapsed.";
-  return text + " " + (c.not_held.empty() ? "Held fixed: " + c.contract + "." : c.not_held);
+  text += " " + (c.not_held.empty() ? "Held fixed: " + c.contract + "." : c.not_held);
+  return text + (c.confounds.empty() ? "" : " " + confounds_sentence(c.confounds));
 }
 
 // Of models that share the first place.

@@ -151,6 +151,7 @@ std::string comparison_text(const Comparison& c) {
   for (const std::string& difference : c.incomparable)
     text += "NOT COMPARABLE (--force): " + difference + "\n";
   for (const std::string& note : c.notes) text += "note: " + note + "\n";
+  for (const Confound& confound : c.confounds) text += "confound: " + confound.text + "\n";
   if (text.size() > sentence) text += "\n";
   return text + models_text(c) + triple_text(c) + curves_text(c) + target_text(c) +
          differences_text(c) + ranking_text(c);

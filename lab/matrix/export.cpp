@@ -283,6 +283,7 @@ std::string summary_json(const MatrixSummary& summary) {
     t["other_core_questions"] = table.other_core_questions.empty()
                                     ? ordered_json()
                                     : ordered_json(table.other_core_questions);
+    t["confounds"] = confounds_json(table.confounds);
     t["rows"] = ordered_json::array();
     for (const SummaryRow& row : table.rows) t["rows"].push_back(row_json(row));
     t["ranked_by"] = table.ranked_by_target() ? "target_steps" : "val_loss";

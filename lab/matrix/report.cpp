@@ -274,6 +274,7 @@ std::string table_markdown(const ContractTable& table, const Matrix& matrix) {
   text += routers_text(table);
   text += markdown_table(cost_rows(table), 2) + "\n" + target_text(table);
   text += ranking_text(table);
+  for (const Confound& c : table.confounds) text += "- confound: " + c.text + "\n";
   for (const SummaryRow& row : table.rows) {
     for (const std::string& missing : row.missing) text += "- " + missing + "\n";
     for (const RunRecord* run : row.runs.runs) {

@@ -273,6 +273,7 @@ ContractTable table_of(const MatrixSummary& summary, const MatrixContract& contr
     rows.push_back(&row);
   }
   table.other_core_questions = core_questions_of(rows);
+  table.confounds = confounds_of(table.rows);
   choose_target(table);
   if (table.target_nats > 0) {
     for (SummaryRow& row : table.rows) fill_target(row, table.target_nats);
@@ -307,6 +308,23 @@ std::string stopped_text(const SummaryRow& row, const RunMeasure& measure) {
   if (ends.empty()) return "";
   return share_of_planned(row, ends.size()) + " runs of " + row.cell->model +
          (ends.size() == 1 ? " was" : " were") + " stopped by a guard (" + guards_text(ends) + ")";
+}
+
+std::vector<Confound> confounds_of(const std::vector<SummaryRow>& rows) {
+  std::map<std::string, std::vector<SeedGroup>> by_precision;
+  for (const SummaryRow& row : rows) {
+    if (row.runs.runs.empty()) continue;
+    SeedGroup& group = by_precision[row.cell->precision].emplace_back(row.runs);
+    group.name = row.cell->model;
+  }
+  std::vector<Confound> all;
+  for (const auto& [precision, groups] : by_precision) {
+    for (const Confound& c : run_confounds(groups)) {
+      const auto same = [&](const Confound& other) { return other.text == c.text; };
+      if (std::none_of(all.begin(), all.end(), same)) all.push_back(c);
+    }
+  }
+  return all;
 }
 
 std::optional<double> SummaryRow::total() const {

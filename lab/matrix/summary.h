@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lab/matrix/state.h"
+#include "lab/runs/confounds.h"
 #include "lab/runs/core_answers.h"
 #include "lab/runs/run_measures.h"
 #include "lab/runs/seed_groups.h"
@@ -66,6 +67,7 @@ struct ContractTable {
   // Why the runs' scores of CORE are not of the same questions (lab/runs/core_questions.h); "" if
   // they are. A row that was asked others than the first one has no core_difference.
   std::string other_core_questions;
+  std::vector<Confound> confounds;  // of confounds_of() the rows
 
   // Best first: rows with a loss of which no guard stopped a run, by their mean final loss; where
   // runs stop at a target, of these the rows of which every run reached it, by their mean steps to
@@ -82,6 +84,10 @@ struct ContractTable {
   };
   std::vector<Relation> relation;
 };
+// What differs between the rows beside models and contract. Precisions are what a table of several
+// compares, so each row is compared with those of its own.
+std::vector<Confound> confounds_of(const std::vector<SummaryRow>& rows);
+
 // "below", "above", "unclear", "one_seed", "no_seed".
 const char* relation_name(ContractTable::Relation relation);
 

@@ -160,12 +160,17 @@ Json family_json(const std::vector<NamedConfig>& models, const AuditOptions& opt
       }
     }
   }
-  json["confounds"] = Json::array();
-  for (const Confound& c : confounds(models, horizons)) {
+  json["confounds"] = confounds_json(confounds(models, horizons));
+  return json;
+}
+
+Json confounds_json(const std::vector<Confound>& found) {
+  Json json = Json::array();
+  for (const Confound& c : found) {
     Json confound;
     confound["name"] = c.name;
     confound["text"] = c.text;
-    json["confounds"].push_back(confound);
+    json.push_back(confound);
   }
   return json;
 }

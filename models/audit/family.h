@@ -39,6 +39,14 @@ struct Confound {
 };
 std::vector<Confound> confounds(const std::vector<NamedConfig>& models,
                                 const std::vector<FamilyHorizon>& horizons);
+// Those of them that follow from the fields alone, which need not be those of a possible run.
+std::vector<Confound> recorded_confounds(const std::vector<NamedConfig>& models);
+// [{"name": ..., "text": ...}]
+nlohmann::ordered_json confounds_json(const std::vector<Confound>& found);
+
+// "dense 256, moe 512"; of more than four models the values: "256 (6 models), 512 (moe)".
+std::string values_by_model(const std::vector<std::string>& names,
+                            const std::vector<std::string>& values);
 
 std::string family_table(const std::vector<NamedConfig>& models, const AuditOptions& options);
 nlohmann::ordered_json family_json(const std::vector<NamedConfig>& models,

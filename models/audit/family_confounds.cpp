@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <string_view>
 
 #include "base/check.h"
 #include "engine/config/fields.h"
@@ -19,7 +21,8 @@ constexpr Shared kShared[] = {
     {"tokenizer", "model.vocab_size"},
     {"data", "data.train"},
     {"data", "data.val"},
-    {"data", "data.mixture"},
+    {"mixture", "data.mixture"},
+    {"data_order", "data.shuffle"},
     {"data", "data.synth"},
     {"data", "data.mask_eos"},
     {"batch", "run.batch_tokens"},
@@ -29,6 +32,16 @@ constexpr Shared kShared[] = {
     {"precision", "precision."},
     {"seed", "run.seed"},
     {"eval", "eval.tokens"},
+    {"architecture", "model.tie_embeddings"},
+    {"architecture", "model.rope_theta"},
+    {"architecture", "model.norm_eps"},
+    {"architecture", "model.qk_norm"},
+    {"architecture", "model.attention_gain"},
+    {"architecture", "model.embed_gain"},
+    {"architecture", "model.logit_gain"},
+    {"architecture", "model.init"},
+    {"architecture", "model.head_init"},
+    {"router", "model.moe.router."},  // of mixtures with other mixtures
 };
 
 std::string value_of(const std::vector<FieldRow>& rows, const std::string& path) {
@@ -38,24 +51,40 @@ std::string value_of(const std::vector<FieldRow>& rows, const std::string& path)
   return found->type == "section" && found->value.empty() ? "present" : found->value;
 }
 
-// "dense 256, moe 512"
 template <typename F>
 std::string by_model(const std::vector<NamedConfig>& models, F&& value) {
-  std::string text;
+  std::vector<std::string> names, values;
   for (size_t i = 0; i < models.size(); ++i) {
-    text += (text.empty() ? "" : ", ") + models[i].name + " " + value(i);
+    names.push_back(models[i].name);
+    values.push_back(value(i));
   }
-  return text;
+  return values_by_model(names, values);
 }
 
-void add_unequal_fields(const std::vector<NamedConfig>& models, std::vector<Confound>& found) {
+std::vector<NamedConfig> mixtures_of(const std::vector<NamedConfig>& models) {
+  std::vector<NamedConfig> mixtures;
+  for (const NamedConfig& model : models) {
+    if (moe_blocks(model.config.model) > 0) mixtures.push_back(model);
+  }
+  return mixtures;
+}
+
+const Shared* shared_field(const std::string& path) {
+  const auto found = std::find_if(std::begin(kShared), std::end(kShared),
+                                  [&](const Shared& s) { return path.starts_with(s.prefix); });
+  return found == std::end(kShared) ? nullptr : found;
+}
+
+// The fields of mixtures' routers, or all others.
+void add_unequal_fields(const std::vector<NamedConfig>& models, bool of_routers,
+                        std::vector<Confound>& found) {
   std::vector<std::vector<FieldRow>> rows;
   for (const NamedConfig& model : models) rows.push_back(config_fields(model.config));
+  std::string lacked;  // a section that some models lack, which is one difference
   for (const FieldRow& field : all_config_fields()) {
-    const auto shared = std::find_if(std::begin(kShared), std::end(kShared), [&](const Shared& s) {
-      return field.path.rfind(s.prefix, 0) == 0;
-    });
-    if (shared == std::end(kShared)) continue;
+    const Shared* shared = shared_field(field.path);
+    if (!shared || (std::string_view(shared->name) == "router") != of_routers) continue;
+    if (!lacked.empty() && field.path.starts_with(lacked)) continue;
     const auto value = [&](size_t i) { return value_of(rows[i], field.path); };
     const auto differs = [&] {
       for (size_t i = 1; i < models.size(); ++i) {
@@ -63,8 +92,9 @@ void add_unequal_fields(const std::vector<NamedConfig>& models, std::vector<Conf
       }
       return false;
     };
-    if (differs())
-      found.push_back({shared->name, field.path + " differs: " + by_model(models, value)});
+    if (!differs()) continue;
+    found.push_back({shared->name, field.path + " differs: " + by_model(models, value)});
+    if (field.type == "section") lacked = field.path + ".";
   }
 }
 
@@ -99,18 +129,11 @@ void add_experts(const std::vector<NamedConfig>& sparse, std::vector<Confound>& 
   if (differs) found.push_back({"experts", "experts differ: " + by_model(sparse, text)});
 }
 
-void add_shapes(const std::vector<NamedConfig>& models, std::vector<Confound>& found) {
-  add_sizes(models, found);
-  std::vector<NamedConfig> sparse;
-  std::set<int64_t> dense_layers, widths;
-  std::vector<Audit> audits;
-  for (const NamedConfig& model : models) {
-    audits.push_back(audit(model.config));
-    widths.insert(audits.back().ffn_active_width);
-    const int64_t moe = moe_blocks(model.config.model);
-    if (moe == 0) continue;
-    sparse.push_back(model);
-    dense_layers.insert(model.config.model.layers - moe);
+// Of mixtures: blocks that have no experts, and gates that say nothing.
+void add_mixtures(const std::vector<NamedConfig>& sparse, std::vector<Confound>& found) {
+  std::set<int64_t> dense_layers;
+  for (const NamedConfig& model : sparse) {
+    dense_layers.insert(model.config.model.layers - moe_blocks(model.config.model));
   }
   if (dense_layers.size() > 1) {
     const auto layers = [&](size_t i) {
@@ -121,15 +144,25 @@ void add_shapes(const std::vector<NamedConfig>& models, std::vector<Confound>& f
         {"dense_layers", "dense layers before the experts differ: " + by_model(sparse, layers)});
   }
   add_experts(sparse, found);
-  if (widths.size() > 1) {
-    const auto width = [&](size_t i) { return grouped(audits[i].ffn_active_width); };
-    found.push_back({"active_width", "active FFN width differs: " + by_model(models, width)});
-  }
   for (const NamedConfig& model : sparse) {
     if (!has_constant_gates(*model.config.model.moe)) continue;
     found.push_back({"constant_gates", model.name +
                                            ": K = 1 with normalised gates, which are all 1: "
                                            "its routers learn nothing from the loss"});
+  }
+}
+
+// What takes an audit.
+void add_parameters(const std::vector<NamedConfig>& models, std::vector<Confound>& found) {
+  std::set<int64_t> widths;
+  std::vector<Audit> audits;
+  for (const NamedConfig& model : models) {
+    audits.push_back(audit(model.config));
+    widths.insert(audits.back().ffn_active_width);
+  }
+  if (widths.size() > 1) {
+    const auto width = [&](size_t i) { return grouped(audits[i].ffn_active_width); };
+    found.push_back({"active_width", "active FFN width differs: " + by_model(models, width)});
   }
   for (size_t i = 0; i < models.size(); ++i) {
     if (audits[i].parameters.router == 0) continue;
@@ -144,11 +177,43 @@ void add_shapes(const std::vector<NamedConfig>& models, std::vector<Confound>& f
 
 }  // namespace
 
+std::string values_by_model(const std::vector<std::string>& names,
+                            const std::vector<std::string>& values) {
+  constexpr size_t kNamed = 4, kValues = 4;
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (names.size() <= kNamed) {
+    for (size_t i = 0; i < names.size(); ++i) add(names[i] + " " + values[i]);
+    return text;
+  }
+  std::vector<std::string> distinct;
+  for (const std::string& value : values) {
+    if (std::find(distinct.begin(), distinct.end(), value) == distinct.end())
+      distinct.push_back(value);
+  }
+  for (size_t k = 0; k < std::min(kValues, distinct.size()); ++k) {
+    const auto first = std::find(values.begin(), values.end(), distinct[k]);
+    const long count = long(std::count(first, values.end(), distinct[k]));
+    add(distinct[k] + (count == 1 ? " (" + names[size_t(first - values.begin())] + ")"
+                                  : strprintf(" (%ld models)", count)));
+  }
+  if (distinct.size() > kValues) add(strprintf("and %zu other values", distinct.size() - kValues));
+  return text;
+}
+
+std::vector<Confound> recorded_confounds(const std::vector<NamedConfig>& models) {
+  std::vector<Confound> found;
+  add_sizes(models, found);
+  add_mixtures(mixtures_of(models), found);
+  add_unequal_fields(models, false, found);
+  add_unequal_fields(mixtures_of(models), true, found);
+  return found;
+}
+
 std::vector<Confound> confounds(const std::vector<NamedConfig>& models,
                                 const std::vector<FamilyHorizon>& horizons) {
-  std::vector<Confound> found;
-  add_shapes(models, found);
-  add_unequal_fields(models, found);
+  std::vector<Confound> found = recorded_confounds(models);
+  add_parameters(models, found);
   for (const FamilyHorizon& h : horizons) {
     std::string text;
     for (size_t i = 0; i < models.size(); ++i) {

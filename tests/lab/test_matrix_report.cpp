@@ -1,4 +1,5 @@
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "lab/matrix/claims.h"
 #include "lab/matrix/gap.h"
@@ -92,6 +93,34 @@ TEST_CASE("the table of routers has the runs that the rule ended, and the models
   REQUIRE(has("experts over the last 8 logged steps"));
   t.cells[1].config.telemetry.window = 20;
   REQUIRE(has("experts over the last 8 to 20 logged steps"));
+}
+
+TEST_CASE("a table names what its rows differ in, but not the precisions that it compares") {
+  Table t = planted_table();
+  std::vector<SummaryRow>& rows = t.tables[0].rows;
+  const auto texts = [&] {
+    std::vector<std::string> all;
+    for (const Confound& c : confounds_of(rows)) all.push_back(c.text);
+    return all;
+  };
+  rows[2].runs.runs.clear();  // the row of one seed
+  REQUIRE(texts().empty());
+  for (RunRecord& run : t.runs) {
+    if (run.name.starts_with("even")) run.config.precision.recipe = "fp32";
+    if (run.name.starts_with("full")) run.config.precision.recipe = "bf16";
+  }
+  const std::string differs = "precision.recipe differs: full bf16, even fp32";
+  REQUIRE(texts() == std::vector<std::string>{differs});
+  const Matrix matrix;
+  MatrixSummary summary;
+  summary.matrix = &matrix;
+  summary.tables = t.tables;
+  summary.tables[0].confounds = confounds_of(rows);
+  REQUIRE(summary_markdown(summary).find("\n- confound: " + differs + "\n") != std::string::npos);
+  const auto json = nlohmann::json::parse(summary_json(summary));
+  REQUIRE(json["contracts"][0]["confounds"][0]["name"] == "precision");
+  t.cells[1].precision = "fp32";
+  REQUIRE(texts().empty());
 }
 
 }  // namespace assay::test_matrix_report

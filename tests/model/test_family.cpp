@@ -110,6 +110,31 @@ TEST_CASE("confounds are named with their values") {
   REQUIRE(found.size() == 7);  // including the router's share
 }
 
+TEST_CASE("confounds beyond the sizes: order of the data, architecture, routers, a whole section") {
+  std::vector<NamedConfig> models = speedrun();
+  models[1].config.model.moe = models[2].config.model.moe;  // one mixture twice
+  const size_t before = confounds(models, {}).size();
+  models[0].config.data.shuffle = false;
+  models[0].config.model.qk_norm = true;
+  models[0].config.optimizer.kind = OptimizerKind::kMuon;
+  models[0].config.optimizer.muon.emplace();
+  models[1].config.model.moe->router.bias_rate = 0.5;
+  const auto found = confounds(models, {});
+  REQUIRE(found.size() == before + 5);
+  REQUIRE(has(found, "data_order", "data.shuffle differs: dense false, moe-64 true, moe-256 true"));
+  REQUIRE(has(found, "architecture", "model.qk_norm differs: dense true, "));
+  REQUIRE(has(found, "optimizer", "optimizer.muon differs: dense present, moe-64 absent, "));
+  REQUIRE(has(found, "router", "model.moe.router.bias_rate differs: moe-64 0.5, moe-256 0.001"));
+}
+
+TEST_CASE("of many models a confound has the values, not every name") {
+  const std::vector<std::string> names = {"a", "b", "c", "d", "e", "f"};
+  REQUIRE(values_by_model({"a", "b"}, {"1", "1"}) == "a 1, b 1");
+  REQUIRE(values_by_model(names, {"1", "2", "1", "1", "1", "3"}) == "1 (4 models), 2 (b), 3 (f)");
+  REQUIRE(values_by_model(names, {"1", "2", "3", "4", "5", "6"}) ==
+          "1 (a), 2 (b), 3 (c), 4 (d), and 2 other values");
+}
+
 TEST_CASE("epochs come from the headers of the shards") {
   const TempFolder folder;
   write_shard(folder / "a.bin", counting(0, 1000, 50), 50);

@@ -40,6 +40,8 @@ function comparisonTable() {
   return {columns: columns.map(([name]) => name), rows: sorted.map((row) => columns.map(([, of]) => of(row)))};
 }
 
+const confoundTexts = (confounds) => confounds.map(({text}) => 'confound: ' + text);
+
 // A model's name with its colour.
 function modelLabel(name) {
   const model = models.find((one) => one.name === name);
@@ -52,7 +54,7 @@ function answerNodes() {
   if (readable.length === 0) return [element('p', {className: 'answer', textContent: runs.length === 1 ? 'The run has no readable telemetry yet.' : 'No run has readable telemetry yet.'})];
   if (!comparison) return [element('p', {className: 'answer', textContent: readable.map(runSentence).join(' ')})];
   if (comparison.refused) return [element('p', {className: 'answer', textContent: `Not compared: ${comparison.refused}.`})];
-  const notes = [...comparison.incomparable, ...comparison.notes];
+  const notes = [...comparison.incomparable, ...comparison.notes, ...confoundTexts(comparison.confounds)];
   return [element('p', {className: 'answer', textContent: comparison.sentence}),
     tablePanel('comparison', 'Comparison', comparisonTable,
       notes.length ? element('ul', {className: 'soft'}, ...notes.map((text) => element('li', {textContent: text}))) : '',

@@ -81,8 +81,9 @@ function seedTable(contract) {
       run.val_loss_nats === null ? null : run.val_loss_nats.toFixed(4), run.reused_from]))};
 }
 
+const remarks = (contract) => [...confoundTexts(contract.confounds), ...contract.rows.flatMap((row) => row.missing)];
 const contractPanels = () => report.matrix.contracts.map((contract, i) => tablePanel('contract-' + contract.name, `${contract.name}: ${contract.says}`, () => contractTable(report.matrix.contracts[i]),
-  contract.rows.some((row) => row.missing.length) ? element('ul', {className: 'soft'}, ...contract.rows.flatMap((row) => row.missing).map((text) => element('li', {textContent: text}))) : '',
+  remarks(contract).length ? element('ul', {className: 'soft'}, ...remarks(contract).map((text) => element('li', {textContent: text}))) : '',
   detailsNode('seeds ' + contract.name, 'seed by seed', tableNode('seeds ' + contract.name, seedTable(contract)))));
 
 const pointMeasures = () => [['val_loss_nats', 'validation loss (nats per token)'], ['difference', 'loss minus that of the first row, seed by seed (nats per token)'],

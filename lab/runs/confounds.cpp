@@ -1,0 +1,136 @@
+#include "lab/runs/confounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "engine/config/schedule.h"
+#include "models/linear/precision.h"
+
+namespace assay {
+namespace {
+
+// Of the audit's confounds.
+const std::set<std::string> kByDesign = {"experts", "data", "tokenizer", "sequence", "eval"};
+
+constexpr size_t kShownFields = 3;  // of one name
+
+// The formats that the run was trained in: `auto` as the machine resolved it, and without what only
+// counts where something is quantised.
+PrecisionConfig trained_precision(const RunRecord& run) {
+  PrecisionConfig p = run.config.precision;
+  if (p.recipe == "auto" && !run.recipe.empty()) p.recipe = run.recipe;
+  if (p.products == ProductsMode::kAuto) p.products = ProductsMode::kSimulated;
+  if (is_quantised_recipe(p.recipe) || !p.override_.empty()) return p;
+  PrecisionConfig plain;
+  plain.recipe = p.recipe;
+  plain.products = ProductsMode::kSimulated;
+  return plain;
+}
+
+// A rate of its own that is the common one is none.
+OptimizerConfig trained_optimizer(OptimizerConfig o) {
+  const auto drop = [](std::optional<double>& own, double common) {
+    if (own == common) own.reset();
+  };
+  drop(o.router_lr, o.lr);
+  drop(o.expert_lr, o.lr);
+  drop(o.expert_beta2, o.beta2);
+  return o;
+}
+
+// A part of a schedule that was given as steps, or as a share of them, which is rounded up.
+bool is_one_part(int64_t a, const Schedule& of_a, int64_t b, const Schedule& of_b) {
+  if (a == b) return true;
+  const double apart = double(a) / double(of_a.steps) - double(b) / double(of_b.steps);
+  return std::fabs(apart) <= 1.0 / double(std::min(of_a.steps, of_b.steps));
+}
+
+// Writes a part as steps: those of the first model where it is one part in all of them.
+void resolve_part(std::vector<NamedConfig>& models, const std::vector<Schedule>& schedules,
+                  int64_t Schedule::*part, int64_t ScheduleConfig::*steps,
+                  std::optional<double> ScheduleConfig::*fraction) {
+  const Schedule& first = schedules.front();
+  const bool one = std::all_of(schedules.begin(), schedules.end(), [&](const Schedule& s) {
+    return is_one_part(first.*part, first, s.*part, s);
+  });
+  for (size_t i = 0; i < models.size(); ++i) {
+    ScheduleConfig& schedule = models[i].config.schedule;
+    schedule.*fraction = std::nullopt;
+    schedule.*steps = one ? first.*part : schedules[i].*part;
+  }
+}
+
+std::vector<NamedConfig> trained_configs(std::span<const SeedGroup> groups) {
+  std::vector<NamedConfig> models;
+  std::vector<Schedule> schedules;
+  for (const SeedGroup& group : groups) {
+    NamedConfig& model = models.emplace_back(NamedConfig{group.name, group.config()});
+    schedules.push_back(make_schedule(model.config));
+    model.config.run.seed = 0;
+    model.config.precision = trained_precision(*group.runs.front());
+    model.config.optimizer = trained_optimizer(model.config.optimizer);
+  }
+  resolve_part(models, schedules, &Schedule::warmup, &ScheduleConfig::warmup,
+               &ScheduleConfig::warmup_fraction);
+  resolve_part(models, schedules, &Schedule::warmdown, &ScheduleConfig::warmdown,
+               &ScheduleConfig::warmdown_fraction);
+  return models;
+}
+
+void add_seeds(std::span<const SeedGroup> groups, std::vector<Confound>& found) {
+  std::vector<std::string> names, seeds;
+  for (const SeedGroup& group : groups) {
+    std::string all;
+    for (const RunRecord* run : group.runs)
+      all += (all.empty() ? "" : " ") + std::to_string(run->config.run.seed);
+    names.push_back(group.name);
+    seeds.push_back(all);
+  }
+  if (std::set<std::string>(seeds.begin(), seeds.end()).size() > 1)
+    found.push_back({"seeds", "seeds differ: " + values_by_model(names, seeds)});
+}
+
+// One for each name, in the order of their first.
+std::vector<Confound> joined_by_name(const std::vector<Confound>& all) {
+  std::vector<Confound> joined;
+  std::map<std::string, size_t> count;
+  for (const Confound& c : all) {
+    if (count[c.name]++ == 0) {
+      joined.push_back(c);
+      continue;
+    }
+    const auto same = std::find_if(joined.begin(), joined.end(),
+                                   [&](const Confound& j) { return j.name == c.name; });
+    if (count[c.name] <= kShownFields) same->text += "; " + c.text;
+  }
+  for (Confound& c : joined) {
+    if (count[c.name] > kShownFields)
+      c.text += strprintf(" (and %zu more)", count[c.name] - kShownFields);
+  }
+  return joined;
+}
+
+}  // namespace
+
+std::vector<Confound> run_confounds(std::span<const SeedGroup> groups) {
+  if (groups.size() < 2) return {};
+  std::vector<Confound> found = recorded_confounds(trained_configs(groups));
+  std::erase_if(found, [](const Confound& c) { return kByDesign.contains(c.name); });
+  add_seeds(groups, found);
+  return joined_by_name(found);
+}
+
+std::string confounds_sentence(const std::vector<Confound>& found) {
+  std::string names;
+  for (const Confound& c : found) {
+    std::string words = c.name;
+    std::replace(words.begin(), words.end(), '_', ' ');
+    names += (names.empty() ? "" : ", ") + words;
+  }
+  return names.empty() ? "" : "They also differ in " + names + ".";
+}
+
+}  // namespace assay

@@ -1,0 +1,26 @@
+// What differs between compared models beside what the comparison is about, from the configurations
+// that their runs recorded.
+//
+//   for (const Confound& c : run_confounds(groups)) text += "confound: " + c.text + "\n";
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lab/runs/seed_groups.h"
+#include "models/audit/family.h"
+
+namespace assay {
+
+// recorded_confounds() of the audit, one for each name, and "seeds"; empty for fewer than two
+// models. Each group has a run. Left out are numbers of experts, which mixtures differ in by
+// design, and data and validation, which are compared by their content (incomparable_differences()
+// of lab/compare/compare.h). Precision is that of the runs. Warm-up and warm-down differ where
+// neither their steps nor their shares of the run agree.
+std::vector<Confound> run_confounds(std::span<const SeedGroup> groups);
+
+// "They also differ in precision, data order."; "" if there are none.
+std::string confounds_sentence(const std::vector<Confound>& found);
+
+}  // namespace assay

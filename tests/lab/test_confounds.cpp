@@ -1,0 +1,103 @@
+// What compared runs differ in beside what they are compared for.
+#include <string>
+#include <vector>
+
+#include "lab/compare/compare_report.h"
+#include "lab/runs/confounds.h"
+#include "tests/catch.h"
+#include "tests/lab/compared_runs.h"
+
+namespace assay::test_confounds {
+namespace {
+
+using compared_runs::run_of;
+using compared_runs::two_models;
+
+std::vector<Confound> of(const std::vector<RunRecord>& runs) {
+  return compare(runs, {}).confounds;
+}
+
+}  // namespace
+
+TEST_CASE("two models that differ in precision alone are said to, in every form of the answer") {
+  std::vector<RunRecord> runs = two_models();
+  REQUIRE(of(runs).empty());
+  for (const size_t i : {0, 1}) runs[i].config.precision.recipe = "bf16";
+  for (const size_t i : {2, 3}) runs[i].config.precision.recipe = "fp32";
+  const Comparison c = compare(runs, {});
+  REQUIRE(c.confounds.size() == 1);
+  REQUIRE(c.confounds[0].name == "precision");
+  const std::string text = "precision.recipe differs: dense bf16, moe fp32";
+  REQUIRE(c.confounds[0].text == text);
+  REQUIRE(comparison_sentence(c).ends_with(
+      "Held fixed: steps: 100 steps of 1,000 tokens. They also differ in precision."));
+  REQUIRE(comparison_text(c).find("\nconfound: " + text + "\n") != std::string::npos);
+  REQUIRE(comparison_json(c)["confounds"][0]["text"] == text);
+}
+
+TEST_CASE("precision is compared as the machine resolved it") {
+  std::vector<RunRecord> runs = two_models();
+  for (RunRecord& run : runs) run.recipe = "fp32";
+  for (const size_t i : {0, 1}) runs[i].recipe = "bf16";
+  REQUIRE(of(runs).at(0).text == "precision.recipe differs: dense bf16, moe fp32");
+  for (RunRecord& run : runs) run.config.precision.recipe = "bf16";
+  // Nothing is quantised: how quantised products are made is no difference.
+  runs[0].config.precision.products = runs[1].config.precision.products = ProductsMode::kNative;
+  REQUIRE(of(runs).empty());
+  for (RunRecord& run : runs) run.config.precision.recipe = "mxfp8";
+  REQUIRE(of(runs).size() == 1);
+}
+
+TEST_CASE("fields of one kind share a line, which names three of them") {
+  std::vector<RunRecord> runs = two_models();
+  for (const size_t i : {2, 3}) {
+    runs[i].config.optimizer.lr = 0.002;
+    runs[i].config.optimizer.expert_lr = 0.002;  // the common rate: no difference
+    runs[i].config.optimizer.beta1 = 0.8;
+  }
+  std::vector<Confound> found = of(runs);
+  REQUIRE(found.size() == 1);
+  REQUIRE(found[0].text ==
+          "optimizer.lr differs: dense 0.001, moe 0.002; optimizer.beta1 differs: "
+          "dense 0.9, moe 0.8");
+  for (const size_t i : {2, 3}) {
+    runs[i].config.optimizer.clip = 2;
+    runs[i].config.optimizer.weight_decay = 0.5;
+    runs[i].config.data.shuffle = false;
+  }
+  found = of(runs);
+  REQUIRE(found.size() == 2);
+  REQUIRE(found[0].text.ends_with(" (and 1 more)"));
+  REQUIRE(confounds_sentence(found) == "They also differ in optimizer, data order.");
+}
+
+TEST_CASE("what a contract or a mixture changes is no confound") {
+  std::vector<RunRecord> runs = two_models();
+  for (const size_t i : {2, 3}) {
+    MoeConfig& moe = runs[i].config.model.moe.emplace();
+    moe.experts = 8, moe.top_k = 1, moe.expert_ffn = 99;
+    moe.router.normalize_gates = false, moe.router.gate_scale = 2;
+    runs[i].config.run.steps = 123;
+    runs[i].config.contract.kind = ContractKind::kTotalDN;
+    runs[i].config.contract.coefficient = 20;
+    // Shares of the steps, rounded up.
+    runs[i].config.schedule.warmup = 13, runs[i].config.schedule.warmdown = 37;
+  }
+  for (const size_t i : {0, 1}) {
+    runs[i].config.schedule.warmup_fraction = 0.1, runs[i].config.schedule.warmdown_fraction = 0.3;
+  }
+  REQUIRE(of(runs).empty());
+  for (const size_t i : {2, 3}) runs[i].config.schedule.warmdown = 60;
+  REQUIRE(of(runs).at(0).text == "schedule.warmdown differs: dense 30, moe 60");
+  for (const size_t i : {2, 3}) runs[i].config.schedule.warmdown = 30;  // as many steps
+  REQUIRE(of(runs).empty());
+}
+
+TEST_CASE("models of other seeds are said to be") {
+  const std::vector<RunRecord> runs = {run_of("dense-s1", 1, 64, 3.30),
+                                       run_of("dense-s2", 2, 64, 3.10),
+                                       run_of("moe-s1", 1, 99, 3.25)};
+  REQUIRE(of(runs).at(0).text == "seeds differ: dense 1 2, moe-s1 1");
+}
+
+}  // namespace assay::test_confounds
