@@ -14,6 +14,7 @@
 #include "lab/runs/data_roles.h"
 #include "lab/runs/first_weights.h"
 #include "lab/runs/machine.h"
+#include "lab/runs/shared_order.h"
 
 namespace assay {
 namespace {
@@ -296,6 +297,7 @@ Comparison compare(std::span<const RunRecord> runs, const CompareOptions& option
   name_contract(c, runs, options);
   check_first_weights(c, runs);
   note_models(c);
+  if (const std::string note = shared_order_text(groups); !note.empty()) c.notes.push_back(note);
   rank(c);
   return c;
 }

@@ -270,6 +270,8 @@ std::string summary_json(const MatrixSummary& summary) {
   j["extra_seeds"] = summary.matrix->file.extra_seeds;
   j["different_data"] =
       summary.different_data.empty() ? ordered_json() : ordered_json(summary.different_data);
+  j["shared_order"] =
+      summary.shared_order.empty() ? ordered_json() : ordered_json(summary.shared_order);
   j["contracts"] = ordered_json::array();
   for (const ContractTable& table : summary.tables) {
     ordered_json t;

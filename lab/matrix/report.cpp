@@ -312,6 +312,7 @@ std::string summary_markdown(const MatrixSummary& summary) {
   if (!summary.different_data.empty()) {
     text += "NOT COMPARABLE (forced): " + summary.different_data + ".\n";
   }
+  if (!summary.shared_order.empty()) text += "Note: " + summary.shared_order + ".\n";
   for (const ContractTable& table : summary.tables)
     text += "\n" + table_markdown(table, *summary.matrix);
   const std::string claims =

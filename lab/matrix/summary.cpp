@@ -7,6 +7,7 @@
 #include "engine/run/run.h"
 #include "lab/runs/core_questions.h"
 #include "lab/runs/run_measures.h"
+#include "lab/runs/shared_order.h"
 
 namespace assay {
 namespace {
@@ -287,6 +288,16 @@ ContractTable table_of(const MatrixSummary& summary, const MatrixContract& contr
   return table;
 }
 
+std::vector<SeedGroup> finished_groups(const std::vector<ContractTable>& tables) {
+  std::vector<SeedGroup> groups;
+  for (const ContractTable& table : tables) {
+    for (const SummaryRow& row : table.rows) {
+      if (!row.runs.runs.empty()) groups.push_back(row.runs);
+    }
+  }
+  return groups;
+}
+
 }  // namespace
 
 SeedGroup runs_with_routers(const SummaryRow& row) {
@@ -357,6 +368,7 @@ MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder)
     summary.tables.push_back(table_of(summary, contract, status));
     rank(summary.tables.back(), matrix);
   }
+  summary.shared_order = shared_order_text(finished_groups(summary.tables));
   return summary;
 }
 

@@ -98,6 +98,7 @@ struct MatrixSummary {
   std::map<std::string, RunRecord> stopped;  // by telemetry.collapse_stop
   int64_t cells = 0, done = 0, unavailable = 0;
   std::string different_data;     // of different_data() in lab/matrix/matrix.h
+  std::string shared_order = {};  // of shared_order_text(); "" if seeds have orders of their own
   std::optional<ClaimSeal> seal;  // of matrix.json
   std::vector<ContractTable> tables;
   bool complete() const { return done == cells; }

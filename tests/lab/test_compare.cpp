@@ -226,6 +226,20 @@ TEST_CASE("different contracts are reported, and there is no ranking until one i
       "Not known to be held fixed: seconds of training, not logged in dense-s1."));
 }
 
+TEST_CASE("seeds that share one order of the data are said to") {
+  std::vector<RunRecord> runs = two_models();
+  const std::string order = "saw the training data in one order (data.shuffle: false)";
+  for (const size_t i : {0, 1}) runs[i].config.data.shuffle = false;
+  REQUIRE(mentions(compare(runs, {}).notes, "all seeds of dense " + order));
+  for (RunRecord& run : runs) run.config.data.shuffle = false;
+  REQUIRE(mentions(compare(runs, {}).notes, "all seeds " + order));
+  const std::vector<RunRecord> one_seed = {runs[0], runs[2]};
+  REQUIRE(!mentions(compare(one_seed, {}).notes, order));
+  // A mixture's sources are drawn by the seed.
+  for (RunRecord& run : runs) run.config.data.mixture = {0.5, 0.5};
+  REQUIRE(!mentions(compare(runs, {}).notes, order));
+}
+
 TEST_CASE("a collapsed router is marked beside its loss, and in the ranking") {
   std::vector<RunRecord> runs = two_models();
   for (size_t i : {2, 3}) {

@@ -119,6 +119,11 @@ TEST_CASE("a table names what its rows differ in, but not the precisions that it
   REQUIRE(summary_markdown(summary).find("\n- confound: " + differs + "\n") != std::string::npos);
   const auto json = nlohmann::json::parse(summary_json(summary));
   REQUIRE(json["contracts"][0]["confounds"][0]["name"] == "precision");
+  REQUIRE(json["shared_order"].is_null());
+  summary.shared_order = "all seeds saw one order";
+  REQUIRE(summary_markdown(summary).find("\nNote: all seeds saw one order.\n") !=
+          std::string::npos);
+  REQUIRE(nlohmann::json::parse(summary_json(summary))["shared_order"] == summary.shared_order);
   t.cells[1].precision = "fp32";
   REQUIRE(texts().empty());
 }

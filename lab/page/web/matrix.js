@@ -24,7 +24,7 @@ function notRankedText(contract) {
 }
 
 function matrixAnswer() {
-  const {matrix, complete, cells, done, unavailable, contracts, claims, different_data: different, notes} = report.matrix;
+  const {matrix, complete, cells, done, unavailable, contracts, claims, different_data: different, shared_order: order, notes} = report.matrix;
   const count = (verdict) => claims.filter((claim) => claim.verdict === verdict).length;
   const text = [`Matrix ${matrix}: ${done} of ${cells} cells are done` + (unavailable ? `, ${unavailable} cannot be trained in their precision` : '') + (complete ? '.' : '; the values may change.'),
     ...contracts.filter((c) => c.ranking.length > 1).map((c) => `Under ${c.name}: ${rankingText(c)}.`),
@@ -32,7 +32,7 @@ function matrixAnswer() {
     ...contracts.map((c) => (c.other_core_questions ? `CORE is not comparable under ${c.name}: ${c.other_core_questions}.` : '')),
     claims.length ? `Claims: ${count('holds')} of ${claims.length} hold, ${count('fails')} fail, ${((open) => open + (open === 1 ? ' is' : ' are'))(claims.length - count('holds') - count('fails'))} open.` : ''];
   return [...text.filter(Boolean).map((line) => element('p', {className: 'answer', textContent: line})),
-    element('p', {className: 'soft', textContent: (contracts.some(byTarget) ? 'Mean steps to the target, fewest first' : 'Mean validation losses in nats, best first') + '. < : the 95% interval of the difference seed by seed excludes 0; ~ : it includes 0; ! : it excludes 0 the other way, as the means are of all seeds; ? : one shared seed or none. Another contract may rank them differently.'}),
+    element('p', {className: 'soft', textContent: (contracts.some(byTarget) ? 'Mean steps to the target, fewest first' : 'Mean validation losses in nats, best first') + '. < : the 95% interval of the difference seed by seed excludes 0; ~ : it includes 0; ! : it excludes 0 the other way, as the means are of all seeds; ? : one shared seed or none. Another contract may rank them differently.' + (order ? ` Note: ${order}.` : '')}),
     ...(different ? [warning('Not comparable (--force): ' + different + '.')] : []), ...notes.map(warning)];
 }
 
