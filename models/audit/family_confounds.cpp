@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <set>
 #include <string_view>
@@ -6,6 +7,7 @@
 #include "base/check.h"
 #include "engine/config/fields.h"
 #include "models/audit/family.h"
+#include "models/audit/routed_scale.h"
 #include "models/parameters/table.h"
 
 namespace assay {
@@ -70,6 +72,7 @@ std::vector<NamedConfig> mixtures_of(const std::vector<NamedConfig>& models) {
 }
 
 const Shared* shared_field(const std::string& path) {
+  if (path == "model.moe.router.gate_scale") return nullptr;  // add_branch_scale()
   const auto found = std::find_if(std::begin(kShared), std::end(kShared),
                                   [&](const Shared& s) { return path.starts_with(s.prefix); });
   return found == std::end(kShared) ? nullptr : found;
@@ -147,9 +150,27 @@ void add_mixtures(const std::vector<NamedConfig>& sparse, std::vector<Confound>&
   for (const NamedConfig& model : sparse) {
     if (!has_constant_gates(*model.config.model.moe)) continue;
     found.push_back({"constant_gates", model.name +
-                                           ": K = 1 with normalised gates, which are all 1: "
+                                           ": K = 1 with normalised gates, which are all equal: "
                                            "its routers learn nothing from the loss"});
   }
+}
+
+// Of mixtures, and of a dense model beside them, which has 1.
+void add_branch_scale(const std::vector<NamedConfig>& models, std::vector<Confound>& found) {
+  constexpr double kEqualWithin = 1e-6;
+  const auto scale = [&](size_t i) {
+    const ModelConfig& m = models[i].config.model;
+    return moe_blocks(m) > 0 ? routed_scale(*m.moe) : 1;
+  };
+  bool differs = false;
+  for (size_t i = 1; i < models.size(); ++i)
+    differs |= std::fabs(scale(i) / scale(0) - 1) > kEqualWithin;
+  if (!differs) return;
+  const auto text = [&](size_t i) { return strprintf("%.3g", scale(i)); };
+  found.push_back({"branch_scale",
+                   "routed branch at initialisation, relative to a dense FFN of its "
+                   "width: " +
+                       by_model(models, text) + "; model.moe.router.gate_scale sets it"});
 }
 
 // What takes an audit.
@@ -205,6 +226,7 @@ std::vector<Confound> recorded_confounds(const std::vector<NamedConfig>& models)
   std::vector<Confound> found;
   add_sizes(models, found);
   add_mixtures(mixtures_of(models), found);
+  add_branch_scale(models, found);
   add_unequal_fields(models, false, found);
   add_unequal_fields(mixtures_of(models), true, found);
   return found;

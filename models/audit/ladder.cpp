@@ -6,8 +6,10 @@
 
 #include "base/check.h"
 #include "engine/config/check.h"
+#include "engine/config/fields.h"
 #include "engine/config/schedule.h"
 #include "models/audit/audit.h"
+#include "models/audit/routed_scale.h"
 
 namespace assay {
 
@@ -54,7 +56,8 @@ int64_t width_for(Config config, LadderEqual equal, double target, int64_t multi
 
 }  // namespace
 
-Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, int64_t multiple) {
+Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, int64_t multiple,
+                      RungGates gates) {
   if (!base.model.moe) {
     throw UserError("the base is dense: there are no experts to cut finer",
                     "give a mixture, e.g. --like models/presets/cpu/moe.yaml");
@@ -79,9 +82,14 @@ Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, in
   moe.shared = m.shared * experts / m.experts;
   moe.expert_ffn =
       whole_width ? width / experts : width_for(rung.config, equal, measure(base, equal), multiple);
-  rung.changes =
-      strprintf("model: {moe: {experts: %ld, top_k: %ld, shared: %ld, expert_ffn: %ld}}\n",
-                long(moe.experts), long(moe.top_k), long(moe.shared), long(moe.expert_ffn));
+  std::string router;
+  if (gates == RungGates::kKeepBranchScale) {
+    moe.router.gate_scale = m.router.gate_scale * gate_divisor(moe) / gate_divisor(m);
+    router = ", router: {gate_scale: " + yaml_scalar(moe.router.gate_scale) + "}";
+  }
+  rung.changes = strprintf(
+      "model: {moe: {experts: %ld, top_k: %ld, shared: %ld, expert_ffn: %ld%s}}\n",
+      long(moe.experts), long(moe.top_k), long(moe.shared), long(moe.expert_ffn), router.c_str());
   validate(rung.config);
   return rung;
 }

@@ -4,7 +4,9 @@
 // Granularity: E experts instead of E0, each token choosing K = K0 E / E0 of them and S = S0 E / E0
 // shared, of width F = F0 E0 / E: E F, K F and S F stay, so routed and active widths do. The router
 // alone grows, by C (E - E0) per block. A quantity that is to be equal in spite of it takes the F,
-// a multiple of `multiple`, whose value is nearest to the base's.
+// a multiple of `multiple`, whose value is nearest to the base's. With normalised gates the routed
+// branch begins K0 / K times as large as the base's (models/audit/routed_scale.h), unless
+// gate_scale is to keep its size.
 //
 // Depth: L blocks instead of L0 with the width in proportion, C = C0 L / L0 rounded to whole heads,
 // and the inner widths F = F0 C / C0 rounded to multiples of `multiple`.
@@ -18,6 +20,8 @@
 namespace assay {
 
 enum class LadderEqual { kWidth, kTotal, kActive, kFlops };
+// gate_scale: the base's, or what lets the routed branch begin as large.
+enum class RungGates { kOfBase, kKeepBranchScale };
 
 struct Rung {
   std::string name;  // "e16", "d8", "x3"
@@ -26,7 +30,8 @@ struct Rung {
 };
 
 // UserError: a dense base; experts, choices or shared experts that are no whole number.
-Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, int64_t multiple);
+Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, int64_t multiple,
+                      RungGates gates = RungGates::kOfBase);
 // run.steps and the warm-down times `factor`; the warm-up keeps its steps.
 Rung horizon_rung(const Config& base, int64_t factor);
 Rung depth_rung(const Config& base, int64_t layers, int64_t multiple);

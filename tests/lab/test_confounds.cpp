@@ -93,6 +93,15 @@ TEST_CASE("what a contract or a mixture changes is no confound") {
   REQUIRE(of(runs).empty());
 }
 
+TEST_CASE("a mixture whose gates make its branch smaller than the dense FFN is said to") {
+  std::vector<RunRecord> runs = two_models();
+  for (const size_t i : {2, 3}) runs[i].config.model.moe.emplace().top_k = 4;
+  REQUIRE(of(runs).at(0).text.find("of its width: dense 1, moe 0.25;") != std::string::npos);
+  REQUIRE(confounds_sentence(of(runs)) == "They also differ in branch scale.");
+  for (const size_t i : {2, 3}) runs[i].config.model.moe->router.gate_scale = 4;
+  REQUIRE(of(runs).empty());
+}
+
 TEST_CASE("models of other seeds are said to be") {
   const std::vector<RunRecord> runs = {run_of("dense-s1", 1, 64, 3.30),
                                        run_of("dense-s2", 2, 64, 3.10),

@@ -1,7 +1,8 @@
-// The horizon of every contract for every model, and the confounds between the models.
+// The horizon of every contract for every model, and the confounds between models and in ladders.
 #include <algorithm>
 
 #include "models/audit/family.h"
+#include "models/audit/ladder.h"
 #include "tests/catch.h"
 #include "tests/data/shard_files.h"
 #include "tests/data/temp_folder.h"
@@ -75,8 +76,8 @@ TEST_CASE("coefficients, fractions, seconds and shared experts follow the option
 TEST_CASE("confounds are named with their values") {
   std::vector<NamedConfig> models = speedrun();
   auto found = confounds(models, {});
-  REQUIRE(names_of(found) ==
-          std::vector<std::string>{"dense_layers", "experts", "router_share", "router_share"});
+  REQUIRE(names_of(found) == std::vector<std::string>{"dense_layers", "experts", "branch_scale",
+                                                      "router_share", "router_share"});
   REQUIRE(
       has(found, "experts", "moe-64 64 (6 chosen, 2 shared), moe-256 256 (7 chosen, 1 shared)"));
   REQUIRE(has(found, "dense_layers", "moe-64 1, moe-256 0"));
@@ -107,7 +108,56 @@ TEST_CASE("confounds are named with their values") {
   REQUIRE(has(found, "sequence", "run.sequence"));
   REQUIRE(has(found, "tokenizer", "/other.json"));
   REQUIRE(has(found, "data", "/other.bin"));
-  REQUIRE(found.size() == 7);  // including the router's share
+  REQUIRE(found.size() == 8);  // including the router's share and the size of its branch
+}
+
+TEST_CASE("routed branches that begin with other sizes are a confound, by their gates") {
+  std::vector<NamedConfig> models = speedrun();
+  const auto text = [&] {
+    for (const Confound& c : confounds(models, {}))
+      if (c.name == "branch_scale") return c.text;
+    return std::string();
+  };
+  const auto scales = [](const std::string& by_model) {
+    return "routed branch at initialisation, relative to a dense FFN of its width: " + by_model +
+           "; model.moe.router.gate_scale sets it";
+  };
+  RouterConfig &six = models[1].config.model.moe->router,
+               &seven = models[2].config.model.moe->router;
+  REQUIRE(text() == scales("dense 1, moe-64 0.167, moe-256 0.143"));  // 1 / K
+  six.gate_scale = 6, seven.gate_scale = 7;
+  REQUIRE(text().empty());
+  // Not divided by their sum, gates do not depend on K: sigmoids begin at 1/2, softmax at 1/E.
+  for (RouterConfig* router : {&six, &seven}) {
+    router->normalize_gates = false;
+    router->gate_scale = 2;
+  }
+  REQUIRE(text().empty());
+  six.score = seven.score = RouterScore::kSoftmax;
+  REQUIRE(text() == scales("dense 1, moe-64 0.0312, moe-256 0.00781"));
+}
+
+TEST_CASE("a granularity ladder differs in the size of its branches, unless gate_scale keeps it") {
+  Config base = speedrun_moe(64, 2, 2, 0);
+  base.contract = {};
+  base.model.moe->router.gate_scale = 1.5;
+  const auto rungs = [&](RungGates gates) {
+    std::vector<NamedConfig> models;
+    for (const int64_t experts : {32, 64, 96, 192}) {
+      const Rung rung = granularity_rung(base, experts, LadderEqual::kWidth, 8, gates);
+      models.push_back({rung.name, rung.config});
+    }
+    return models;
+  };
+  const std::vector<NamedConfig> plain = rungs(RungGates::kOfBase);
+  REQUIRE(has(confounds(plain, {}), "branch_scale", "e32 1.5, e64 0.75, e96 0.5, e192 0.25;"));
+  const std::vector<NamedConfig> kept = rungs(RungGates::kKeepBranchScale);
+  REQUIRE(!has(confounds(kept, {}), "branch_scale", ""));
+  REQUIRE(kept[3].config.model.moe->router.gate_scale == 4.5);
+  const Rung rung = granularity_rung(base, 96, LadderEqual::kWidth, 8, RungGates::kKeepBranchScale);
+  REQUIRE(rung.changes ==
+          "model: {moe: {experts: 96, top_k: 3, shared: 3, expert_ffn: 256, router: {gate_scale: "
+          "2.25}}}\n");
 }
 
 TEST_CASE("confounds beyond the sizes: order of the data, architecture, routers, a whole section") {

@@ -76,6 +76,8 @@ def check_whole(place):
     said = json.loads(done.stdout)
     check(said == json.loads((whole / "summary.json").read_text()), "stdout is summary.json")
     check(said["complete"] and said["cells"] == 8 and said["done"] == 8, said)
+    differ = [[c["name"] for c in contract["confounds"]] for contract in said["contracts"]]
+    check(differ == [["branch_scale"]] * 2 and said["shared_order"] is None, f"what else differs: {differ}")
     rows = list(csv.DictReader((whole / "summary.csv").open()))
     check([(r["contract"], r["model"]) for r in rows] ==
           [(c, m) for c in ("activeDN", "totalDN") for m in ("dense", "moe")], rows)
@@ -97,7 +99,7 @@ def check_whole(place):
     check(float(rows[0]["target_steps"]) > 0 and float(rows[0]["tokens_per_s"]) > 0, rows[0])
     text = (whole / "summary.md").read_text()
     for words in ("8 of 8 cells are done.", "Ranking under activeDN", "Ranking under totalDN", "tokens/P_active",
-                  "Another contract may rank them differently"):
+                  "Another contract may rank them differently", "- confound: routed branch at initialisation"):
         check(words in text, f"summary.md has {words!r}:\n{text}")
     # As if the run was killed before its receipt was written.
     (whole / RUNS[2] / "receipt.json").unlink()

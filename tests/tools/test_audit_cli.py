@@ -161,6 +161,11 @@ for name, rung in ladder("--experts", "2,4,8,64").items():
     e = int(name[1:])
     expect(rung["experts"] * rung["expert_ffn"] == 512 and rung["top_k"] * rung["expert_ffn"] == 256, f"E F and K F: {rung}")
     expect(rung["total"] == 2100352 + 4 * 128 * (e - 4), f"only the router grows: {rung}")
+scale = "routed branch at initialisation"
+plain, kept = ([assay("match", "--like", mixture, "--experts", "2,4,8", *more).stdout, ladder("--experts", "2,4,8", *more)]
+               for more in ((), ("--keep-branch-scale",)))
+expect(f"confound: {scale}" in plain[0] and "e2 1, e4 0.5, e8 0.25; model.moe.router.gate_scale" in plain[0], plain[0])
+expect(scale not in kept[0] and [r["gate_scale"] for r in kept[1].values()] == [0.5, 1, 2], f"kept: {kept}")
 for what in ("total", "active", "flops"):
     rung = ladder("--experts", "64", "--contract", what, "--multiple", "1")["e64"]
     # One more column of F is 3 C E or 3 C K parameters a block: the nearest is at most half of it away.
@@ -185,6 +190,10 @@ for arguments, names in ((("--experts", "2,8", "--contract", "total"), ("e2", "e
     expect(done.returncode == 0 and f"{names[1]}-" in done.stdout, f"the ladder's matrix: {done}")
     contract = {"e2": "contract totalDN: ", "x1": "contract own: each model's own number of steps", "d2": "contract steps: the same steps"}
     expect(contract[names[0]] in done.stdout, f"what its models have in common: {done.stdout}")
+assay("match", "--like", mixture, "--experts", "2,8", "--keep-branch-scale", "-o", written / "kept")
+expect("router: {gate_scale: 2" in (written / "kept" / "e8.yaml").read_text(), "gate_scale is written")
+done = assay("matrix", written / "kept" / "matrix.yaml", "--dry-run")
+expect(done.returncode == 0, f"the matrix with gate_scale: {done}")
 before = (written / "e2" / "e2.yaml").read_bytes()
 (written / "e2" / "matrix.yaml").unlink()  # as after a kill: the same command writes it again
 done = assay("match", "--like", mixture, "--experts", "2,8", "--contract", "total", "-o", written / "e2")
@@ -223,6 +232,7 @@ for arguments, error, hint in [
     (["match", "--like", mixture, "--experts", "8,8"], "called e8", "once"),
     (["match", "--like", mixture, "--experts", "128", "--contract", "flops", "--multiple", "64"], "no width brings flops", "--multiple"),
     (["match", "--like", mixture, "-o", "nowhere"], "none is named", "--experts"),
+    (["match", "--like", mixture, "--depths", "4", "--keep-branch-scale"], "no --experts are given", "--experts 2,4,8"),
     (["match", "--like", mixture, "--experts", "2,8", "-o", written / "e2"], "is there already", "--force"),
     (["match", "--like", mixture, "--experts", "2", "--set", "run.seed=9", "-o", written / "set"], "--set changes the base", "-o"),
 ]:

@@ -46,6 +46,10 @@ void print_line(const std::string& contract, const std::string& widths, const Tw
 // The members of a family by construction; nullopt if the dense twins are wanted.
 std::optional<LadderRequest> ladder_of(const MatchArguments& a) {
   LadderRequest ladder = a.ladder;
+  if (ladder.keep_branch_scale && ladder.experts.empty()) {
+    throw UserError("--keep-branch-scale is about finer experts, but no --experts are given",
+                    "add --experts 2,4,8, or leave it out");
+  }
   if (ladder.experts.empty() && ladder.depths.empty() && ladder.horizons.empty()) {
     if (ladder.folder.empty()) return std::nullopt;
     throw UserError("-o writes a family of models, but none is named",
@@ -121,6 +125,9 @@ void add_match_command(Commands& commands) {
                   "with K and S in proportion and narrower experts")
       ->delimiter(',')
       ->check(whole_between(1, 65536));
+  sub->add_flag("--keep-branch-scale", a->ladder.keep_branch_scale,
+                "with --experts: gate_scale in proportion to K, so that every routed branch begins "
+                "as large as the base's");
   sub->add_option(
          "--depths", a->ladder.depths,
          "a depth dial: these numbers of blocks, with hidden and inner widths in proportion")
@@ -141,6 +148,7 @@ void add_match_command(Commands& commands) {
       "  assay match --like models/presets/cpu/moe.yaml    ffn is model.ffn of the dense twin\n"
       "  assay match --like models/presets/cpu/moe.yaml --experts 2,4,8,16 --contract total -o "
       "ladder\n"
+      "  assay match --like models/presets/cpu/moe.yaml --experts 2,4,8,16 --keep-branch-scale\n"
       "  assay match --like models/presets/cpu/moe.yaml --depths 2,4,8\n"
       "  assay match --like models/presets/cpu/moe.yaml --horizons 1,3,10 -o longer");
   commands.on_chosen(sub, [a] { return run_match(*a); });

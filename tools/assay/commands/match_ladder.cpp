@@ -63,7 +63,10 @@ void require_usable(const LadderRequest& r, const Config& base, const std::vecto
 std::vector<Rung> rungs_of(const LadderRequest& r, const Config& base) {
   std::vector<Rung> rungs;
   const LadderEqual equal = equal_of(r.contract);
-  for (const int64_t e : r.experts) rungs.push_back(granularity_rung(base, e, equal, r.multiple));
+  const RungGates gates = r.keep_branch_scale ? RungGates::kKeepBranchScale : RungGates::kOfBase;
+  for (const int64_t e : r.experts) {
+    rungs.push_back(granularity_rung(base, e, equal, r.multiple, gates));
+  }
   for (const int64_t l : r.depths) rungs.push_back(depth_rung(base, l, r.multiple));
   for (const int64_t x : r.horizons) rungs.push_back(horizon_rung(base, x));
   require_usable(r, base, rungs);
@@ -176,6 +179,7 @@ Json ladder_json(const LadderRequest& r, const Config& base, const std::vector<R
       j["top_k"] = m.moe->top_k;
       j["shared"] = m.moe->shared;
       j["expert_ffn"] = m.moe->expert_ffn;
+      j["gate_scale"] = m.moe->router.gate_scale;
     } else {
       j["ffn"] = m.ffn;
     }

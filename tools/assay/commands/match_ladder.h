@@ -11,7 +11,8 @@ struct LadderRequest {
   std::string like;  // the base's file
   std::vector<std::string> sets;
   std::vector<int64_t> experts, depths, horizons;
-  std::string contract;  // "", total, active or flops
+  std::string contract;            // "", total, active or flops
+  bool keep_branch_scale = false;  // of experts: by gate_scale
   int64_t multiple = 8;
   std::string folder;  // to write presets and a matrix to; "" = only print
   bool force = false, json = false;
