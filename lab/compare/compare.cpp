@@ -64,19 +64,16 @@ CurvePoint curve_point(const SeedGroup& group, int64_t horizon, double fraction)
   return point;
 }
 
-TargetSummary target_summary(const SeedGroup& group, double target) {
-  const auto over = [&](const std::function<std::optional<double>(const TimeToTarget&)>& of) {
-    return summarise(values_of(group, [&](const RunRecord& run) -> std::optional<double> {
-      const std::optional<TimeToTarget> time = time_to_target(run, target);
-      return time ? of(*time) : std::nullopt;
-    }));
+TargetSummary target_summary(const SeedGroup& group, double target, const LeftOutSteps& left_out) {
+  const auto over = [&](TargetCost cost) {
+    return summarise(costs_to_target(group, target, cost, left_out));
   };
   TargetSummary s{.of = int64_t(group.runs.size())};
-  for (const RunRecord* run : group.runs) s.reached += time_to_target(*run, target).has_value();
-  s.steps = over([](const TimeToTarget& t) { return double(t.steps); });
-  s.tokens = over([](const TimeToTarget& t) { return t.tokens; });
-  s.seconds = over([](const TimeToTarget& t) { return t.seconds; });
-  s.flops = over([](const TimeToTarget& t) { return t.flops; });
+  s.steps = over(TargetCost::kSteps);
+  s.tokens = over(TargetCost::kTokens);
+  s.seconds = over(TargetCost::kSeconds);
+  s.flops = over(TargetCost::kFlops);
+  s.reached = s.steps ? s.steps->n : 0;
   if (!other_machine(group.runs).empty()) s.seconds.reset();
   return s;
 }
@@ -114,8 +111,7 @@ bool extended(const RunRecord& run) {
   return run.end == "steps" && run.steps_done < run.config.run.steps;
 }
 
-ModelRow model_row(const SeedGroup& group, const CompareOptions& options,
-                   std::optional<double> target) {
+ModelRow model_row(const SeedGroup& group, const CompareOptions& options, const Comparison& c) {
   ModelRow row{.group = group,
                .contract = contract_text(*group.runs.front()),
                .horizon = contract_horizon(*group.runs.front())};
@@ -129,7 +125,7 @@ ModelRow model_row(const SeedGroup& group, const CompareOptions& options,
         summarise(values_of(group, [](const RunRecord& r) { return r.seconds_at(r.steps_done); }));
   }
   for (const double f : options.fractions) row.curve.push_back(curve_point(group, row.horizon, f));
-  if (target) row.target = target_summary(group, *target);
+  if (c.target_loss) row.target = target_summary(group, *c.target_loss, c.left_out_steps);
   row.capability = capability_summary(group);
   row.health = health_summary(group);
   for (const RunRecord* run : group.runs)
@@ -284,9 +280,13 @@ Comparison compare(std::span<const RunRecord> runs, const CompareOptions& option
   if (options.incomparable == Incomparable::kRefuse)
     refuse_incomparable(c.incomparable, "--force compares them anyway, without a ranking");
   c.target_loss = common_target(runs, options, c.notes);
+  if (c.target_loss) {
+    std::vector<const RunRecord*> all;
+    for (const RunRecord& run : runs) all.push_back(&run);
+    c.left_out_steps = uneven_landings(all);
+  }
   const std::vector<SeedGroup> groups = group_by_seed(runs);
-  for (const SeedGroup& group : groups)
-    c.models.push_back(model_row(group, options, c.target_loss));
+  for (const SeedGroup& group : groups) c.models.push_back(model_row(group, options, c));
   c.confounds = run_confounds(groups);
   for (size_t i = 1; i < c.models.size(); ++i) {
     const SeedGroup &group = c.models[i].group, &first = c.models[0].group;

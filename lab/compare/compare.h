@@ -18,6 +18,7 @@
 #include "lab/runs/confounds.h"
 #include "lab/runs/core_answers.h"
 #include "lab/runs/seed_groups.h"
+#include "lab/runs/time_to_target.h"
 
 namespace assay {
 
@@ -103,7 +104,8 @@ struct Comparison {
   std::vector<std::string> notes = {};         // what to know before reading the tables
   std::vector<Confound> confounds = {};        // what else differs between the models
   std::optional<double> target_loss = {};
-  std::string contract;    // common to all models; "" if there is none
+  LeftOutSteps left_out_steps = {};  // no crossings of the target: landings not all models have
+  std::string contract;              // common to all models; "" if there is none
   std::string not_held;    // a sentence on why that is not kept or not known to be; "" if it is
   std::string no_ranking;  // why there is no ranking; "" if there are rankings
   std::vector<Ranking> rankings = {};

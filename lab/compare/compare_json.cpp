@@ -134,6 +134,7 @@ Json comparison_json(const Comparison& c) {
   json["confounds"] = confounds_json(c.confounds);
   json["target_loss_nats"] = nullptr;
   if (c.target_loss) json["target_loss_nats"] = *c.target_loss;
+  json["landings_left_out"] = c.left_out_steps;
   json["models"] = Json::array();
   for (const ModelRow& row : c.models) json["models"].push_back(model_json(row));
   json["contract"] = nullptr;

@@ -26,7 +26,10 @@ std::string seeds_text(const std::vector<int64_t>& seeds) {
 std::string certainty(const Ranking::Place& first, const std::string& unit) {
   const auto& paired = first.to_next;
   if (!paired) return "They share no seed, so the seeds may cause the difference.";
-  if (!paired->summary.interval95) return "One shared seed: the seed may cause the difference.";
+  if (paired->summary.n == 1) return "One shared seed: the seed may cause the difference.";
+  if (paired->summary.no_spread()) {
+    return "Over the seeds " + seeds_text(paired->seeds) + " the difference is " + kNoSpread + ".";
+  }
   const Interval& interval = *paired->summary.interval95;
   const std::string text =
       strprintf("Over the seeds %s the 95%% interval of the difference, [%s, %s] %s, ",

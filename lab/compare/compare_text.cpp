@@ -93,12 +93,13 @@ std::string target_text(const Comparison& c) {
              "\nfirst evaluation at or below %g nats (mean over the runs that reached it, 95%% "
              "interval)\n",
              *c.target_loss) +
-         table.text();
+         table.text() + left_out_text(c.left_out_steps);
 }
 
 std::string verdict(const PairedDifference& difference) {
   const std::optional<Interval>& interval = difference.summary.interval95;
   if (difference.summary.mean == 0 && difference.summary.sd.value_or(0) == 0) return "equal";
+  if (difference.summary.no_spread()) return kNoSpread;
   if (!interval) return "one shared seed: no interval";
   if (interval->contains(0)) return "interval includes 0: no difference shown";
   return interval->high < 0 ? "lower" : "higher";

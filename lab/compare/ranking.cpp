@@ -5,26 +5,27 @@
 #include <set>
 
 #include "base/check.h"
-#include "base/step_count.h"
-#include "lab/compare/contract_quantity.h"
 #include "lab/runs/machine.h"
-#include "models/audit/horizon.h"
 
 namespace assay {
 namespace {
 
-using Value = std::function<std::optional<double>(const RunRecord&)>;
+using Values = std::function<SeedValues(const SeedGroup&)>;
 
 // How certain it is that a is below b: by intervals, and by the paired difference of shared seeds.
-std::string certainty(const ModelRow& a, const ModelRow& b, const Value& value) {
-  const SeedValues of_a = values_of(a.group, value), of_b = values_of(b.group, value);
+std::string certainty(const ModelRow& a, const ModelRow& b, const Values& values) {
+  const SeedValues of_a = values(a.group), of_b = values(b.group);
   const Summary sa = *summarise(of_a), sb = *summarise(of_b);
   if (sa.mean == sb.mean) return "equal to the next one";
-  if (!sa.interval95 || !sb.interval95) return "no interval with one seed";
-  std::string text = sa.interval95->overlaps(*sb.interval95)
+  if (sa.n == 1 || sb.n == 1) return "no interval with one seed";
+  std::string text = !sa.interval95 || !sb.interval95 ? "no interval of equal values"
+                     : sa.interval95->overlaps(*sb.interval95)
                          ? "interval overlaps the next one's"
                          : "interval does not overlap the next one's";
   const auto paired = paired_difference(of_a, of_b);
+  if (paired && paired->summary.no_spread()) {
+    return text + ", paired difference " + kNoSpread;
+  }
   if (!paired || !paired->summary.interval95) return text;
   const Interval& interval = *paired->summary.interval95;
   if (interval.low > 0) return text + ", paired difference of the shared seeds is the other way";
@@ -33,25 +34,23 @@ std::string certainty(const ModelRow& a, const ModelRow& b, const Value& value) 
 }
 
 Ranking ranking(const Comparison& c, const std::string& by, const std::string& unit,
-                const Value& value) {
+                const Values& values_in) {
   Ranking r{.by = by, .unit = unit, .places = {}};
   std::vector<const ModelRow*> order;
   for (const ModelRow& row : c.models) {
-    if (values_of(row.group, value).size() == row.group.runs.size())
+    if (values_in(row.group).size() == row.group.runs.size())
       order.push_back(&row);
     else
       r.not_reached.push_back(row.group.name);
   }
-  const auto mean = [&](const ModelRow* row) {
-    return summarise(values_of(row->group, value))->mean;
-  };
+  const auto mean = [&](const ModelRow* row) { return summarise(values_in(row->group))->mean; };
   std::stable_sort(order.begin(), order.end(),
                    [&](const ModelRow* a, const ModelRow* b) { return mean(a) < mean(b); });
   for (size_t i = 0; i < order.size(); ++i) {
-    std::string note = i + 1 < order.size() ? certainty(*order[i], *order[i + 1], value) : "";
+    std::string note = i + 1 < order.size() ? certainty(*order[i], *order[i + 1], values_in) : "";
     if (order[i]->health.collapsed > 0)
       note = "pathological: routers collapsed" + (note.empty() ? "" : "; " + note);
-    const SeedValues values = values_of(order[i]->group, value);
+    const SeedValues values = values_in(order[i]->group);
     Ranking::Place& place = r.places.emplace_back();
     place = {.place = int64_t(i) + 1,
              .model = order[i]->group.name,
@@ -59,7 +58,7 @@ Ranking ranking(const Comparison& c, const std::string& by, const std::string& u
              .note = note};
     if (i > 0 && mean(order[i - 1]) == mean(order[i])) place.place = r.places[i - 1].place;
     if (i + 1 < order.size())
-      place.to_next = paired_difference(values, values_of(order[i + 1]->group, value));
+      place.to_next = paired_difference(values, values_in(order[i + 1]->group));
   }
   return r;
 }
@@ -86,11 +85,11 @@ std::string other_machine_of_models(const Comparison& c) {
 }
 
 // The steps after which a run was validated until it reached the target, all if it did not; without
-// the initial weights.
-std::vector<int64_t> validated_until(const RunRecord& run, double target) {
+// the initial weights and what is not read as a crossing.
+std::vector<int64_t> validated_until(const RunRecord& run, double target,
+                                     const LeftOutSteps& left_out) {
   std::vector<int64_t> steps;
-  for (const EvalValue& v : run.val_loss_nats) {
-    if (v.step == 0) continue;
+  for (const EvalValue& v : crossings_read(run, left_out)) {
     steps.push_back(v.step);
     if (v.value <= target) break;
   }
@@ -102,10 +101,8 @@ std::vector<int64_t> validated_until(const RunRecord& run, double target) {
 // are validated too, do not count.
 int64_t validation_interval(const RunRecord& run, const std::vector<int64_t>& steps) {
   if (steps.empty()) return run.config.eval.every;
-  std::set<int64_t> beside = {run.config.run.steps};
-  const std::vector<double> fractions = landing_fractions(run.config.contract);
-  const int64_t horizon = fractions.empty() ? 0 : contract_horizon(run);
-  for (const double f : fractions) beside.insert(fraction_of_steps(horizon, f));
+  std::set<int64_t> beside = landing_steps(run);
+  beside.insert(run.config.run.steps);
   const auto is_every = [&](int64_t every) {
     int64_t multiples = 0;
     for (const int64_t step : steps) {
@@ -128,7 +125,7 @@ bool same_steps(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
 // reached the target; "" otherwise. A model that is looked at more often is seen earlier at it.
 std::string other_interval(const Comparison& c, double target) {
   const auto interval = [&](const RunRecord& run) {
-    return validation_interval(run, validated_until(run, target));
+    return validation_interval(run, validated_until(run, target, c.left_out_steps));
   };
   const auto text = [](int64_t every, const char* unit) {
     return every > 0 ? strprintf("every %ld%s", long(every), unit) : "at unequal intervals";
@@ -139,7 +136,10 @@ std::string other_interval(const Comparison& c, double target) {
     for (const RunRecord* run : row.group.runs) {
       const int64_t every = interval(*run);
       if (run == &first || (every == of_first && every > 0)) continue;
-      if (same_steps(validated_until(first, target), validated_until(*run, target))) continue;
+      if (same_steps(validated_until(first, target, c.left_out_steps),
+                     validated_until(*run, target, c.left_out_steps))) {
+        continue;
+      }
       return first.name + " was validated " + text(of_first, " steps") + ", " + run->name + " " +
              text(every, "");
     }
@@ -155,24 +155,19 @@ void rank_by_target(Comparison& c) {
     return;
   }
   const auto by = [&](const char* what) { return strprintf("%s to %g nats", what, target); };
-  const auto of = [target](const std::function<std::optional<double>(const TimeToTarget&)>& pick) {
-    return [=](const RunRecord& run) -> std::optional<double> {
-      const auto time = time_to_target(run, target);
-      return time ? pick(*time) : std::nullopt;
-    };
+  const auto rank_by = [&](const char* what, const char* unit, TargetCost cost) {
+    add_if_any(c, ranking(c, by(what), unit, [&](const SeedGroup& group) {
+                 return costs_to_target(group, target, cost, c.left_out_steps);
+               }));
   };
-  add_if_any(c, ranking(c, by("steps"), "steps",
-                        of([](const TimeToTarget& t) { return double(t.steps); })));
-  add_if_any(
-      c, ranking(c, by("tokens"), "tokens", of([](const TimeToTarget& t) { return t.tokens; })));
-  add_if_any(c,
-             ranking(c, by("FLOPs"), "FLOPs", of([](const TimeToTarget& t) { return t.flops; })));
+  rank_by("steps", "steps", TargetCost::kSteps);
+  rank_by("tokens", "tokens", TargetCost::kTokens);
+  rank_by("FLOPs", "FLOPs", TargetCost::kFlops);
   if (const std::string why = other_machine_of_models(c); !why.empty()) {
     c.notes.push_back("no ranking by seconds: " + why);
     return;
   }
-  add_if_any(c,
-             ranking(c, by("seconds"), "s", of([](const TimeToTarget& t) { return t.seconds; })));
+  rank_by("seconds", "s", TargetCost::kSeconds);
 }
 
 }  // namespace
@@ -193,11 +188,12 @@ void rank(Comparison& c) {
     return;
   }
   if (!stopped_at_target(c)) {
-    add_if_any(c, ranking(c, "validation loss at the end", "nats",
-                          [](const RunRecord& run) -> std::optional<double> {
-                            const auto last = run.last_val();
-                            return last ? std::optional(last->value) : std::nullopt;
-                          }));
+    add_if_any(c, ranking(c, "validation loss at the end", "nats", [](const SeedGroup& group) {
+                 return values_of(group, [](const RunRecord& run) -> std::optional<double> {
+                   const auto last = run.last_val();
+                   return last ? std::optional(last->value) : std::nullopt;
+                 });
+               }));
   }
   if (c.target_loss) rank_by_target(c);
   if (c.rankings.empty() && c.no_ranking.empty()) c.no_ranking = "no model has values to rank by";

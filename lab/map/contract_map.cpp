@@ -188,7 +188,7 @@ std::string crossing_text(const ContractMap& map, CostAxis axis, const MapPair& 
   if (on.crossing95) {
     text += " [" + cost_text(on.crossing95->low) + ", " + cost_text(on.crossing95->high) + "]";
   } else {
-    text += " (one seed)";
+    text += on.crossings.size() > 1 ? std::string(" (") + kNoSpread + ")" : " (one seed)";
   }
   text += ", then " + map.set.models[then].name;
   return on.turns() || !on.crossing95 ? text : text + "; undecided: intervals include 0";

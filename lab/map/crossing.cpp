@@ -33,6 +33,7 @@ std::vector<std::pair<const SeedCurve*, const SeedCurve*>> pairs_of(std::span<co
 }
 
 Ahead ahead_by(const Summary& difference, Better better) {
+  if (difference.no_spread() && difference.mean != 0) return Ahead::kUndecided;
   if (difference.interval95 ? difference.interval95->contains(0) : difference.mean == 0) {
     const bool all_zero = difference.mean == 0 && difference.sd.value_or(0) == 0;
     return all_zero ? Ahead::kTie : Ahead::kUndecided;

@@ -32,7 +32,7 @@ enum class Better { kLower, kHigher };
 enum class Ahead {
   kFirst,
   kSecond,
-  kUndecided,  // the interval of the difference includes 0
+  kUndecided,  // the interval of the difference includes 0, or it has no_spread()
   kTie,        // every seed has a difference of 0
 };
 
@@ -68,7 +68,8 @@ struct PairOnAxis {
   std::vector<BudgetRow> budgets;        // by ascending cost
   std::vector<SeedCrossings> crossings;  // of the seeds whose ranges overlap, by ascending seed
   // Geometric mean over the seeds and its 95% interval (Student's, of log(cost)): only if every
-  // seed crosses exactly once, all in the same direction. One seed has no interval.
+  // seed crosses exactly once, all in the same direction. One seed has no interval, and neither
+  // have a few that cross at the same cost.
   std::optional<double> crossing;
   std::optional<Interval> crossing95;
   // Decided budgets of both models.

@@ -71,6 +71,10 @@ ClaimVerdict verdict_on(Kind kind, const Summary& difference) {
                        *difference.interval95);
 }
 
+const char* why_no_interval(int64_t seeds) {
+  return seeds == 1 ? "one seed" : kNoSpread;
+}
+
 void judge_budget(MapClaimResult& result, const std::vector<SeedCurve>& of,
                   const std::vector<SeedCurve>& other) {
   const Difference found = difference_at(of, other, *result.claim.at);
@@ -81,7 +85,7 @@ void judge_budget(MapClaimResult& result, const std::vector<SeedCurve>& of,
   result.difference = found.summary;
   result.interpolated = found.interpolated;
   result.verdict = verdict_on(result.claim.kind, *found.summary);
-  if (!found.summary->interval95) result.why = "one seed";
+  if (!found.summary->interval95) result.why = why_no_interval(found.summary->n);
 }
 
 void judge_every_budget(MapClaimResult& result, const PairOnAxis& pair,
@@ -136,7 +140,7 @@ void judge_crossing(MapClaimResult& result, const PairOnAxis& pair) {
     result.crossing = pair.crossing;
     result.crossing95 = pair.crossing95;
     if (!pair.crossing95) {
-      result.why = "one seed";
+      result.why = why_no_interval(int64_t(pair.crossings.size()));
     } else if (pair.crossing95->low >= c.from && pair.crossing95->high <= c.to) {
       result.verdict = ClaimVerdict::kHolds;
     } else if (!pair.crossing95->overlaps({.low = c.from, .high = c.to})) {

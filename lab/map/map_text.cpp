@@ -66,7 +66,10 @@ std::string answer_text(const ContractMap& map) {
 }
 
 std::string ahead_text(const ContractMap& map, const MapPair& pair, const BudgetRow& row) {
-  if (row.ahead == Ahead::kUndecided) return "undecided";
+  if (row.ahead == Ahead::kUndecided) {
+    return row.difference.summary.no_spread() ? std::string("undecided: ") + kNoSpread
+                                              : "undecided";
+  }
   if (row.ahead == Ahead::kTie) return "equal";
   const size_t who = row.ahead == Ahead::kFirst ? pair.first : pair.second;
   return model(map, who).name + (row.by_chord() ? " over ~" : "") +

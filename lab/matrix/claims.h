@@ -3,8 +3,8 @@
 // interval over the seeds:
 //
 //   holds, fails, undecided  as lab/runs/interval_claim.h says; undecided also with one seed, if
-//                            not every run has the measure, or if a guard stopped a run before it
-//                            had it
+//                            a few seeds have all the same value (no_spread()), if not every run
+//                            has the measure, or if a guard stopped a run before it had it
 //   no run                   nothing to compare yet
 #pragma once
 
@@ -35,8 +35,9 @@ struct ClaimResult {
   std::optional<Summary> compared;  // the sum of the terms
   int64_t planned = 0;              // seeds
 
-  // Of Student's test that `compared` is on the claim's bound (with `near`, the bound that is
-  // harder to exclude), and Holm's adjustment of it over all results that have one.
+  // Of the test that `compared` is on the claim's bound (with `near`, the bound that is harder to
+  // exclude), Student's or of equal values the sign test, and Holm's adjustment of it over all
+  // results that have one.
   std::optional<double> p, p_holm;
   bool after_holm() const { return p_holm && *p_holm <= 0.05; }
   // Seeds beyond those finished with which the interval would decide, if their mean and spread

@@ -114,7 +114,7 @@ ordered_json row_json(const SummaryRow& row) {
   j["collapsed_runs"] = row.collapsed;
   ordered_json measures;
   for (const RunMeasure& measure : run_measures()) {
-    measures[measure.name] = json_of(summarise(values_of(measured_runs(row, measure), measure.of)));
+    measures[measure.name] = json_of(summarise(values_of(measured_runs(row, measure), measure)));
   }
   j["measures"] = measures;
   return j;
@@ -297,8 +297,9 @@ std::string summary_json(const MatrixSummary& summary) {
       place["model"] = table.ranking[i]->cell->model;
       place["precision"] = table.ranking[i]->cell->precision;
       if (i < table.relation.size()) {
-        const bool interval =
-            table.relation[i] != Relation::kOneSeed && table.relation[i] != Relation::kNoSeed;
+        const bool interval = table.relation[i] != Relation::kOneSeed &&
+                              table.relation[i] != Relation::kNoSeed &&
+                              table.relation[i] != Relation::kNoSpread;
         place["relation_to_next"] = relation_name(table.relation[i]);
         place["told_apart_from_next"] =
             !interval ? ordered_json() : ordered_json(table.relation[i] == Relation::kBelow);

@@ -55,7 +55,7 @@ void add_row(std::vector<ClaimSpec>& claims, const ContractTable& table, const S
   }
   if (row.reached > 0 && row.reached == int64_t(runs.size())) {
     add_statistics(claims, name + ".steps_to_target", "steps",
-                   how_first_at_or_below(table.target_nats, "step"), runs);
+                   how_first_at_or_below(table.target_nats, "step", table.left_out_steps), runs);
   }
   if (row.difference) {
     const auto& seeds = row.difference->seeds;
@@ -93,7 +93,8 @@ std::vector<int64_t> shared_seeds(const std::vector<ClaimTerm>& terms, const Run
 
 // The comparison of a judged claim, and its verdict.
 void add_claim(std::vector<ClaimSpec>& claims, const ClaimResult& result) {
-  if (!result.compared || !result.compared->interval95 || !result.why.empty()) return;
+  const bool judged = result.why.empty() || result.why == kNoSpread;
+  if (!result.compared || result.compared->n == 1 || !judged) return;
   const RunMeasure& measure = *find_run_measure(result.claim->measure);
   const std::vector<int64_t> seeds = shared_seeds(result.terms, measure);
   std::vector<ReceiptTerm> terms;

@@ -41,13 +41,14 @@ std::string health(const SummaryRow& row) {
   return text;
 }
 
-// Mean and interval of a difference, marked where it includes 0; "-" if absent.
+// Mean and interval of a difference, marked where it includes 0 or has no spread; "-" if absent.
 std::pair<std::string, std::string> difference_texts(const std::optional<PairedDifference>& of,
                                                      const char* format) {
   if (!of) return {"-", "-"};
   std::string spread = interval(of->summary, format);
   const auto& bounds = of->summary.interval95;
   if (bounds && bounds->low <= 0 && bounds->high >= 0) spread += " (includes 0)";
+  if (of->summary.no_spread()) spread += " (" + std::string(kNoSpread) + ")";
   return {number(of->summary.mean, format), spread};
 }
 
@@ -215,6 +216,9 @@ std::string ranking_text(const ContractTable& table) {
         "`!`: over the seeds that both have the order is the other way; the means are of all "
         "seeds.\n";
   }
+  if (seen.contains(Relation::kNoSpread)) {
+    text += std::string("`?`: the difference over shared seeds is ") + kNoSpread + ".\n";
+  }
   if (seen.contains(Relation::kOneSeed) || seen.contains(Relation::kNoSeed)) {
     text += std::string("`?`: ") +
             (!seen.contains(Relation::kNoSeed)    ? "one shared seed"
@@ -228,13 +232,14 @@ std::string ranking_text(const ContractTable& table) {
 std::string target_text(const ContractTable& table) {
   if (table.target_nats <= 0) return "";
   return strprintf(
-      "Time to target: first evaluation at or below %.4f nats (%s), mean over the runs "
-      "that reached it.\n",
-      table.target_nats,
-      table.target_given ? "run.target_loss, where the runs stop"
-                         : ("the worst final loss of " + row_name(table.rows.front(), table) +
-                            ", chosen afterwards")
-                               .c_str());
+             "Time to target: first evaluation at or below %.4f nats (%s), mean over the runs "
+             "that reached it.\n",
+             table.target_nats,
+             table.target_given ? "run.target_loss, where the runs stop"
+                                : ("the worst final loss of " +
+                                   row_name(table.rows.front(), table) + ", chosen afterwards")
+                                      .c_str()) +
+         left_out_text(table.left_out_steps);
 }
 
 // True if the runs of the table were trained on different devices.

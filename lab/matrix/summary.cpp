@@ -29,18 +29,16 @@ std::optional<Summary> measure(const SeedGroup& runs, const Measure& what) {
   return summarise(values_of(runs, what));
 }
 
-void fill_target(SummaryRow& row, double target_nats) {
-  using Part = std::function<std::optional<double>(const TimeToTarget&)>;
-  const auto part = [&](const Part& of) {
-    return measure(row.runs, [&](const RunRecord& run) -> std::optional<double> {
-      const auto time = time_to_target(run, target_nats);
-      return time ? of(*time) : std::nullopt;
-    });
-  };
-  row.target_steps = part([](const TimeToTarget& t) { return std::optional(double(t.steps)); });
-  row.target_tokens = part([](const TimeToTarget& t) { return std::optional(t.tokens); });
-  row.target_flops = part([](const TimeToTarget& t) { return std::optional(t.flops); });
-  row.target_seconds = part([](const TimeToTarget& t) { return t.seconds; });
+SeedValues to_target(const ContractTable& table, const SummaryRow& row, TargetCost cost) {
+  return costs_to_target(row.runs, table.target_nats, cost, table.left_out_steps);
+}
+
+void fill_target(const ContractTable& table, SummaryRow& row) {
+  const auto part = [&](TargetCost cost) { return summarise(to_target(table, row, cost)); };
+  row.target_steps = part(TargetCost::kSteps);
+  row.target_tokens = part(TargetCost::kTokens);
+  row.target_flops = part(TargetCost::kFlops);
+  row.target_seconds = part(TargetCost::kSeconds);
   row.reached = row.target_steps ? row.target_steps->n : 0;
 }
 
@@ -65,11 +63,6 @@ std::string missing_text(const Cell& cell, const CellStatus& status) {
   if (status.steps_done > 0) text += strprintf(", step %ld", long(status.steps_done));
   if (status.steps_done > 0 && cell.known_steps) text += strprintf(" of %ld", long(cell.steps()));
   return text;
-}
-
-std::optional<double> steps_to(const RunRecord& run, double target_nats) {
-  const auto time = time_to_target(run, target_nats);
-  return time ? std::optional(double(time->steps)) : std::nullopt;
 }
 
 // "2 of 5"
@@ -143,14 +136,16 @@ void rank(ContractTable& table, const Matrix& matrix) {
   std::stable_sort(
       table.ranking.begin(), table.ranking.end(),
       [&](const SummaryRow* a, const SummaryRow* b) { return mean_of(a) < mean_of(b); });
-  const auto ranked_value = [&](const RunRecord& run) {
-    return by_target ? steps_to(run, table.target_nats) : final_loss(run);
+  const auto ranked_values = [&](const SummaryRow* row) {
+    return by_target ? to_target(table, *row, TargetCost::kSteps)
+                     : values_of(row->runs, final_loss);
   };
   for (size_t i = 1; i < table.ranking.size(); ++i) {
-    const auto difference = paired_difference(values_of(table.ranking[i - 1]->runs, ranked_value),
-                                              values_of(table.ranking[i]->runs, ranked_value));
+    const auto difference =
+        paired_difference(ranked_values(table.ranking[i - 1]), ranked_values(table.ranking[i]));
     using Relation = ContractTable::Relation;
     Relation relation = difference ? Relation::kOneSeed : Relation::kNoSeed;
+    if (difference && difference->summary.no_spread()) relation = Relation::kNoSpread;
     if (difference && difference->summary.interval95) {
       const Interval& interval = *difference->summary.interval95;
       relation = interval.high < 0  ? Relation::kBelow
@@ -277,12 +272,17 @@ ContractTable table_of(const MatrixSummary& summary, const MatrixContract& contr
   table.confounds = confounds_of(table.rows);
   choose_target(table);
   if (table.target_nats > 0) {
-    for (SummaryRow& row : table.rows) fill_target(row, table.target_nats);
-    const auto steps = [&](const RunRecord& run) { return steps_to(run, table.target_nats); };
-    const SeedValues first = values_of(table.rows.front().runs, steps);
+    std::vector<const RunRecord*> runs;
+    for (const SummaryRow& row : table.rows) {
+      runs.insert(runs.end(), row.runs.runs.begin(), row.runs.runs.end());
+    }
+    table.left_out_steps = uneven_landings(runs);
+    for (SummaryRow& row : table.rows) fill_target(table, row);
+    const SeedValues first = to_target(table, table.rows.front(), TargetCost::kSteps);
     for (size_t i = 1; i < table.rows.size(); ++i) {
       SummaryRow& row = table.rows[i];
-      row.target_steps_difference = paired_difference(values_of(row.runs, steps), first);
+      row.target_steps_difference =
+          paired_difference(to_target(table, row, TargetCost::kSteps), first);
     }
   }
   return table;
@@ -380,6 +380,8 @@ const char* relation_name(ContractTable::Relation relation) {
       return "above";
     case ContractTable::Relation::kUnclear:
       return "unclear";
+    case ContractTable::Relation::kNoSpread:
+      return "no_spread";
     case ContractTable::Relation::kOneSeed:
       return "one_seed";
     case ContractTable::Relation::kNoSeed:

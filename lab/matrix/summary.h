@@ -12,6 +12,7 @@
 #include "lab/runs/core_answers.h"
 #include "lab/runs/run_measures.h"
 #include "lab/runs/seed_groups.h"
+#include "lab/runs/time_to_target.h"
 
 namespace assay {
 
@@ -62,6 +63,7 @@ struct ContractTable {
   MatrixContract contract;
   double target_nats = 0;     // 0 = none yet
   bool target_given = false;  // by run.target_loss; else the worst final loss of the first row
+  LeftOutSteps left_out_steps = {};  // no crossings: landings that not every row has
   bool ranked_by_target() const { return target_given; }
   std::vector<SummaryRow> rows;
   // Why the runs' scores of CORE are not of the same questions (lab/runs/core_questions.h); "" if
@@ -76,11 +78,12 @@ struct ContractTable {
   std::vector<const SummaryRow*> ranking;
   std::string not_ranked;  // why there is none: "the models take 40 to 120 steps"; "" if there is
   enum class Relation {
-    kBelow,    // the 95% interval of the paired difference excludes 0
-    kAbove,    // it excludes 0 the other way: the shared seeds contradict the means of all
-    kUnclear,  // it includes 0
-    kOneSeed,  // one shared seed: there is no interval
-    kNoSeed,   // no shared seed
+    kBelow,     // the 95% interval of the paired difference excludes 0
+    kAbove,     // it excludes 0 the other way: the shared seeds contradict the means of all
+    kUnclear,   // it includes 0
+    kNoSpread,  // equal in a few seeds: there is no interval
+    kOneSeed,   // one shared seed: there is no interval
+    kNoSeed,    // no shared seed
   };
   std::vector<Relation> relation;
 };
@@ -88,7 +91,7 @@ struct ContractTable {
 // compares, so each row is compared with those of its own.
 std::vector<Confound> confounds_of(const std::vector<SummaryRow>& rows);
 
-// "below", "above", "unclear", "one_seed", "no_seed".
+// "below", "above", "unclear", "no_spread", "one_seed", "no_seed".
 const char* relation_name(ContractTable::Relation relation);
 
 // Its tables point into its records: it can be moved, not copied.

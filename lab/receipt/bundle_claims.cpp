@@ -15,6 +15,18 @@ using Json = ReceiptJson;
 
 constexpr const char* kStatistics[] = {"mean", "sd", "interval95_low", "interval95_high"};
 
+// Of the rules that need an interval.
+constexpr int64_t kRuleVersion = 2;
+
+int64_t version_of(const Json& how) {
+  if (!how.contains("version")) return 1;
+  const int64_t version = how["version"].is_number_integer() ? how["version"].get<int64_t>() : 0;
+  if (version < 1 || version > kRuleVersion) {
+    refuse_rule(how, "a version that this program does not know");
+  }
+  return version;
+}
+
 bool is_statistic(const std::string& rule) {
   return std::any_of(std::begin(kStatistics), std::end(kStatistics),
                      [&](const char* name) { return rule == name; });
@@ -53,39 +65,64 @@ double number_in(const Json& how, const char* key) {
   return how[key].get<double>();
 }
 
+// The mean resolution of the runs' values; 0 in version 1.
+double mean_resolution(BundleEvidence& bundle, const Json& how, const Json& of,
+                       const std::vector<std::string>& runs) {
+  if (version_of(how) == 1) return 0;
+  double sum = 0;
+  for (const std::string& run : runs) sum += resolution_of_rule(bundle.run(run), of);
+  return sum / double(runs.size());
+}
+
 // Summary of the sums of the terms.
 std::optional<Summary> summary_of_terms(BundleEvidence& bundle, const Json& how) {
   if (!how["terms"].is_array() || how["terms"].empty()) refuse_rule(how, "no terms");
   std::vector<double> sums;
+  double below = 0, above = 0;
   for (const Json& term : how["terms"]) {
     const std::vector<std::string> runs = run_names(term, "runs");
     const auto values = values_of(bundle, inner_rule(term), runs);
     if (!values) return std::nullopt;
     if (sums.empty()) sums.resize(values->size());
     if (sums.size() != values->size()) refuse_rule(how, "terms of different lengths");
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] += number_in(term, "sign") * values->at(i);
+    const double sign = number_in(term, "sign");
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += sign * values->at(i);
+    (sign > 0 ? below : above) +=
+        std::abs(sign) * mean_resolution(bundle, how, inner_rule(term), runs);
   }
-  return summarise(sums);
+  return with_resolution(summarise(sums), below, above);
+}
+
+std::optional<Interval> interval_of(const Summary& summary, const Json& how) {
+  return version_of(how) == 1 ? student95(summary) : summary.interval95;
 }
 
 Json verdict_rule(BundleEvidence& bundle, const Json& how) {
   const std::optional<Summary> summary = summary_of_terms(bundle, how);
-  if (!summary || !summary->interval95) return Json();
+  if (!summary || summary->n == 1) return Json();
+  const auto interval = interval_of(*summary, how);
+  if (!interval) return claim_verdict_name(ClaimVerdict::kUndecided);
   return claim_verdict_name(claim_verdict(claim_relation_named(rule_text(how, "relation")),
                                           number_in(how, "number"), number_in(how, "within"),
-                                          *summary->interval95));
+                                          *interval));
 }
 
 std::optional<Summary> summary_of(BundleEvidence& bundle, const Json& how) {
   if (how.contains("terms")) return summary_of_terms(bundle, how);
   const std::vector<std::string> runs = run_names(how, "runs");
   const auto values = values_of(bundle, inner_rule(how), runs);
-  if (!how.contains("minus")) return values ? std::optional(summarise(*values)) : std::nullopt;
+  const auto resolved = [&](const Summary& summary, const std::vector<std::string>& others) {
+    const double above = others.empty() ? 0 : mean_resolution(bundle, how, inner_rule(how), others);
+    return with_resolution(summary, mean_resolution(bundle, how, inner_rule(how), runs), above);
+  };
+  if (!how.contains("minus")) {
+    return values ? std::optional(resolved(summarise(*values), {})) : std::nullopt;
+  }
   const std::vector<std::string> minus = run_names(how, "minus");
   if (minus.size() != runs.size()) refuse_rule(how, "runs and minus of different lengths");
   const auto subtracted = values_of(bundle, inner_rule(how), minus);
   if (!values || !subtracted) return std::nullopt;
-  return summarise_paired(*values, *subtracted);
+  return resolved(summarise_paired(*values, *subtracted), minus);
 }
 
 Json statistic_rule(BundleEvidence& bundle, const Json& how, const std::string& statistic) {
@@ -94,10 +131,9 @@ Json statistic_rule(BundleEvidence& bundle, const Json& how, const std::string& 
   std::optional<double> value = summary->mean;
   if (statistic == "sd") value = summary->sd;
   if (statistic == "interval95_low" || statistic == "interval95_high") {
+    const auto interval = interval_of(*summary, how);
     value = std::nullopt;
-    if (summary->interval95) {
-      value = statistic == "interval95_low" ? summary->interval95->low : summary->interval95->high;
-    }
+    if (interval) value = statistic == "interval95_low" ? interval->low : interval->high;
   }
   return value && std::isfinite(*value) ? Json(*value) : Json();
 }
@@ -112,6 +148,13 @@ Json terms_json(const std::vector<ReceiptTerm>& terms) {
     all.push_back(t);
   }
   return all;
+}
+
+Json versioned(const std::string& rule) {
+  Json how;
+  how["rule"] = rule;
+  if (rule != "mean" && rule != "sd") how["version"] = kRuleVersion;
+  return how;
 }
 
 }  // namespace
@@ -149,8 +192,7 @@ ReceiptJson how_over_runs(const std::string& statistic, const ReceiptJson& of,
   CHECK(is_statistic(statistic), "no statistic %s", statistic.c_str());
   CHECK(minus.empty() || minus.size() == runs.size(), "%zu runs minus %zu", runs.size(),
         minus.size());
-  Json how;
-  how["rule"] = statistic;
+  Json how = versioned(statistic);
   how["of"] = of;
   how["runs"] = runs;
   if (!minus.empty()) how["minus"] = minus;
@@ -159,21 +201,27 @@ ReceiptJson how_over_runs(const std::string& statistic, const ReceiptJson& of,
 
 ReceiptJson how_over_terms(const std::string& statistic, const std::vector<ReceiptTerm>& terms) {
   CHECK(is_statistic(statistic), "no statistic %s", statistic.c_str());
-  Json how;
-  how["rule"] = statistic;
+  Json how = versioned(statistic);
   how["terms"] = terms_json(terms);
   return how;
 }
 
 ReceiptJson how_verdict(ClaimRelation relation, double number, double within,
                         const std::vector<ReceiptTerm>& terms) {
-  Json how;
-  how["rule"] = "verdict";
+  Json how = versioned("verdict");
   how["relation"] = claim_relation_name(relation);
   how["number"] = number;
   how["within"] = within;
   how["terms"] = terms_json(terms);
   return how;
+}
+
+std::string verdict_by_present_rule(BundleEvidence& bundle, const ReceiptJson& how) {
+  if (rule_text(how, "rule") != "verdict" || version_of(how) == kRuleVersion) return "";
+  Json present = how;
+  present["version"] = kRuleVersion;
+  const Json now = recompute(bundle, present);
+  return now.is_string() && now != recompute(bundle, how) ? now.get<std::string>() : "";
 }
 
 double rule_tolerance(const ReceiptJson& how, const ReceiptJson& value) {

@@ -14,6 +14,10 @@
 //
 // Runs are named by their folders, from the receipt's folder. A statistic is null if one of its
 // values is null; sd and interval are null for a single run.
+//
+// "version": 2 of an interval or a verdict is by lab/runs/statistics.h as it is: widened by the
+// resolution of the values, null and undecided where a few are all equal. Receipts without it were
+// made when neither was known, and are recomputed by Student's interval alone.
 #pragma once
 
 #include <map>
@@ -58,5 +62,9 @@ ReceiptJson how_verdict(ClaimRelation relation, double number, double within,
 // The largest difference of a rule's value between builds of this program: 0 for counts and values
 // that are only read; sums and quantiles in double round in the order the compiler chose.
 double rule_tolerance(const ReceiptJson& how, const ReceiptJson& value);
+
+// The verdict by the present version of the rule, where the receipt's is an older one and has
+// another; "" otherwise.
+std::string verdict_by_present_rule(BundleEvidence& bundle, const ReceiptJson& how);
 
 }  // namespace assay

@@ -34,10 +34,12 @@ ReceiptJson how_eval(const std::string& task, const std::string& metric, const s
   return how;
 }
 
-ReceiptJson how_first_at_or_below(double loss_nats, const std::string& in) {
+ReceiptJson how_first_at_or_below(double loss_nats, const std::string& in,
+                                  const std::set<int64_t>& left_out) {
   Json how = how_rule("first_at_or_below");
   how["loss_nats"] = loss_nats;
   how["in"] = in;
+  if (!left_out.empty()) how["except"] = left_out;
   return how;
 }
 

@@ -15,7 +15,8 @@
 //   {"rule": "eval", "task": "val", "metric": "loss_nats", "pick": "last"}
 //                                                        or best, best_step, at (with "step")
 //   {"rule": "first_at_or_below", "loss_nats": 3.28, "in": "step"}
-//                                                        or tokens, seconds, flops
+//                                                        or tokens, seconds, flops; with "except"
+//                                                        steps whose validation does not count
 //   {"rule": "router", "measure": "max_load_norm", "layer": 3}
 //                                                        or dead_share; without layer the worst
 //                                                        and the mean. Also saturated_at_step
@@ -31,6 +32,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -93,10 +95,14 @@ std::vector<ClaimSpec> telemetry_claims(RunEvidence& run);
 
 // The value of the rule. UserError also for an unknown rule or a missing argument.
 ReceiptJson recompute(RunEvidence& run, const ReceiptJson& how);
+// By how much the value may be lower because it was read at a validation; 0 for other rules.
+double resolution_of_rule(RunEvidence& run, const ReceiptJson& how);
 
 // Rules by their arguments.
 ReceiptJson how_eval(const std::string& task, const std::string& metric, const std::string& pick);
-ReceiptJson how_first_at_or_below(double loss_nats, const std::string& in);
+// left_out: steps that are not read as a crossing.
+ReceiptJson how_first_at_or_below(double loss_nats, const std::string& in,
+                                  const std::set<int64_t>& left_out = {});
 ReceiptJson how_scalar(const std::string& name);
 ReceiptJson how_router(const std::string& measure);
 ReceiptJson how_audit(const std::string& field);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "base/check.h"
 #include "engine/config/yaml.h"
@@ -115,25 +116,51 @@ Json eval_rule(RunEvidence& run, const Json& how) {
   return pick == "best" ? number_or_null(best->value) : Json(best->step);
 }
 
-Json first_at_or_below_rule(RunEvidence& run, const Json& how) {
+// What a run had spent after a step.
+Json spent_at(RunEvidence& run, int64_t step, const std::string& in) {
+  if (in == "step") return step;
+  const int64_t tokens = step * run.config().run.batch_tokens;
+  if (in == "tokens") return tokens;
+  if (in == "flops") return flops_of(run, tokens);
+  Json seconds;
+  for (const StepValue& s : run.scalar("train_s")) {
+    if (s.step <= step) seconds = number_or_null(s.value);
+  }
+  return seconds;
+}
+
+// The steps of the crossing and of the validation before it (0 without one); nullopt if there is no
+// crossing.
+struct CrossingSteps {
+  int64_t at = 0, before = 0;
+};
+std::optional<CrossingSteps> crossing_steps(RunEvidence& run, const Json& how) {
   if (!how.contains("loss_nats") || !how["loss_nats"].is_number()) refuse_rule(how, "no loss_nats");
   const double loss = how["loss_nats"].get<double>();
+  std::set<int64_t> left_out;
+  if (how.contains("except")) {
+    if (!how["except"].is_array()) refuse_rule(how, "no list of steps in except");
+    for (const Json& step : how["except"]) {
+      if (!step.is_number_integer()) refuse_rule(how, "no step in except");
+      left_out.insert(step.get<int64_t>());
+    }
+  }
+  int64_t before = 0;
+  for (const EvalValue& v : run.eval("val", "loss_nats")) {
+    if (v.step == 0) continue;  // before training
+    if (left_out.contains(v.step) && v.step != run.steps_done()) continue;
+    if (v.value <= loss) return CrossingSteps{.at = v.step, .before = before};
+    before = v.step;
+  }
+  return std::nullopt;
+}
+
+Json first_at_or_below_rule(RunEvidence& run, const Json& how) {
+  const auto crossing = crossing_steps(run, how);
   const std::string in = rule_text(how, "in");
   if (in != "step" && in != "tokens" && in != "seconds" && in != "flops")
     refuse_rule(how, "no " + in);
-  for (const EvalValue& v : run.eval("val", "loss_nats")) {
-    if (v.step == 0 || !(v.value <= loss)) continue;  // step 0: before training
-    if (in == "step") return v.step;
-    const int64_t tokens = v.step * run.config().run.batch_tokens;
-    if (in == "tokens") return tokens;
-    if (in == "flops") return flops_of(run, tokens);
-    Json seconds;
-    for (const StepValue& s : run.scalar("train_s")) {
-      if (s.step <= v.step) seconds = number_or_null(s.value);
-    }
-    return seconds;
-  }
-  return Json();
+  return crossing ? spent_at(run, crossing->at, in) : Json();
 }
 
 Json router_rule(RunEvidence& run, const Json& how) {
@@ -166,23 +193,33 @@ Json router_rule(RunEvidence& run, const Json& how) {
   refuse_rule(how, "no measure " + measure);
 }
 
-// Of finished runs: a measure reads the whole record.
-Json measure_rule(RunEvidence& run, const Json& how) {
+const RunMeasure& measure_of(const Json& how) {
   const std::string name = rule_text(how, "name");
   const RunMeasure* measure = find_run_measure(name);
   if (measure == nullptr) refuse_rule(how, "no measure " + name);
+  return *measure;
+}
+
+// Of finished runs: a measure reads the whole record.
+RunRecord whole_record(RunEvidence& run) {
   run.config();  // a file that is missing is not available, one that is damaged is drift
   run.telemetry();
   const RunRecord record = read_run(run.folder());
   if (record.steps_done != run.steps_done()) {
     throw NotAvailable("the run went on after its receipt");
   }
+  return record;
+}
+
+Json measure_rule(RunEvidence& run, const Json& how) {
+  const RunMeasure& measure = measure_of(how);
+  const RunRecord record = whole_record(run);
   std::optional<double> value;
   if (how.contains("share")) {
-    if (measure->at == nullptr || !how["share"].is_number()) refuse_rule(how, "no share");
-    value = measure->at(record, how["share"].get<double>());
+    if (measure.at == nullptr || !how["share"].is_number()) refuse_rule(how, "no share");
+    value = measure.at(record, how["share"].get<double>());
   } else {
-    value = measure->of(record);
+    value = measure.of(record);
   }
   return value ? number_or_null(*value) : Json();
 }
@@ -221,6 +258,22 @@ ReceiptJson recompute(RunEvidence& run, const ReceiptJson& how) {
     if (name == rule.name) return rule.value(run, how);
   }
   refuse_rule(how, "unknown name " + name);
+}
+
+double resolution_of_rule(RunEvidence& run, const ReceiptJson& how) {
+  const std::string name = rule_text(how, "rule");
+  if (name == "measure") {
+    const RunMeasure& measure = measure_of(how);
+    if (measure.resolution == nullptr || how.contains("share")) return 0;
+    return measure.resolution(whole_record(run)).value_or(0);
+  }
+  if (name != "first_at_or_below") return 0;
+  const auto crossing = crossing_steps(run, how);
+  if (!crossing) return 0;
+  const std::string in = rule_text(how, "in");
+  const Json at = spent_at(run, crossing->at, in), before = spent_at(run, crossing->before, in);
+  if (at.is_null()) return 0;
+  return at.get<double>() - (before.is_null() ? 0 : before.get<double>());
 }
 
 RunEvidence::RunEvidence(std::string folder, std::optional<int64_t> step)

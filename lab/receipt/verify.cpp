@@ -94,7 +94,9 @@ class Verifier {
     check("meta.json", [&] { check_recorded_data(receipt, run.string()); });
     check("precision", [&] { check_precision(receipt, evidence); });
     const std::vector<ClaimSpec> expected = expected_claims(evidence);
-    check_claims(receipt, expected, [&](const Json& how) { return recompute(evidence, how); });
+    check_claims(
+        receipt, expected, [&](const Json& how) { return recompute(evidence, how); },
+        [](const Json&) { return std::string(); });
   }
 
   void verify_matrix(const Receipt& receipt, const fs::path& folder) {
@@ -109,7 +111,9 @@ class Verifier {
         check(what, [&] { check_input(what, input, receipt, folder); });
       }
     }
-    check_claims(receipt, {}, [&](const Json& how) { return recompute(evidence, how); });
+    check_claims(
+        receipt, {}, [&](const Json& how) { return recompute(evidence, how); },
+        [&](const Json& how) { return verdict_by_present_rule(evidence, how); });
   }
 
   static std::string shown_name(const ReceiptInput& input) {
@@ -251,9 +255,10 @@ class Verifier {
     return all;
   }
 
-  template <typename F>
+  // present: the verdict of the present rule where an older one has another.
+  template <typename F, typename G>
   void check_claims(const Receipt& receipt, const std::vector<ClaimSpec>& expected,
-                    const F& recomputed) {
+                    const F& recomputed, const G& present) {
     std::set<std::string> names;
     for (const Claim& claim : receipt.claims) {
       const std::string what = "claim " + claim.name;
@@ -272,7 +277,7 @@ class Verifier {
           return add(Finding::kDrift, what,
                      "its unit is " + spec->unit + ", the receipt has " + claim.unit);
         }
-        check_value(what, claim, recomputed(claim.how));
+        check_value(what, claim, recomputed(claim.how), present(claim.how));
       });
     }
     for (const ClaimSpec& spec : expected) {
@@ -281,14 +286,17 @@ class Verifier {
     }
   }
 
-  void check_value(const std::string& what, const Claim& claim, const Json& now) {
+  void check_value(const std::string& what, const Claim& claim, const Json& now,
+                   const std::string& present) {
     const double allowed = rule_tolerance(claim.how, claim.value);
     if (claim.tolerance > allowed) {
       return add(Finding::kDrift, what,
                  strprintf("its tolerance is %g, the rule allows %g", claim.tolerance, allowed));
     }
     if (within(claim.value, now, claim.tolerance))
-      return add(Finding::kSame, what, shown(now) + " " + claim.unit);
+      return add(Finding::kSame, what,
+                 shown(now) + " " + claim.unit +
+                     (present.empty() ? "" : "(by an older rule; now \"" + present + "\")"));
     add(Finding::kDrift, what,
         "recomputed " + shown(now) + ", the receipt has " + shown(claim.value));
   }

@@ -5,6 +5,7 @@
 
 #include "engine/telemetry/router_stats.h"
 #include "lab/runs/run_summary.h"
+#include "lab/runs/time_to_target.h"
 
 namespace assay {
 namespace {
@@ -104,6 +105,13 @@ Value at_target(const RunRecord& run, F&& of) {
   return reached ? of(*reached) : std::nullopt;
 }
 
+template <TargetCost kCost>
+Value target_resolution(const RunRecord& run) {
+  const double target = run.config.run.target_loss;
+  const auto time = target > 0 ? time_to_target(run, target) : std::nullopt;
+  return time ? cost_resolution(run, *time, kCost) : std::nullopt;
+}
+
 // exp(entropy), of the layer where it is smallest: as many experts with equal loads have it.
 Value effective_experts(const RunRecord& run) {
   if (!run.health || !run.config.model.moe) return std::nullopt;
@@ -160,19 +168,23 @@ const std::vector<RunMeasure>& run_measures() {
       {"target_steps", "steps to run.target_loss", Needs::kTarget, About::kModel,
        [](const RunRecord& r) {
          return at_target(r, [](const TargetReached& t) { return Value(double(t.step)); });
-       }},
+       },
+       nullptr, target_resolution<TargetCost::kSteps>},
       {"target_tokens", "tokens to run.target_loss", Needs::kTarget, About::kModel,
        [](const RunRecord& r) {
          return at_target(r, [](const TargetReached& t) { return Value(double(t.tokens)); });
-       }},
+       },
+       nullptr, target_resolution<TargetCost::kTokens>},
       {"target_seconds", "seconds of training to run.target_loss", Needs::kTarget, About::kMachine,
        [](const RunRecord& r) {
          return at_target(r, [](const TargetReached& t) { return Value(t.seconds); });
-       }},
+       },
+       nullptr, target_resolution<TargetCost::kSeconds>},
       {"target_flops", "training FLOPs to run.target_loss", Needs::kTarget, About::kModel,
        [](const RunRecord& r) {
          return at_target(r, [](const TargetReached& t) { return Value(t.flops); });
-       }},
+       },
+       nullptr, target_resolution<TargetCost::kFlops>},
       {"step_seconds", "seconds of training per step, mean over the run", Needs::kNothing,
        About::kMachine, step_seconds},
       {"loss_after_saturation",
@@ -220,6 +232,11 @@ const RunMeasure* find_run_measure(const std::string& name) {
   const auto found = std::find_if(all.begin(), all.end(),
                                   [&](const RunMeasure& measure) { return measure.name == name; });
   return found == all.end() ? nullptr : &*found;
+}
+
+SeedValues values_of(const SeedGroup& group, const RunMeasure& measure) {
+  if (measure.resolution == nullptr) return values_of(group, Measure(measure.of));
+  return values_of(group, Measure(measure.of), Measure(measure.resolution));
 }
 
 std::vector<int64_t> first_saturated_layers(const RunRecord& run) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lab/runs/run_record.h"
+#include "lab/runs/seed_groups.h"
 
 namespace assay {
 
@@ -23,11 +24,16 @@ struct RunMeasure {
   // The value at a share of run.steps: of the evaluation nearest to it, if that is within
   // kShareDistance of the steps. Null: the measure has no value during a run.
   std::optional<double> (*at)(const RunRecord&, double share) = nullptr;
+  // By how much a run's value may be lower, as it was read at its validations. Null: it is exact.
+  std::optional<double> (*resolution)(const RunRecord&) = nullptr;
 };
 constexpr double kShareDistance = 0.025;
 
 const std::vector<RunMeasure>& run_measures();
 const RunMeasure* find_run_measure(const std::string& name);  // null if unknown
+
+// Of the runs that have the measure, with its resolution.
+SeedValues values_of(const SeedGroup& group, const RunMeasure& measure);
 
 // Block indices of the layers that saturate first, all at one logged step; empty if none saturates.
 std::vector<int64_t> first_saturated_layers(const RunRecord& run);

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "base/shell_word.h"
-#include "lab/runs/seed_groups.h"
+#include "lab/runs/time_to_target.h"
 
 namespace assay {
 namespace {

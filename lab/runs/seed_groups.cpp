@@ -7,6 +7,7 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "base/check.h"
 #include "engine/config/fields.h"
@@ -271,21 +272,49 @@ SeedValues values_of(const SeedGroup& group, const Measure& measure) {
   return values;
 }
 
+SeedValues values_of(const SeedGroup& group, const Measure& measure, const Measure& resolution) {
+  SeedValues values;
+  for (const RunRecord* run : group.runs) {
+    for (SeedValue value : values_of({.name = group.name, .runs = {run}}, measure)) {
+      value.below = resolution(*run).value_or(0);
+      values.push_back(value);
+    }
+  }
+  return values;
+}
+
 std::optional<Summary> summarise(const SeedValues& values) {
   if (values.empty()) return std::nullopt;
   std::vector<double> numbers;
-  for (const SeedValue& v : values) numbers.push_back(v.value);
-  return summarise(std::span<const double>(numbers));
+  double below = 0, above = 0;
+  for (const SeedValue& v : values) {
+    numbers.push_back(v.value);
+    below += v.below / double(values.size());
+    above += v.above / double(values.size());
+  }
+  return with_resolution(summarise(std::span<const double>(numbers)), below, above);
 }
 
 SeedValues subtract(const SeedValues& a, const SeedValues& b) {
   SeedValues differences;
   for (const SeedValue& x : a) {
     for (const SeedValue& y : b) {
-      if (x.seed == y.seed) differences.push_back({.seed = x.seed, .value = x.value - y.value});
+      if (x.seed != y.seed) continue;
+      differences.push_back({.seed = x.seed,
+                             .value = x.value - y.value,
+                             .below = x.below + y.above,
+                             .above = x.above + y.below});
     }
   }
   return differences;
+}
+
+SeedValues negated(SeedValues values) {
+  for (SeedValue& v : values) {
+    v.value = -v.value;
+    std::swap(v.below, v.above);
+  }
+  return values;
 }
 
 std::optional<PairedDifference> paired_difference(const SeedValues& a, const SeedValues& b) {
@@ -295,15 +324,6 @@ std::optional<PairedDifference> paired_difference(const SeedValues& a, const See
   PairedDifference paired{.summary = *summary, .seeds = {}};
   for (const SeedValue& difference : differences) paired.seeds.push_back(difference.seed);
   return paired;
-}
-
-std::optional<TimeToTarget> time_to_target(const RunRecord& run, double loss_nats) {
-  const std::optional<EvalValue> reached = run.first_val_at_or_below(loss_nats);
-  if (!reached) return std::nullopt;
-  return TimeToTarget{.steps = reached->step,
-                      .tokens = double(reached->step) * double(run.config.run.batch_tokens),
-                      .flops = run.flops_at(reached->step),
-                      .seconds = run.seconds_at(reached->step)};
 }
 
 }  // namespace assay

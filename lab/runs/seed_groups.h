@@ -33,6 +33,7 @@ struct SeedGroup {
 struct SeedValue {
   int64_t seed = 0;
   double value = 0;
+  double below = 0, above = 0;  // its resolution: by how much it may be lower and higher
 };
 using SeedValues = std::vector<SeedValue>;
 using Measure = std::function<std::optional<double>(const RunRecord&)>;
@@ -72,10 +73,14 @@ std::vector<SeedGroup> group_by_seed(std::span<const RunRecord> runs);
 
 // UserError naming the run if a value is not finite.
 SeedValues values_of(const SeedGroup& group, const Measure& measure);
+// The same of values read on a grid; resolution: by how much a run's value may be lower.
+SeedValues values_of(const SeedGroup& group, const Measure& measure, const Measure& resolution);
+// With the mean resolution of the values.
 std::optional<Summary> summarise(const SeedValues& values);  // nullopt if empty
 
 // a - b over the seeds that both have.
 SeedValues subtract(const SeedValues& a, const SeedValues& b);
+SeedValues negated(SeedValues values);
 
 // Its summary; nullopt if they share none.
 struct PairedDifference {
@@ -83,14 +88,5 @@ struct PairedDifference {
   std::vector<int64_t> seeds;
 };
 std::optional<PairedDifference> paired_difference(const SeedValues& a, const SeedValues& b);
-
-// Cost of a run up to its first evaluation at or below a loss.
-struct TimeToTarget {
-  int64_t steps = 0;
-  double tokens = 0;
-  double flops = 0;               // training FLOPs of the model
-  std::optional<double> seconds;  // of training, if logged
-};
-std::optional<TimeToTarget> time_to_target(const RunRecord& run, double loss_nats);
 
 }  // namespace assay

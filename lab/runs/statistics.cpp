@@ -12,6 +12,8 @@ namespace assay {
 namespace {
 
 constexpr double kUpper95 = 0.975;  // of a two-sided interval
+// Equal differences of numbers that have 53 bits may differ by their rounding.
+constexpr double kRounding = 1e-12;
 
 void require_finite(std::span<const double> values) {
   for (size_t i = 0; i < values.size(); ++i) {
@@ -36,7 +38,16 @@ double half_interval95(double sd, int64_t n) {
   return boost::math::quantile(distribution, kUpper95) * sd / std::sqrt(double(n));
 }
 
+// Of `mean` from what the resolution lets the summary's mean be.
+double distance_to(const Summary& s, double mean) {
+  return std::abs(std::clamp(mean, s.mean - s.below, s.mean + s.above) - mean);
+}
+
 }  // namespace
+
+bool Summary::all_equal() const {
+  return sd && *sd <= kRounding * std::abs(mean);
+}
 
 Summary summarise(std::span<const double> values) {
   CHECK(!values.empty(), "a summary of no values");
@@ -46,9 +57,24 @@ Summary summarise(std::span<const double> values) {
   double squares = 0;
   for (const double v : values) squares += (v - s.mean) * (v - s.mean);
   s.sd = std::sqrt(squares / double(s.n - 1));
-  const double half = half_interval95(*s.sd, s.n);
-  s.interval95 = Interval{.low = s.mean - half, .high = s.mean + half};
+  if (!s.all_equal() || s.n >= kFewestEqual) s.interval95 = student95(s);
   return s;
+}
+
+Summary with_resolution(Summary s, double below, double above) {
+  s.below += below;
+  s.above += above;
+  if (s.interval95) {
+    s.interval95->low -= below;
+    s.interval95->high += above;
+  }
+  return s;
+}
+
+std::optional<Interval> student95(const Summary& s) {
+  if (!s.sd) return std::nullopt;
+  const double half = half_interval95(*s.sd, s.n);
+  return Interval{.low = s.mean - half, .high = s.mean + half};
 }
 
 Summary summarise_paired(std::span<const double> a, std::span<const double> b) {
@@ -62,9 +88,9 @@ Summary summarise_paired(std::span<const double> a, std::span<const double> b) {
 
 std::optional<double> p_value(const Summary& summary, double mean) {
   if (summary.n == 1) return std::nullopt;
-  const double distance = std::abs(summary.mean - mean);
+  const double distance = distance_to(summary, mean);
   if (distance == 0) return 1;
-  if (*summary.sd == 0) return 0;
+  if (summary.all_equal()) return std::exp2(double(1 - summary.n));
   const boost::math::students_t distribution(double(summary.n - 1));
   const double t = distance / (*summary.sd / std::sqrt(double(summary.n)));
   return 2 * boost::math::cdf(boost::math::complement(distribution, t));
@@ -85,7 +111,10 @@ std::vector<double> holm(std::span<const double> p) {
 
 std::optional<int64_t> values_needed(const Summary& summary, double mean) {
   if (summary.n == 1) return std::nullopt;
-  const double distance = std::abs(summary.mean - mean);
+  const double distance = distance_to(summary, mean);
+  if (summary.all_equal()) {
+    return distance > 0 ? std::optional(std::max(summary.n, kFewestEqual)) : std::nullopt;
+  }
   for (int64_t n = summary.n; n <= kMostValues; ++n) {
     if (half_interval95(*summary.sd, n) < distance) return n;
   }

@@ -93,6 +93,69 @@ TEST_CASE("a matrix claims statistics over its runs") {
   REQUIRE(verify_receipt(m.folder / "moved", {}).count(Finding::kDrift) == 0);
 }
 
+// A matrix whose two moe runs are equal, with claims by this version of the rules of intervals.
+struct EqualMatrix {
+  TempFolder folder;
+  std::string path = folder / "matrix";
+  explicit EqualMatrix(bool is_old) {
+    Bundle bundle{.folder = path, .name = "equal", .runs = {}, .files = {}, .claims = {}};
+    for (const std::string& name : kMoe) {
+      const std::string run = path + "/" + name;
+      FakeRun{.path = run, .data = folder / "data", .loss = 4.25}.write();
+      write_receipt(run + "/receipt.json", make_run_receipt(run, run));
+      bundle.runs.push_back(name);
+    }
+    const std::vector<ReceiptTerm> loss = {
+        {.sign = 1, .of = how_measure("val_loss"), .runs = kMoe}};
+    const std::vector<ReceiptTerm> steps = {
+        {.sign = 1, .of = how_measure("target_steps"), .runs = kMoe}};
+    const std::pair<const char*, ReceiptJson> claims[] = {
+        {"loss.verdict", how_verdict(ClaimRelation::kBelow, 5, 0, loss)},
+        {"loss.low", how_over_terms("interval95_low", loss)},
+        {"steps.low", how_over_runs("interval95_low", how_first_at_or_below(4.1, "step"), kMoe)},
+        {"steps.verdict", how_verdict(ClaimRelation::kBelow, 30, 0, steps)},
+        {"loss.mean", how_over_terms("mean", loss)}};
+    for (auto [name, how] : claims) {
+      if (is_old) how.erase("version");
+      bundle.claims.push_back({.name = name, .unit = "", .how = how});
+    }
+    write_receipt(path + "/receipt.json", make_bundle_receipt(bundle));
+  }
+};
+
+TEST_CASE("equal runs: undecided by the present rule, and older receipts still verify") {
+  for (const bool is_old : {false, true}) {
+    const EqualMatrix m(is_old);
+    const Receipt receipt = read_receipt(m.path + "/receipt.json");
+    REQUIRE(receipt.claims[0].value == (is_old ? "holds" : "undecided"));
+    REQUIRE(receipt.claims[1].value == (is_old ? ReceiptJson(4.25) : ReceiptJson()));
+    REQUIRE(receipt.claims[2].value == (is_old ? ReceiptJson(20.0) : ReceiptJson()));
+    REQUIRE(receipt.claims[3].value == (is_old ? "holds" : "undecided"));
+    REQUIRE(receipt.claims[4].value == 4.25);
+    REQUIRE(!receipt.claims[4].how.contains("version"));
+    const Verification v = verify_receipt(m.path, {});
+    INFO(drifts(v));
+    REQUIRE(v.count(Finding::kDrift) == 0);
+    const auto verdict = std::find_if(v.checks.begin(), v.checks.end(), [](const Check& check) {
+      return check.what == "claim loss.verdict";
+    });
+    REQUIRE(verdict->finding == Finding::kSame);
+    const bool is_told =
+        verdict->detail.find("(by an older rule; now \"undecided\")") != std::string::npos;
+    REQUIRE(is_told == is_old);
+  }
+}
+
+TEST_CASE("a version of a rule that this program does not know is drift, not a verdict") {
+  BundleEvidence evidence("nowhere");
+  ReceiptJson how = how_verdict(ClaimRelation::kBelow, 5, 0,
+                                {{.sign = 1, .of = how_measure("val_loss"), .runs = kMoe}});
+  for (const ReceiptJson& version : {ReceiptJson(3), ReceiptJson(0), ReceiptJson("2")}) {
+    how["version"] = version;
+    expect_error([&] { verdict_by_present_rule(evidence, how); }, "a version that this program");
+  }
+}
+
 TEST_CASE("drift of a run is reported as drift of its matrix, with the run's name") {
   const Change rows[] = {
       change(

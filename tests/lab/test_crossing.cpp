@@ -91,6 +91,23 @@ TEST_CASE("the ranking turns where intervals on both sides exclude 0") {
   REQUIRE(pair.crossing95->contains(*pair.crossing));
 }
 
+TEST_CASE("a few seeds with all the same difference decide neither the order nor where it turns") {
+  for (const int64_t seeds : {2, 5, 6}) {
+    std::vector<SeedCurve> first, second;
+    for (int64_t seed = 1; seed <= seeds; ++seed) {
+      first.push_back(curve(seed, {{10, 3}, {1000, 3}}));
+      second.push_back(curve(seed, {{10, 4}, {1000, 2}}));
+    }
+    const PairOnAxis pair = compare_on_axis(first, second, Better::kLower);
+    const bool enough = seeds >= 6;
+    REQUIRE(pair.budgets[0].ahead == (enough ? Ahead::kFirst : Ahead::kUndecided));
+    REQUIRE(pair.budgets[1].decided() == enough);
+    REQUIRE(pair.turns() == enough);
+    REQUIRE(*pair.crossing == Approx(100));
+    REQUIRE(pair.crossing95.has_value() == enough);
+  }
+}
+
 TEST_CASE("a seed that one model lacks is left out") {
   const std::vector<SeedCurve> first = {curve(1, {{10, 3}}), curve(2, {{10, 100}}),
                                         curve(3, {{10, 3}})};

@@ -122,6 +122,19 @@ TEST_CASE("a budget that nobody reaches, one seed, and an axis without costs dec
   REQUIRE(missing.why == "sparse: no used.json");
 }
 
+TEST_CASE("seeds that are all equal decide no claim") {
+  EndpointSet set;
+  set.models = {model("dense", {4, 3, 2}, 0), model("sparse", {5, 3, 1}, 0)};
+  const ContractMap map = contract_map(set, MapMeasure::kValLoss, {CostAxis::kTokens});
+  for (const MapClaim& claim :
+       {at(Kind::kBelow, 1000), at(Kind::kAbove, 1000), overtakes("sparse", "dense", 50, 200)}) {
+    const MapClaimResult result = judge(claim, map);
+    REQUIRE(result.verdict == ClaimVerdict::kUndecided);
+    REQUIRE(result.why == kNoSpread);
+  }
+  REQUIRE(judge(at(Kind::kBelow, {}), map).why == "0 of 3 budgets");
+}
+
 TEST_CASE("at every budget a claim holds if it holds at each, and fails if it fails at one") {
   const MapClaimResult both = judge(at(Kind::kBelow, {}), crossing_map());
   REQUIRE(both.verdict == ClaimVerdict::kFails);

@@ -9,9 +9,17 @@ namespace {
 
 using planted_measures::claim;
 using planted_measures::Grid;
+using planted_measures::Planted;
 using planted_measures::planted_table;
 using planted_measures::run_of;
 using planted_measures::Table;
+
+// The results point into the table and the claims.
+struct Judged {
+  Table table;
+  std::vector<MatrixClaim> claims;
+  std::vector<ClaimResult> results;
+};
 
 }  // namespace
 
@@ -38,9 +46,9 @@ TEST_CASE("a claim is judged by the interval over the seeds") {
       {"the other way round", claim("max_load_worst", "full", kBelow, "even", 0), "fails", ""},
       // The losses differ by up to 0.3 between seeds, but only by 0.09 to 0.1 within pairs.
       {"paired by seed", claim("val_loss", "even", kBelow, "full", 0), "holds", ""},
-      {"alike", claim("dead", "even", kNear, "full", 0, 0.01), "holds", ""},
-      {"equal is not below", claim("dead", "even", kBelow, "full", 0), "fails", ""},
-      {"equal is not above", claim("dead", "even", kAbove, "full", 0), "fails", ""},
+      {"alike", claim("dead", "even", kNear, "full", 0, 0.01), "undecided", kNoSpread},
+      {"equal is not below", claim("dead", "even", kBelow, "full", 0), "undecided", kNoSpread},
+      {"equal is not above", claim("dead", "even", kAbove, "", 0.5), "undecided", kNoSpread},
       {"falls after saturation", claim("loss_after_saturation", "full", kBelow, "", 0), "undecided",
        "2 of 3 runs of full have the measure"},
       {"deep first", claim("first_saturated_depth", "full", kAbove, "", 0.5), "holds", ""},
@@ -190,7 +198,7 @@ TEST_CASE("a claim across contracts, precisions or shares is about the change of
   // moe - dense: +0.2 under activeDN, -0.1 under totalDN, 0.05 more in nvfp4.
   const Grid grid([](const std::string& contract, const std::string& model,
                      const std::string& precision, int64_t seed) {
-    const double gap = contract == "activeDN" ? 0.2 : -0.1;
+    const double gap = contract == "activeDN" ? 0.2 : -0.1 + 0.002 * double(seed - 2);
     return 3 + 0.1 * double(seed) +
            (model == "moe" ? gap + (precision == "nvfp4" ? 0.05 + 0.001 * double(seed) : 0) : 0);
   });
@@ -228,6 +236,7 @@ TEST_CASE("a claim across contracts, precisions or shares is about the change of
   const auto by_share = evaluate_claims({shares}, grid.tables);
   REQUIRE(by_share.size() == 1);
   REQUIRE(std::abs(by_share[0].compared->mean + 0.5) < 1e-12);
+  REQUIRE(by_share[0].why == kNoSpread);
   const auto at_half = evaluate_claims({half}, grid.tables);
   REQUIRE(at_half.size() == 1);
   REQUIRE(std::abs(at_half[0].compared->mean - 0.4) < 1e-12);
@@ -264,6 +273,63 @@ TEST_CASE("verdicts say what is left of them after Holm, and how many seeds woul
   REQUIRE(results[1].more_seeds == 4);
   const std::string text = claims_markdown(results, {});
   REQUIRE(text.find("holds, not after Holm") != std::string::npos);
+}
+
+TEST_CASE("a claim on steps to a target is no surer than the validations, nor than equal seeds") {
+  using enum MatrixClaim::Relation;
+  // Validated every 24 steps. dense: the steps at which its seeds reach the target, the other model
+  // as many validations earlier.
+  const auto judged = [](const std::vector<int64_t>& dense, int64_t earlier, double bound) {
+    std::vector<Planted> planted;
+    for (const char* model : {"dense", "moe"}) {
+      for (size_t i = 0; i < dense.size(); ++i) planted.push_back({model, int64_t(i) + 1, 3, 0.3});
+    }
+    Judged j{.table = Table({"dense", "moe"}, planted), .claims = {}, .results = {}};
+    for (size_t i = 0; i < j.table.runs.size(); ++i) {
+      RunRecord& run = j.table.runs[i];
+      run.config.run.target_loss = 3;
+      const bool is_dense = i < dense.size();
+      const int64_t reached = is_dense ? dense[i] : dense[i - dense.size()] - 24 * earlier;
+      run.val_loss_nats.clear();
+      for (int64_t step = 24; step <= 240; step += 24)
+        run.val_loss_nats.push_back({.step = step, .value = step < reached ? 4.0 : 2.9});
+    }
+    j.claims = {claim("target_steps", "moe", kBelow, "dense", bound),
+                claim("target_steps", "dense", kAbove, "moe", -bound),
+                claim("max_load_worst", "moe", kBelow, "", 0.2)};
+    j.results = evaluate_claims(j.claims, j.table.tables);
+    return j;
+  };
+  const Judged of_two = judged({72, 72}, 1, 0);
+  const std::vector<ClaimResult>& two = of_two.results;
+  for (const size_t i : {0u, 1u}) {
+    REQUIRE(two[i].verdict == ClaimVerdict::kUndecided);
+    REQUIRE(two[i].why == kNoSpread);
+    REQUIRE(std::abs(two[i].compared->mean) == 24);
+    REQUIRE(two[i].p.value() == 1);  // the true steps may be equal
+    REQUIRE(!two[i].more_seeds);     // of validations so far apart
+  }
+  REQUIRE(undecided_claims(two).size() == 1);
+  REQUIRE(claims_markdown(two, {}).find(std::string("undecided: ") + kNoSpread) !=
+          std::string::npos);
+  // Two validations earlier: the seeds are too few, and the claim counts in Holm's number.
+  const std::vector<ClaimResult> far = judged({72, 72}, 2, 0).results;
+  REQUIRE(far[0].why == kNoSpread);
+  REQUIRE(far[0].p.value() == 0.5);
+  REQUIRE(far[0].more_seeds == 4);
+  REQUIRE(far[0].p_holm.value() == 1);
+  // Six equal seeds are judged by the sign test, and by the resolution on both sides.
+  const std::vector<int64_t> six(6, 96);
+  const std::vector<ClaimResult> sure = judged(six, 2, 0).results;
+  REQUIRE(sure[0].verdict == ClaimVerdict::kHolds);
+  REQUIRE(sure[0].compared->interval95->low == -72);
+  REQUIRE(sure[0].compared->interval95->high == -24);
+  REQUIRE(sure[1].compared->interval95->low == 24);
+  REQUIRE(sure[0].p.value() == 1 / 32.0);
+  REQUIRE(judged(six, 1, 0).results[0].verdict == ClaimVerdict::kUndecided);
+  REQUIRE(judged(six, 1, 30).results[0].verdict == ClaimVerdict::kHolds);
+  // Other steps, but the same difference in each seed.
+  REQUIRE(judged({72, 96, 72}, 1, 0).results[0].why == kNoSpread);
 }
 
 TEST_CASE("a claim about seconds of two machines is undecided") {

@@ -71,6 +71,32 @@ TEST_CASE("a loss inside a run that is not finite is no value, and takes no othe
   REQUIRE(!find_run_measure("loss_after_saturation")->of(run));
 }
 
+TEST_CASE("a matrix says of equal differences that they have no spread, and of landings left out") {
+  Table t = planted_table();
+  ContractTable& table = t.tables[0];
+  SummaryRow &full = table.rows[0], &even = table.rows[1];
+  full.loss = summarise(SeedValues{{1, 4.0}, {2, 4.2}});
+  even.loss = summarise(SeedValues{{1, 4.5}, {2, 4.7}});
+  even.difference = paired_difference({{1, 4.5}, {2, 4.75}}, {{1, 4.0}, {2, 4.25}});
+  table.ranking = {&full, &even};
+  table.relation = {ContractTable::Relation::kNoSpread};
+  table.target_nats = 4.1;
+  table.left_out_steps = {18, 45};
+  const Matrix matrix;
+  MatrixSummary summary;
+  summary.matrix = &matrix;
+  summary.tables = t.tables;
+  const std::string text = summary_markdown(summary);
+  INFO(text);
+  for (const char* part :
+       {"full 4.1000 ? even 4.6000", "- (equal in all seeds: no spread to judge by)",
+        "`?`: the difference over shared seeds is equal in all seeds: no spread to judge by.",
+        "Landings at steps 18, 45 are not read as crossings: not every model was validated"}) {
+    INFO(part);
+    REQUIRE(text.find(part) != std::string::npos);
+  }
+}
+
 TEST_CASE("the table of routers has the runs that the rule ended, and the models' windows") {
   Table t = planted_table();
   for (SummaryRow& row : t.tables[0].rows) {

@@ -55,7 +55,7 @@ TEST_CASE("models of equal values share a place") {
   REQUIRE(text.find("1.  dense") != std::string::npos);
   REQUIRE(text.find("1.  moe") != std::string::npos);
   REQUIRE(text.find("3.  wide") != std::string::npos);
-  REQUIRE(text.find("+0.0000  0.0000  [0.0000, 0.0000]  equal") != std::string::npos);
+  REQUIRE(text.find(" -  equal\n") != std::string::npos);
 
   // A difference below the digits of a loss is one all the same.
   runs = {run_of("dense-s1", 1, 64, 3.3), run_of("moe-s1", 1, 99, 3.3)};
@@ -64,6 +64,66 @@ TEST_CASE("models of equal values share a place") {
   REQUIRE(c.rankings[0].places[1].place == 2);
   REQUIRE_THAT(comparison_sentence(c),
                Catch::Matchers::StartsWith("moe-s1 is 2.0e-06 nats below dense-s1 in validation"));
+}
+
+TEST_CASE("a difference that is equal in a few seeds has no spread to judge by") {
+  // moe is at 3.505 two validations of 20 steps earlier, in both seeds.
+  std::vector<RunRecord> runs = two_models();
+  for (const size_t i : {1, 3}) runs[i].val_loss_nats = runs[i - 1].val_loss_nats;
+  for (const size_t i : {2, 3}) {
+    for (EvalValue& v : runs[i].val_loss_nats) v.value -= 0.3;
+  }
+  const Comparison c = compare(runs, {.target_loss = 3.705});
+  REQUIRE(c.models[0].target->steps->mean == 60);
+  REQUIRE(c.models[1].target->steps->mean == 20);
+  REQUIRE(c.models[1].target->steps->below == 20);
+  const std::string why = "equal in all seeds: no spread to judge by";
+  REQUIRE(c.rankings.size() == 5);
+  for (const Ranking& r : c.rankings) {
+    INFO(r.by);
+    REQUIRE(r.places[0].model == "moe");
+    REQUIRE(r.places[0].note == "no interval of equal values, paired difference " + why);
+  }
+  REQUIRE_THAT(comparison_sentence(c), Catch::Matchers::ContainsSubstring(
+                                           "Over the seeds 1, 2 the difference is " + why + "."));
+  const std::string text = comparison_text(c);
+  INFO(text);
+  REQUIRE(text.find("-  " + why) != std::string::npos);
+  REQUIRE(text.find("excludes 0") == std::string::npos);
+  REQUIRE(text.find("[60, 60]") == std::string::npos);
+  REQUIRE(comparison_json(c)["models"][1]["against_first"]["interval95"].is_null());
+}
+
+TEST_CASE("the interval of the time to a target reaches to the validation before") {
+  std::vector<RunRecord> runs = two_models();
+  runs[1].val_loss_nats[2].value = 4;  // dense is at 3.72 at steps 60 and 80
+  const Comparison c = compare(runs, {.target_loss = 3.72});
+  const Summary& steps = *c.models[0].target->steps;
+  REQUIRE(steps.mean == 70);
+  const Interval student = student95(steps).value();
+  REQUIRE(steps.interval95->low == student.low - 20);
+  REQUIRE(steps.interval95->high == student.high);
+  const auto ranking = std::find_if(c.rankings.begin(), c.rankings.end(),
+                                    [](const Ranking& r) { return r.unit == "steps"; });
+  const Summary& next = ranking->places[0].to_next->summary;  // moe - dense
+  REQUIRE(next.below == 20);
+  REQUIRE(next.above == 20);
+}
+
+TEST_CASE("a landing that one model has alone is no crossing") {
+  std::vector<RunRecord> runs = two_models();
+  for (RunRecord& run : runs) run.config.eval.every = 20;
+  for (const size_t moe : {2, 3}) {
+    runs[moe].config.contract.landings = std::vector<double>{0.5};
+    auto& losses = runs[moe].val_loss_nats;
+    losses.insert(losses.begin() + 2, {.step = 50, .value = 3.705});
+  }
+  const Comparison c = compare(runs, {.target_loss = 3.705});
+  REQUIRE(c.left_out_steps == LeftOutSteps{50});
+  REQUIRE(c.models[1].target->steps->mean == 60);
+  REQUIRE_THAT(comparison_text(c),
+               Catch::Matchers::ContainsSubstring("Landings at steps 50 are not read"));
+  REQUIRE(comparison_json(c)["landings_left_out"][0] == 50);
 }
 
 TEST_CASE("seconds of two CPUs are not ranked") {

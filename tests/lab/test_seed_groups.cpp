@@ -5,6 +5,7 @@
 
 #include "lab/runs/first_weights.h"
 #include "lab/runs/seed_groups.h"
+#include "lab/runs/time_to_target.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/lab/run_records.h"
@@ -248,9 +249,81 @@ TEST_CASE("time to a target in steps, tokens, FLOPs and seconds") {
   REQUIRE(time->tokens == 40e3);
   REQUIRE(time->flops == 30.0 * 40e3);
   REQUIRE(time->seconds.value() == 20);
+  REQUIRE(time->steps_before == 20);
+  REQUIRE(time_to_target(run, 3.5)->steps_before == 0);
   REQUIRE(!time_to_target(run, 3.1));
   run.train_s.clear();
   REQUIRE(!time_to_target(run, 3.28)->seconds);
+}
+
+TEST_CASE("a cost to a target is known to the evaluation before, and so is a difference of two") {
+  const auto model = [](const std::vector<EvalValue>& losses) {
+    return hand_made({.name = "a", .val_loss_nats = losses});
+  };
+  const RunRecord early = model({{.step = 20, .value = 3.5}, {.step = 40, .value = 3.2}}),
+                  late = model({{.step = 20, .value = 3.6},
+                                {.step = 50, .value = 3.5},
+                                {.step = 60, .value = 3.2}});
+  const SeedGroup a{.name = "a", .runs = {&early}}, b{.name = "b", .runs = {&late}};
+  const struct {
+    TargetCost cost;
+    double per_step;
+  } rows[] = {{TargetCost::kSteps, 1},
+              {TargetCost::kTokens, 1000},
+              {TargetCost::kSeconds, 0.5},
+              {TargetCost::kFlops, 30e3}};
+  for (const auto& row : rows) {
+    const SeedValues of_a = costs_to_target(a, 3.28, row.cost),
+                     of_b = costs_to_target(b, 3.28, row.cost);
+    REQUIRE(of_a.at(0).value == 40 * row.per_step);
+    REQUIRE(of_a.at(0).below == 20 * row.per_step);
+    REQUIRE(of_a.at(0).above == 0);
+    const SeedValue difference = subtract(of_a, of_b).at(0);
+    REQUIRE(difference.value == -20 * row.per_step);
+    REQUIRE(difference.below == 20 * row.per_step);
+    REQUIRE(difference.above == 10 * row.per_step);
+    const SeedValue other = negated(subtract(of_a, of_b)).at(0);
+    REQUIRE(other.below == 10 * row.per_step);
+    const SeedValue sum = subtract(of_a, negated(of_b)).at(0);
+    REQUIRE(sum.value == 100 * row.per_step);
+    REQUIRE(sum.below == 30 * row.per_step);
+    REQUIRE(sum.above == 0);
+    REQUIRE(summarise(subtract(of_a, of_b))->above == 10 * row.per_step);
+  }
+  REQUIRE(costs_to_target(a, 3.1, TargetCost::kSteps).empty());
+}
+
+TEST_CASE("landings that not every model has are no crossings, but a run's last step is one") {
+  // Horizons 886 and 720, validated every 120 steps and at their halves: 443 and 360. Both cross
+  // at 430.
+  const auto model = [](int64_t horizon) {
+    RunRecord run = hand_made({.name = "a", .steps = horizon});
+    run.config.eval.every = 120;
+    run.config.contract.landings = std::vector<double>{0.5, 1};
+    run.steps_done = horizon;
+    for (int64_t step = 1; step <= horizon; ++step) {
+      const bool is_read = step % 120 == 0 || step == horizon || step == (horizon + 1) / 2;
+      if (is_read) run.val_loss_nats.push_back({.step = step, .value = step < 430 ? 4.0 : 3.0});
+    }
+    return run;
+  };
+  const RunRecord longer = model(886), shorter = model(720);
+  REQUIRE(time_to_target(longer, 3.5)->steps == 443);
+  const LeftOutSteps uneven = uneven_landings({&longer, &shorter});
+  REQUIRE(uneven == LeftOutSteps{443});  // 360 is a multiple of 120
+  for (const RunRecord* run : {&longer, &shorter}) {
+    REQUIRE(time_to_target(*run, 3.5, uneven)->steps == 480);
+    REQUIRE(time_to_target(*run, 3.5, uneven)->steps_before == 360);
+  }
+  REQUIRE(uneven_landings({&longer, &longer}).empty());
+  RunRecord stopped = longer;  // at its target, by the landing
+  stopped.val_loss_nats.resize(4);
+  stopped.steps_done = 443;
+  REQUIRE(time_to_target(stopped, 3.5, uneven)->steps == 443);
+  RunRecord ended = shorter;  // before the landing
+  ended.steps_done = 360;
+  ended.val_loss_nats.resize(3);
+  REQUIRE(uneven_landings({&longer, &ended}).empty());
 }
 
 TEST_CASE("a run given twice or missing is refused by name") {

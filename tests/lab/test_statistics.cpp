@@ -2,6 +2,7 @@
 // quantile is the root of
 //   betainc(nu/2, 1/2, 0, nu/(nu+q^2), regularized=True) - 0.05
 // and mean, deviation and interval follow from their definitions on the decimal numbers below.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -74,12 +75,45 @@ TEST_CASE("one seed has no deviation and no interval") {
   REQUIRE(!summarise_paired(std::array{3.28}, std::array{3.27}).interval95);
 }
 
-TEST_CASE("equal values: exactly their value, a deviation of 0, an interval of one point") {
+TEST_CASE("a few equal values: exactly their value, a deviation of 0, no interval") {
   const Summary s = summarise(std::array{0.1, 0.1, 0.1});
   REQUIRE(s.mean == 0.1);
   REQUIRE(s.sd.value() == 0);
-  REQUIRE(s.interval95.value().low == 0.1);
-  REQUIRE(s.interval95.value().high == 0.1);
+  REQUIRE(s.no_spread());
+  REQUIRE(!s.interval95);
+  REQUIRE(student95(s)->low == 0.1);
+  REQUIRE(student95(s)->high == 0.1);
+  REQUIRE(!summarise(std::array{0.1, 0.2}).no_spread());
+  REQUIRE(!summarise(std::array{0.1}).no_spread());
+  // Of five the sign test has p = 2 / 2^5, of six 2 / 2^6.
+  for (const size_t n : {2u, 5u, 6u, 9u}) {
+    const Summary equal = summarise(std::vector<double>(n, 0.1));
+    REQUIRE(equal.interval95.has_value() == (n >= 6));
+    REQUIRE(p_value(equal, 0).value() == 2 / std::exp2(double(n)));
+    REQUIRE(p_value(equal, 0.1).value() == 1);
+    REQUIRE(values_needed(equal, 0) == std::max<int64_t>(int64_t(n), 6));
+    REQUIRE(!values_needed(equal, 0.1));
+  }
+  // Differences that are equal but for the rounding of the numbers.
+  REQUIRE(summarise_paired(std::array{3.3, 3.1}, std::array{3.2, 3.0}).no_spread());
+}
+
+TEST_CASE("a resolution widens the interval, and a mean within it is not excluded") {
+  const Summary plain = summarise(std::array{-48.0, -24.0, -36.0, -36.0});
+  const Summary s = with_resolution(plain, 10, 24);
+  REQUIRE(s.mean == plain.mean);
+  require_close(s.interval95->low, plain.interval95->low - 10, "low");
+  require_close(s.interval95->high, plain.interval95->high + 24, "high");
+  REQUIRE(student95(s)->high == plain.interval95->high);
+  require_close(p_value(s, s.interval95->low).value(), 0.05, "at the lower end");
+  require_close(p_value(s, s.interval95->high).value(), 0.05, "at the upper end");
+  REQUIRE(p_value(s, -12).value() == 1);  // 24 above the mean
+  REQUIRE(!values_needed(s, -12));
+  REQUIRE(values_needed(s, 0).value() > values_needed(plain, 0).value());
+  const Summary equal = with_resolution(summarise(std::array{-24.0, -24.0}), 24, 24);
+  REQUIRE(!equal.interval95);
+  REQUIRE(p_value(equal, 0).value() == 1);
+  REQUIRE(p_value(equal, 1).value() == 0.5);
 }
 
 TEST_CASE("a non-finite value is refused by name") {
@@ -107,7 +141,6 @@ TEST_CASE("p is 0.05 at the ends of the 95% interval") {
   const Summary five = summarise(std::array{-2.0, -1.0, 0.0, 1.0, 2.0});
   require_close(p_value(five, std::sqrt(2.0)).value(), 0.116116523516816, "t = 2");
   REQUIRE(!p_value(summarise(std::array{1.0}), 0));
-  REQUIRE(p_value(summarise(std::array{1.0, 1.0}), 0).value() == 0);
 }
 
 TEST_CASE("Holm multiplies the k-th smallest of m by m - k + 1, in order") {

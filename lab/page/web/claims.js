@@ -13,7 +13,7 @@ function gapChart({contract: name}) {
     const bound = (i) => gap.points.map((p) => (p.interval95 ? p.interval95[i] : p.mean));
     const edge = (i, fill) => ({type: 'scatter', mode: 'lines', x, y: bound(i), line: {width: 0}, fill, fillcolor: faded(colour, 0.18), hoverinfo: 'skip', showlegend: false, name: plain(title)});
     return [edge(0, 'none'), edge(1, 'tonexty'), {type: 'scatter', mode: 'lines+markers', x, y: gap.points.map((p) => p.mean), line: {color: colour, width: 2}, marker: {size: 5}, name: plain(title),
-      customdata: gap.points.map((p) => [p.n, p.interval95 ? p.interval95.map((b) => signed(b)).join(' to ') : 'one seed: no interval']),
+      customdata: gap.points.map((p) => [p.n, p.interval95 ? p.interval95.map((b) => signed(b)).join(' to ') : noInterval(p)]),
       hovertemplate: `<b>${plain(title)}</b> minus ${plain(first)}<br>%{x:.3~g}% of the run<br>%{y:+.4f} nats over %{customdata[0]} seeds<br>95% interval %{customdata[1]}<extra></extra>`}];
   });
   return {traces, layout: {xaxis: {title: 'share of the run (%)', ticksuffix: '%'}, yaxis: {title: `loss minus ${first}'s (nats per token)`},
@@ -46,7 +46,7 @@ function claimPanels() {
   if (report.matrix.claims.length === 0) return [];
   const seal = report.matrix.claims_seal;
   return [tablePanel('claims', 'Claims', claimTable,
-    element('p', {className: 'note', textContent: 'holds: the whole 95% interval over the seeds satisfies the claim; fails: no part of it does; undecided: a part of it does, or there is one seed. ' +
+    element('p', {className: 'note', textContent: 'holds: the whole 95% interval over the seeds satisfies the claim; fails: no part of it does; undecided: a part of it does, there is one seed, or a few seeds are all equal. ' +
       'p (Holm): of the test that the mean is on the claim\'s bound, corrected for the number of claims; verdicts above 0.05 are marked. More seeds: how many would decide it if mean and spread stayed as they are.'}),
     seal ? element('p', {className: 'note', textContent: seal.says}) : '')];
 }

@@ -10,7 +10,7 @@ const byTarget = (contract) => contract.ranked_by === 'target_steps';
 
 // "moe 2.91 < dense 2.95 ~ wide 2.96"
 function rankingText(contract) {
-  const signs = {below: ' < ', above: ' ! ', unclear: ' ~ ', one_seed: ' ? ', no_seed: ' ? '};
+  const signs = {below: ' < ', above: ' ! ', unclear: ' ~ ', no_spread: ' ? ', one_seed: ' ? ', no_seed: ' ? '};
   const rowOf = (place) => contract.rows.find((row) => row.model === place.model && row.precision === place.precision);
   return contract.ranking.map((place) => `${rowName(rowOf(place))} ${byTarget(contract) ? grouped(rowOf(place).time_to_target.steps.mean) : meanText(rowOf(place).val_loss_nats)}` +
     ('relation_to_next' in place ? signs[place.relation_to_next] : '')).join('');
@@ -32,7 +32,7 @@ function matrixAnswer() {
     ...contracts.map((c) => (c.other_core_questions ? `CORE is not comparable under ${c.name}: ${c.other_core_questions}.` : '')),
     claims.length ? `Claims: ${count('holds')} of ${claims.length} hold, ${count('fails')} fail, ${((open) => open + (open === 1 ? ' is' : ' are'))(claims.length - count('holds') - count('fails'))} open.` : ''];
   return [...text.filter(Boolean).map((line) => element('p', {className: 'answer', textContent: line})),
-    element('p', {className: 'soft', textContent: (contracts.some(byTarget) ? 'Mean steps to the target, fewest first' : 'Mean validation losses in nats, best first') + '. < : the 95% interval of the difference seed by seed excludes 0; ~ : it includes 0; ! : it excludes 0 the other way, as the means are of all seeds; ? : one shared seed or none. Another contract may rank them differently.' + (order ? ` Note: ${order}.` : '')}),
+    element('p', {className: 'soft', textContent: (contracts.some(byTarget) ? 'Mean steps to the target, fewest first' : 'Mean validation losses in nats, best first') + '. < : the 95% interval of the difference seed by seed excludes 0; ~ : it includes 0; ! : it excludes 0 the other way, as the means are of all seeds; ? : one shared seed or none, or a few with all the same difference, which have no spread to judge by. Another contract may rank them differently.' + (order ? ` Note: ${order}.` : '')}),
     ...(different ? [warning('Not comparable (--force): ' + different + '.')] : []), ...notes.map(warning)];
 }
 
@@ -99,7 +99,7 @@ function pointChart({name}) {
     const model = modelOfRow(row), {colour} = paintAt(model ? model.slot : 6), bounds = summary.interval95 || [summary.mean, summary.mean];
     return {type: 'scatter', mode: 'markers', name: plain(place), x: [summary.mean], y: [plain(place)], marker: {color: colour, size: 10},
       error_x: {type: 'data', symmetric: false, array: [bounds[1] - summary.mean], arrayminus: [summary.mean - bounds[0]], color: colour, thickness: 2, width: 6},
-      hovertemplate: `<b>${plain(place)}</b><br>mean %{x:.5~g} over ${summary.n} seed${summary.n > 1 ? 's' : ''}<br>` + (summary.interval95 ? `95% interval ${bounds.map((b) => digits(b, 5)).join(' to ')}` : 'one seed: no interval') + '<extra></extra>'};
+      hovertemplate: `<b>${plain(place)}</b><br>mean %{x:.5~g} over ${summary.n} seed${summary.n > 1 ? 's' : ''}<br>` + (summary.interval95 ? `95% interval ${bounds.map((b) => digits(b, 5)).join(' to ')}` : noInterval(summary)) + '<extra></extra>'};
   });
   const seeds = name !== 'val_loss_nats' ? [] : rows.map(({row, place}) => ({type: 'scatter', mode: 'markers', x: row.runs.map((run) => run.val_loss_nats), y: row.runs.map(() => plain(place)),
     marker: {color: 'rgba(0,0,0,0)', size: 6, line: {color: css('--soft'), width: 1}}, hoverinfo: 'skip', showlegend: false}));
