@@ -142,7 +142,13 @@ void judge_crossing(MapClaimResult& result, const PairOnAxis& pair) {
     if (!pair.crossing95) {
       result.why = why_no_interval(int64_t(pair.crossings.size()));
     } else if (pair.crossing95->low >= c.from && pair.crossing95->high <= c.to) {
-      result.verdict = ClaimVerdict::kHolds;
+      if (!pair.turns()) {
+        result.why = "it turns there, but no budget on both sides tells the two apart";
+      } else if (!covered) {
+        result.why = std::string("it turns there") + not_covered;
+      } else {
+        result.verdict = ClaimVerdict::kHolds;
+      }
     } else if (!pair.crossing95->overlaps({.low = c.from, .high = c.to})) {
       if (covered) result.verdict = ClaimVerdict::kFails;
       if (!covered) result.why = std::string("it turns elsewhere") + not_covered;

@@ -10,8 +10,10 @@
 // fails at one.
 //
 // overtakes: `of` is behind at small budgets, ahead at large ones, and the order turns in from..to.
-// Holds if the interval of the crossing lies within; fails if it lies outside, if the order turns
-// the other way, or if no seed's order turns although the endpoints reach over all of from..to.
+// Holds if the interval of the crossing lies within, the endpoints reach over all of it, and each
+// of the two is ahead at a budget (PairOnAxis::turns()); fails if it lies outside, if the order
+// turns the other way, or if no seed's order turns although the endpoints reach over all of
+// from..to.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

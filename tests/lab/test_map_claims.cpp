@@ -163,6 +163,30 @@ TEST_CASE("a claim on where the order turns follows from the interval of the cro
   REQUIRE(single.why == "one seed");
 }
 
+TEST_CASE("a crossing within the range is not enough where no budget tells the two apart") {
+  EndpointSet set;
+  set.models = {model("dense", {4, 3, 2}, 0), model("sparse", {4, 3, 2}, 0)};
+  // sparse - dense of seeds 1, 2 and 3 at 10, 100 and 1000: wide apart at each, but 0 near 100.
+  const double differences[] = {0.1, -0.005, -0.11, 1, 0, -1, 2, 0.05, -1.9};
+  for (size_t i = 0; i < 9; ++i) set.models[1].endpoints[i].value += differences[i];
+  const ContractMap map = contract_map(set, MapMeasure::kValLoss, {CostAxis::kTokens});
+  const MapClaimResult found = judge(overtakes("sparse", "dense", 50, 200), map);
+  REQUIRE(found.crossing95->low > 50);
+  REQUIRE(found.crossing95->high < 200);
+  REQUIRE(found.verdict == ClaimVerdict::kUndecided);
+  REQUIRE(found.why == "it turns there, but no budget on both sides tells the two apart");
+}
+
+TEST_CASE("a crossing within a range that reaches beyond the endpoints is undecided") {
+  const ContractMap map = crossing_map();  // near 100, of endpoints at 10 to 1000
+  REQUIRE(judge(overtakes("sparse", "dense", 10, 1000), map).verdict == ClaimVerdict::kHolds);
+  for (const auto& [from, to] : {std::pair(5, 200), std::pair(50, 2000)}) {
+    const MapClaimResult found = judge(overtakes("sparse", "dense", from, to), map);
+    REQUIRE(found.verdict == ClaimVerdict::kUndecided);
+    REQUIRE(found.why.find("beyond the endpoints of both") != std::string::npos);
+  }
+}
+
 TEST_CASE("an order that does not turn refutes a crossing only where there are endpoints") {
   EndpointSet set;
   set.models = {model("dense", {4, 3, 2}, 0), model("sparse", {5, 4, 3}, 0.01)};
