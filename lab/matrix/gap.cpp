@@ -22,9 +22,38 @@ std::vector<double> evaluated_shares(const SummaryRow& row) {
   return shares;
 }
 
+// Between two evaluations of which the later is at most twice as late the loss is read.
+constexpr double kFarthest = 2;
+
+// The validation loss at a share of run.steps: of an evaluation less than a step away (whole steps
+// meet a share only nearly), else linear in the logarithm of the step between its neighbours. On a
+// convex curve the chord lies above it. nullopt outside of the evaluations, where they are too far
+// apart, and where the loss was not finite.
+std::optional<double> loss_at(const RunRecord& run, double share) {
+  const double wanted = share * double(run.config.run.steps);
+  const EvalValue *before = nullptr, *after = nullptr, *here = nullptr;
+  for (const EvalValue& v : run.val_loss_nats) {
+    if (v.step == 0) continue;  // the weights as they were drawn
+    const double distance = std::abs(double(v.step) - wanted);
+    const bool is_here =
+        distance < 1 && (!here || distance < std::abs(double(here->step) - wanted));
+    if (is_here) here = &v;
+    if (double(v.step) <= wanted) before = &v;
+    if (double(v.step) > wanted && !after) after = &v;
+  }
+  if (here) return finite_value(*here);
+  if (!before || !after || double(after->step) > kFarthest * double(before->step)) {
+    return std::nullopt;
+  }
+  const auto from = finite_value(*before), to = finite_value(*after);
+  if (!from || !to) return std::nullopt;
+  const double part = std::log(wanted / double(before->step)) /
+                      std::log(double(after->step) / double(before->step));
+  return *from + part * (*to - *from);
+}
+
 SeedValues losses_at(const SummaryRow& row, double share) {
-  const auto at = find_run_measure("val_loss")->at;
-  return values_of(row.runs, [&](const RunRecord& run) { return at(run, share); });
+  return values_of(row.runs, [&](const RunRecord& run) { return loss_at(run, share); });
 }
 
 GapCurve curve_of(const SummaryRow& row, const SummaryRow& first) {
@@ -106,8 +135,9 @@ std::string gap_markdown(const ContractTable& table) {
   rows.push_back(trends);
   return markdown_table(rows, 1) + "\nGap over training: validation loss minus " +
          curve_name(table.rows.front()) +
-         "'s at equal shares of the runs, nats, mean over shared seeds ± half of the 95% interval; "
-         "per doubling: its slope against log2 of the tokens from a tenth of the run on.\n\n";
+         "'s at equal shares of the runs (between two evaluations linear in the logarithm of the "
+         "step), nats, mean over shared seeds ± half of the 95% interval; per doubling: its slope "
+         "against log2 of the tokens from a tenth of the run on.\n\n";
 }
 
 }  // namespace assay

@@ -1,5 +1,6 @@
 // The gap over training: the difference of a row's validation loss to the first row's at equal
-// shares of the runs, seed by seed, and its trend.
+// shares of the runs, seed by seed, and its trend. Where a row has no evaluation at a share, its
+// loss is read between two, linear in the logarithm of the step.
 #pragma once
 
 #include <string>
@@ -16,7 +17,7 @@ struct GapPoint {
 
 struct GapCurve {
   const SummaryRow* row = nullptr;
-  std::vector<GapPoint> points;  // where the first row was evaluated and every run has a value
+  std::vector<GapPoint> points;  // where the first row was evaluated and every run has a loss
   // Change of the gap per doubling of the tokens: the difference of the rows' val_loss_trend
   // (lab/runs/run_measures.h).
   std::optional<Summary> trend;

@@ -43,6 +43,41 @@ TEST_CASE("the gap over training, and its trend") {
   }
 }
 
+TEST_CASE("one loss curve over runs of two lengths has no gap") {
+  // Both models have the loss 3 + 0.5 share^-0.3, validated every 30 steps: the nearest one to
+  // a share is up to a fifth of it away, which is 0.07 nats.
+  const auto loss = [](int64_t step, int64_t steps) {
+    return 3 + 0.5 * std::pow(double(step) / double(steps), -0.3);
+  };
+  Table t({"dense", "moe"},
+          {{"dense", 1, 3, 0}, {"dense", 2, 3, 0}, {"moe", 1, 3, 0}, {"moe", 2, 3, 0}});
+  for (RunRecord& run : t.runs) {
+    const int64_t steps = run.name.starts_with("dense") ? 720 : 886;
+    run.config.run.steps = steps;
+    run.val_loss_nats = {{0, 11, 10}};
+    for (int64_t step = 30; step <= steps; step += 30)
+      run.val_loss_nats.push_back({step, loss(step, steps), 10});
+    if (steps % 30 != 0) run.val_loss_nats.push_back({steps, loss(steps, steps), 10});
+  }
+  const std::vector<GapCurve> curves = gap_curves(t.tables[0]);
+  REQUIRE(curves.size() == 1);
+  REQUIRE(curves[0].points.size() == 24);  // of dense, from step 30 to 720
+  for (const GapPoint& point : curves[0].points) {
+    INFO(point.share);
+    REQUIRE(std::abs(point.gap.mean) < 0.01);
+  }
+  REQUIRE(curves[0].points.back().gap.mean == 0);
+  // A share between validations that are far apart is not read, nor one before the first.
+  for (RunRecord& run : t.runs) {
+    if (!run.name.starts_with("moe")) continue;
+    run.val_loss_nats = {{300, 3.7, 10}, {601, 3.6, 10}, {886, 3.5, 10}};
+  }
+  for (const GapPoint& point : gap_curves(t.tables[0])[0].points) {
+    INFO(point.share);
+    REQUIRE(point.share * 886 > 601);
+  }
+}
+
 TEST_CASE("a loss inside a run that is not finite is no value, and takes no others away") {
   for (const double lost : {double(NAN), double(INFINITY)}) {
     Grid grid([](const std::string&, const std::string& model, const std::string&, int64_t seed) {
