@@ -165,6 +165,7 @@ int64_t WarningRun::step_at(double share) const {
 
 void WarningCounts::add(const WarningRun& run, bool warned) {
   (run.collapsed() ? collapsed : others) += 1;
+  (run.collapsed() ? collapsed_in : others_in).insert(run.configuration);
   if (warned) (run.collapsed() ? hits : alarms) += 1;
 }
 
@@ -173,13 +174,21 @@ double WarningCounts::balanced() const {
   return assay::balanced(double(hits) / double(collapsed), double(alarms) / double(others));
 }
 
-Interval wilson(int64_t count, int64_t of) {
+Interval wilson(int64_t count, int64_t of, int64_t independent) {
   constexpr double kZ = 1.959963984540054;
   if (of == 0) return {.low = 0, .high = 1};
-  const double n = double(of), p = double(count) / n, z2 = kZ * kZ;
+  const double n = double(independent), p = double(count) / double(of), z2 = kZ * kZ;
   const double middle = (p + z2 / (2 * n)) / (1 + z2 / n);
   const double half = kZ / (1 + z2 / n) * std::sqrt(p * (1 - p) / n + z2 / (4 * n * n));
   return {.low = std::max(0.0, middle - half), .high = std::min(1.0, middle + half)};
+}
+
+Interval hit_rate95(const WarningCounts& counts) {
+  return wilson(counts.hits, counts.collapsed, int64_t(counts.collapsed_in.size()));
+}
+
+Interval alarm_rate95(const WarningCounts& counts) {
+  return wilson(counts.alarms, counts.others, int64_t(counts.others_in.size()));
 }
 
 EarlyWarning judge_warnings(std::vector<WarningRun> runs) {

@@ -8,9 +8,10 @@
 //   false alarm rate  other runs that it warned of / other runs
 //   balanced          (hit rate + 1 - false alarm rate) / 2: 0.5 for a rule that knows nothing
 //
-// Intervals are Wilson's at 95% (J. Am. Stat. Assoc. 22, 1927), for counts of independent runs;
-// seeds of one configuration are not, so the rates over configurations are the ones to trust for
-// runs like these, and the rates over studies for runs of another kind.
+// Intervals are Wilson's at 95% (J. Am. Stat. Assoc. 22, 1927), for counts of what is independent:
+// seeds of one configuration are alike, so a rate over runs has the interval of as many
+// observations as there are configurations. The rates with configurations left out are the ones to
+// trust for runs like these, and those with studies left out for runs of another kind.
 #pragma once
 
 #include <compare>
@@ -43,7 +44,7 @@ struct WarningMeasure {
 // What a run showed, and how it ended.
 struct WarningRun {
   std::string name;
-  std::string configuration;  // equal for runs that differ in their seed only
+  std::string configuration;  // of configuration_of()
   std::string study;          // the folder that holds the run, such as a matrix's
   RouterState end = RouterState::kHealthy;
   int64_t steps = 0;                            // planned
@@ -71,12 +72,16 @@ double balanced_rate(const Threshold& rule, std::span<const double> values,
                      std::span<const char> collapsed);
 
 struct WarningCounts {
-  int64_t hits = 0, collapsed = 0, alarms = 0, others = 0;
+  int64_t hits = 0, collapsed = 0, alarms = 0, others = 0;  // runs
+  std::set<std::string> collapsed_in = {}, others_in = {};  // their configurations
   void add(const WarningRun& run, bool warned);
   int64_t runs() const { return collapsed + others; }
   double balanced() const;
 };
-Interval wilson(int64_t count, int64_t of);
+// Of the rate count / of, as if so many independent observations had shown it.
+Interval wilson(int64_t count, int64_t of, int64_t independent);
+Interval hit_rate95(const WarningCounts& counts);
+Interval alarm_rate95(const WarningCounts& counts);
 
 struct WarningRule {
   WarningMeasure measure;
@@ -110,6 +115,10 @@ inline constexpr double kWarningShares[] = {0.01, 0.02, 0.05, 0.1, 0.2};
 EarlyWarning judge_warnings(std::vector<WarningRun> runs);
 EarlyWarning early_warning(const std::vector<std::string>& paths);
 
+// Equal for runs that tell nothing beside each other: of one configuration but for the seed, the
+// number formats of the products and of the optimizer's state, and the contract.
+std::string configuration_of(const Config& config);
+
 // Runs that ended; those without a verdict, dense ones, unfinished ones and copies are left out: a
 // run of the same configuration and seed as one before it.
 struct EndedRuns {
@@ -128,7 +137,8 @@ std::string runs_text(const std::vector<WarningRun>& runs,
 std::set<std::string> studies_of(const std::vector<WarningRun>& runs);
 std::string study_name(const std::string& study);  // the last part of the folder
 // "54 of 58 (84-97%)".
-std::string rate_text(int64_t count, int64_t of);
+std::string hits_text(const WarningCounts& counts);
+std::string alarms_text(const WarningCounts& counts);
 nlohmann::ordered_json counts_json(const WarningCounts& counts);
 nlohmann::ordered_json run_json(const WarningRun& run);
 

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "data/sha256.h"
 #include "lab/matrix/matrix.h"
 #include "lab/router/analysis.h"
 #include "lab/router/early_warning.h"
@@ -71,10 +72,8 @@ std::string run_identity(const RunRecord& record) {
 
 WarningRun ended_run(const std::string& path, const RunRecord& record,
                      const RouterAnalysis& analysis) {
-  Config without_seed = record.config;
-  without_seed.run.seed = 0;
   WarningRun run{.name = path,
-                 .configuration = config_sha256(without_seed),
+                 .configuration = configuration_of(record.config),
                  .study = study_of(path),
                  .end = analysis.verdict.state,
                  .steps = record.config.run.steps,
@@ -89,6 +88,16 @@ WarningRun ended_run(const std::string& path, const RunRecord& record,
 }
 
 }  // namespace
+
+std::string configuration_of(const Config& config) {
+  Config shared = config;
+  shared.precision = {};
+  shared.optimizer.state = OptimizerConfig().state;
+  shared.contract = {};
+  // Under this contract every seed takes its own steps.
+  if (config.contract.kind == ContractKind::kSeconds) shared.run.steps = 0;
+  return sha256_hex(model_identity(shared));
+}
 
 EndedRuns read_ended_runs(
     const std::vector<std::string>& paths,

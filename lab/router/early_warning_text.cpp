@@ -23,6 +23,10 @@ std::string share_text(int64_t count, int64_t of) {
   return strprintf("%ld of %ld", long(count), long(of));
 }
 
+std::string percent_text(const Interval& i) {
+  return strprintf(" (%.0f-%.0f%%)", 100 * i.low, 100 * i.high);
+}
+
 std::string chosen_text(const char* without, const WarningCounts& c) {
   return strprintf("without each %s: %s collapsed runs, %s others", without,
                    share_text(c.hits, c.collapsed).c_str(), share_text(c.alarms, c.others).c_str());
@@ -90,16 +94,23 @@ std::string studies_sentence(const EarlyWarning& w) {
 
 }  // namespace
 
-std::string rate_text(int64_t count, int64_t of) {
-  const Interval i = wilson(count, of);
-  return share_text(count, of) + strprintf(" (%.0f-%.0f%%)", 100 * i.low, 100 * i.high);
+std::string hits_text(const WarningCounts& c) {
+  return share_text(c.hits, c.collapsed) + percent_text(hit_rate95(c));
+}
+
+std::string alarms_text(const WarningCounts& c) {
+  return share_text(c.alarms, c.others) + percent_text(alarm_rate95(c));
 }
 
 Json counts_json(const WarningCounts& c) {
   return {{"hits", c.hits},
           {"collapsed", c.collapsed},
+          {"collapsed_configurations", c.collapsed_in.size()},
+          {"hit_rate95", {hit_rate95(c).low, hit_rate95(c).high}},
           {"alarms", c.alarms},
           {"others", c.others},
+          {"other_configurations", c.others_in.size()},
+          {"false_alarm_rate95", {alarm_rate95(c).low, alarm_rate95(c).high}},
           {"balanced", c.balanced()}};
 }
 
@@ -156,8 +167,8 @@ std::string early_warning_text(const EarlyWarning& w) {
     const WarningRule& r = w.rules[i];
     const WarningCounts &c = r.by_configuration, &study = r.by_study;
     const bool judged = study.runs() > 0;
-    table.add({r.measure.text(), rule_text(*r.rule), rate_text(c.hits, c.collapsed),
-               rate_text(c.alarms, c.others), judged ? share_text(study.hits, study.collapsed) : "",
+    table.add({r.measure.text(), rule_text(*r.rule), hits_text(c), alarms_text(c),
+               judged ? share_text(study.hits, study.collapsed) : "",
                judged ? share_text(study.alarms, study.others) : "",
                share_text(r.by_run.hits, r.by_run.collapsed),
                share_text(r.by_run.alarms, r.by_run.others), strprintf("%.2f", c.balanced())});
@@ -173,7 +184,8 @@ std::string early_warning_text(const EarlyWarning& w) {
   }
   return text +
          "hits and false alarms: judged on all seeds of a configuration with the bound of the "
-         "others, on whole studies, and on single runs; 95% intervals\n" +
+         "others, on whole studies, and on single runs; 95% intervals of as many observations as "
+         "there are configurations\n" +
          studies_sentence(w) + sentence(w);
 }
 

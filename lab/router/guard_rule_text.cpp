@@ -11,15 +11,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string both_rates(const WarningCounts& c) {
-  return "hits " + rate_text(c.hits, c.collapsed) + ", false alarms " +
-         rate_text(c.alarms, c.others);
+  return "hits " + hits_text(c) + ", false alarms " + alarms_text(c);
 }
 
 std::string studies_table(const GuardJudgement& j) {
   TextTable table({"study", "hits", "false alarms"});
   const auto add = [&](const std::string& name, const WarningCounts& c) {
-    table.add({name, c.collapsed > 0 ? rate_text(c.hits, c.collapsed) : "",
-               c.others > 0 ? rate_text(c.alarms, c.others) : ""});
+    table.add({name, c.collapsed > 0 ? hits_text(c) : "", c.others > 0 ? alarms_text(c) : ""});
   };
   for (const auto& [study, counts] : j.by_study) add(study_name(study), counts);
   if (j.by_study.size() > 1) add("all", j.counts);
@@ -84,8 +82,7 @@ Json guard_rule_json(const GuardJudgement& j) {
                   {"for", j.rule.logged_steps},
                   {"from", j.rule.from.value_or(0)}};
   json["counts"] = counts_json(j.counts);
-  const Interval hits = wilson(j.counts.hits, j.counts.collapsed);
-  const Interval alarms = wilson(j.counts.alarms, j.counts.others);
+  const Interval hits = hit_rate95(j.counts), alarms = alarm_rate95(j.counts);
   json["hit_rate95"] = {hits.low, hits.high};
   json["false_alarm_rate95"] = {alarms.low, alarms.high};
   json["recovered"] = j.recovered;

@@ -1,4 +1,6 @@
 // assay early-warning on planted runs, by hand.
+#include <nlohmann/json.hpp>
+
 #include "lab/router/early_warning.h"
 #include "tests/catch.h"
 
@@ -54,10 +56,56 @@ TEST_CASE("a bound lies between the values that it separates") {
 
 TEST_CASE("Wilson's interval") {
   // 9 of 10: (0.9 + 0.19207 +- 1.96 sqrt(0.009 + 0.0096037)) / 1.38415.
-  REQUIRE(wilson(9, 10).low == Approx(0.595850).epsilon(1e-5));
-  REQUIRE(wilson(9, 10).high == Approx(0.982124).epsilon(1e-5));
-  REQUIRE(wilson(0, 5).low == 0);
-  REQUIRE(wilson(0, 0).high == 1);
+  REQUIRE(wilson(9, 10, 10).low == Approx(0.595850).epsilon(1e-5));
+  REQUIRE(wilson(9, 10, 10).high == Approx(0.982124).epsilon(1e-5));
+  REQUIRE(wilson(18, 20, 10).low == wilson(9, 10, 10).low);
+  REQUIRE(wilson(0, 5, 5).low == 0);
+  REQUIRE(wilson(0, 0, 0).high == 1);
+}
+
+TEST_CASE("seeds of one configuration do not narrow an interval") {
+  const auto counted = [](int64_t seeds, bool as_configurations) {
+    WarningCounts counts;
+    for (const WarningRun& run : planted()) {
+      for (int64_t seed = 0; seed < seeds; ++seed) {
+        WarningRun one = run;
+        if (as_configurations) one.configuration += "/" + std::to_string(seed);
+        counts.add(one, run.collapsed());
+      }
+    }
+    return counts;
+  };
+  const WarningCounts one = counted(1, false), five = counted(5, false), apart = counted(5, true);
+  REQUIRE((five.hits == 20 && five.others == 20));
+  REQUIRE(hit_rate95(five).low == hit_rate95(one).low);
+  REQUIRE(alarm_rate95(five).high == alarm_rate95(one).high);
+  REQUIRE(alarm_rate95(five).high == wilson(0, 2, 2).high);
+  REQUIRE(alarm_rate95(apart).high < alarm_rate95(five).high);
+  REQUIRE(alarms_text(five) == "0 of 20 (0-66%)");
+  REQUIRE(hits_text(five) == "20 of 20 (34-100%)");
+  REQUIRE(counts_json(five)["other_configurations"] == 2);
+}
+
+TEST_CASE("runs that differ in number formats or the contract only are one configuration") {
+  Config config;
+  config.optimizer.lr = 1e-3;
+  const std::string mine = configuration_of(config);
+  Config twin = config;
+  twin.run.seed += 1;
+  twin.run.threads = 3;
+  twin.precision.recipe = "bf16";
+  twin.optimizer.state = StateFormat::kBf16;
+  twin.contract.coefficient = 20;
+  REQUIRE(configuration_of(twin) == mine);
+  Config other = config;
+  other.optimizer.lr = 2e-3;
+  REQUIRE(configuration_of(other) != mine);
+  other = config;
+  other.run.steps += 1;
+  REQUIRE(configuration_of(other) != mine);
+  // Under equal seconds every seed takes its own steps.
+  other.contract.kind = config.contract.kind = ContractKind::kSeconds;
+  REQUIRE(configuration_of(other) == configuration_of(config));
 }
 
 TEST_CASE("rules are judged on what was left out") {
