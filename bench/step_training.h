@@ -13,7 +13,7 @@ namespace assay {
 // Of a step, of all ranks.
 int64_t micro_batches_of(const Config& config);
 
-// A model, its optimizer, and the tokens of one step that are this rank's; every step sees the same.
+// A model, its optimizer, and the tokens of one step that are this rank's; all steps see the same.
 class StepTraining {
  public:
   // Allocates and initialises. The session outlives it.
