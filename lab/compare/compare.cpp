@@ -78,16 +78,29 @@ TargetSummary target_summary(const SeedGroup& group, double target, const LeftOu
   return s;
 }
 
+// Of a group with a restless run.
+const RouterHealth& most_restless(const SeedGroup& group) {
+  const RouterHealth* most = nullptr;
+  for (const RunRecord* run : group.runs) {
+    if (!run->health || router_state(*run->health) != RouterState::kRestless) continue;
+    if (!most || run->health->worst_steps->swing > most->worst_steps->swing) most = &*run->health;
+  }
+  CHECK(most != nullptr, "no run of %s is restless", group.name.c_str());
+  return *most;
+}
+
 HealthSummary health_summary(const SeedGroup& group) {
   HealthSummary s{.sparse = group.config().model.moe.has_value()};
   for (const RunRecord* run : group.runs) {
     if (!run->health) continue;
     const RouterState state = router_state(*run->health);
     s.collapsed += state == RouterState::kCollapsed;
+    s.restless += state == RouterState::kRestless;
     s.state = std::max(s.state, state);
     if (s.logged++ == 0 || run->health->worst_max_load_norm > s.worst.worst_max_load_norm)
       s.worst = *run->health;
   }
+  if (s.state == RouterState::kRestless) s.worst = most_restless(group);
   return s;
 }
 
@@ -245,6 +258,11 @@ void note_models(Comparison& c) {
       c.notes.push_back(name + " is not finished: its values are from its last evaluation");
     if (row.health.collapsed > 0)
       c.notes.push_back(row.group.name + " is pathological: " + row.health.text());
+    else if (row.health.restless > 0)
+      c.notes.push_back(
+          strprintf("the routers of %s are restless in %ld of %ld runs: even over the "
+                    "window, uneven at its single steps",
+                    row.group.name.c_str(), long(row.health.restless), long(row.health.logged)));
     for (const CurvePoint& point : row.curve)
       if (point.loss && point.loss->n < int64_t(row.group.runs.size()))
         c.notes.push_back(strprintf("%s at %g%%: %ld of its %zu runs have a loss there",
@@ -270,6 +288,9 @@ std::string CapabilitySummary::text() const {
 std::string HealthSummary::text() const {
   if (!sparse) return "dense";
   if (logged == 0) return "not logged";
+  if (state == RouterState::kRestless) {
+    return strprintf("restless in %ld of %ld runs: ", long(restless), long(logged)) + worst.text();
+  }
   if (collapsed == 0) return state_word(state) + ": " + worst.text();
   return strprintf("collapsed in %ld of %ld runs: ", long(collapsed), long(logged)) + worst.text();
 }

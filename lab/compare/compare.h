@@ -50,10 +50,12 @@ struct TargetSummary {
 
 struct HealthSummary {
   bool sparse = false;
-  int64_t logged = 0, collapsed = 0;          // runs
-  RouterState state = RouterState::kHealthy;  // the worst of the runs
-  RouterHealth worst = {};                    // of the run with the largest max_load
-  // "dense", "not logged", "healthy: ...", "collapsed in 1 of 3 runs: ..."
+  int64_t logged = 0, collapsed = 0, restless = 0;  // runs
+  RouterState state = RouterState::kHealthy;        // the worst of the runs
+  // Of the run with the largest max_load; if `state` is restless, of the most restless run.
+  RouterHealth worst = {};
+  // "dense", "not logged", "healthy: ...", "collapsed in 1 of 3 runs: ...", "restless in 1 of 3
+  // runs: ..."
   std::string text() const;
 };
 

@@ -23,7 +23,7 @@ std::string words(std::string name) {
 Style verdict_style(const std::string& state) {
   if (state == "healthy" || state == "recovered") return Style::kGood;
   if (state == "collapsed") return Style::kBad;
-  return state == "uneven" ? Style::kWarn : Style::kDim;
+  return state == "uneven" || state == "restless" ? Style::kWarn : Style::kDim;
 }
 
 Style state_style(const RunStatus& s) {

@@ -303,13 +303,16 @@ void note_warmdowns(const SeedGroup& group, std::vector<std::string>& notes) {
                 group.name.c_str(), 100 * low, 100 * high));
 }
 
-void note_collapses(const SeedGroup& group, std::vector<std::string>& notes) {
-  const auto collapsed = std::count_if(group.runs.begin(), group.runs.end(), [](const auto* run) {
-    return run->health && router_state(*run->health) == RouterState::kCollapsed;
-  });
-  if (collapsed == 0) return;
-  notes.push_back(strprintf("%s: the routers of %ld of its %zu endpoints are collapsed",
-                            group.name.c_str(), long(collapsed), group.runs.size()));
+void note_routers(const SeedGroup& group, std::vector<std::string>& notes) {
+  for (const RouterState state : {RouterState::kCollapsed, RouterState::kRestless}) {
+    const auto count = std::count_if(group.runs.begin(), group.runs.end(), [&](const auto* run) {
+      return run->health && router_state(*run->health) == state;
+    });
+    if (count == 0) continue;
+    notes.push_back(strprintf("%s: the routers of %ld of its %zu endpoints are %s",
+                              group.name.c_str(), long(count), group.runs.size(),
+                              state_word(state).c_str()));
+  }
 }
 
 std::string names_of(const std::vector<SeedGroup>& groups) {
@@ -439,7 +442,7 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
     set.models.push_back(model_of(group, values, set.left_out));
     note_missing_memory(set.models.back(), set.notes);
     note_warmdowns(group, set.notes);
-    note_collapses(group, set.notes);
+    note_routers(group, set.notes);
   }
   // A P_used depends on how much text was read.
   require_one_way(set.models, CostAxis::kPUsed, &Endpoint::used_text,

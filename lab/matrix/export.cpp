@@ -112,6 +112,7 @@ ordered_json row_json(const SummaryRow& row) {
   j["time_to_target"] = target;
   j["worst_max_load_norm"] = json_of(row.worst_load);
   j["collapsed_runs"] = row.collapsed;
+  j["restless_runs"] = row.restless;
   ordered_json measures;
   for (const RunMeasure& measure : run_measures()) {
     measures[measure.name] = json_of(summarise(values_of(measured_runs(row, measure), measure)));
@@ -208,6 +209,7 @@ const TableColumn kSummaryColumns[] = {
     {"target_flops", [](const TableRow& r) { return exact(mean(r.row.target_flops)); }},
     {"worst_max_load_norm", [](const TableRow& r) { return exact(r.row.worst_load); }},
     {"collapsed_runs", [](const TableRow& r) { return std::to_string(r.row.collapsed); }},
+    {"restless_runs", [](const TableRow& r) { return std::to_string(r.row.restless); }},
 };
 
 }  // namespace

@@ -34,10 +34,9 @@ std::string row_name(const SummaryRow& row, const ContractTable& table) {
 std::string health(const SummaryRow& row) {
   if (!row.worst_load) return "-";
   std::string text = strprintf("%.2f", *row.worst_load);
-  if (row.collapsed > 0) {
-    text += strprintf(" collapsed (%ld of %zu)", long(row.collapsed),
-                      runs_with_routers(row).runs.size());
-  }
+  const size_t runs = runs_with_routers(row).runs.size();
+  if (row.collapsed > 0) text += strprintf(" collapsed (%ld of %zu)", long(row.collapsed), runs);
+  if (row.restless > 0) text += strprintf(" restless (%ld of %zu)", long(row.restless), runs);
   return text;
 }
 

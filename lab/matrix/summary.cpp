@@ -46,7 +46,9 @@ void fill_health(SummaryRow& row) {
   for (const RunRecord* run : runs_with_routers(row).runs) {
     if (!run->health) continue;
     row.worst_load = std::max(row.worst_load.value_or(0), run->health->worst_max_load_norm);
-    row.collapsed += router_state(*run->health) == RouterState::kCollapsed ? 1 : 0;
+    const RouterState state = router_state(*run->health);
+    row.collapsed += state == RouterState::kCollapsed ? 1 : 0;
+    row.restless += state == RouterState::kRestless ? 1 : 0;
   }
 }
 

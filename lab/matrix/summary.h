@@ -40,8 +40,8 @@ struct SummaryRow {
   std::optional<PairedDifference> target_steps_difference;  // minus the first row's
 
   // Of runs_with_routers().
-  std::optional<double> worst_load;  // K max_load of the worst layer of the worst run
-  int64_t collapsed = 0;             // runs
+  std::optional<double> worst_load;     // K max_load of the worst layer of the worst run
+  int64_t collapsed = 0, restless = 0;  // runs
 
   // Absent for a recorded matrix that has no configuration of the row (yet).
   std::optional<double> total() const, active() const;  // parameters

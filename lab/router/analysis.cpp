@@ -119,6 +119,7 @@ RouterLayer layer_of(const LayerHistory& from, const RouterHistory& history,
     layer.saturated_at = v.step;
     break;
   }
+  layer.steps = step_loads(from.measure, history.window, layer.cv);
   add_dead(from, last, layer);
   const size_t count = std::min(from.turnover.size(), size_t(history.window));
   for (size_t i = from.turnover.size() - count; i < from.turnover.size(); ++i) {

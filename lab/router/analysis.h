@@ -12,6 +12,7 @@
 #include "lab/router/history.h"
 #include "lab/router/verdict.h"
 #include "lab/runs/run_record.h"
+#include "lab/runs/step_loads.h"
 
 namespace assay {
 
@@ -40,7 +41,8 @@ struct RouterLayer {
   // Experts without an assignment in all of the last W logged steps, and steps since their last
   // one.
   int64_t dead = 0, never_used = 0, dead_longest = 0, dead_median = 0;
-  double turnover = 0;  // mean over the last W logged steps
+  double turnover = 0;                  // mean over the last W logged steps
+  std::optional<StepLoads> steps = {};  // at single ones of the last W logged steps
   // At the last logged step that has it.
   std::optional<double> bias_range, margin, lead, gate_entropy_norm, overlap;
 };

@@ -54,6 +54,10 @@ struct WarningRun {
 
   int64_t step_at(double share) const;  // of the planned ones, rounded up
   bool collapsed() const { return end == RouterState::kCollapsed; }
+  // Even over its last window, after a layer was saturated.
+  bool recovered() const {
+    return end == RouterState::kRecovered || (end == RouterState::kRestless && saturated_at);
+  }
 };
 
 struct Threshold {

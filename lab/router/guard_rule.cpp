@@ -96,7 +96,7 @@ GuardJudgement judge_guard(const CollapseStopConfig& rule, std::vector<GuardRun>
     const bool stopped = guarded.stops_at.has_value();
     judgement.counts.add(run, stopped);
     judgement.by_study[run.study].add(run, stopped);
-    if (run.end == RouterState::kRecovered) {
+    if (run.recovered()) {
       judgement.recovered += 1;
       judgement.recovered_stopped += stopped ? 1 : 0;
     }

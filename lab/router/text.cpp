@@ -59,16 +59,17 @@ std::string steps_text(const RouterAnalysis& a) {
 
 std::string layers_text(const RouterAnalysis& a) {
   TextTable table({"layer", "saturated at", "cv", "/ceiling", "max_load", "x K", "H/ln E", "gini",
-                   "dead", "never used", "dead for", "turnover", "bias range", "margin", "lead",
-                   "gate H", "overlap"});
+                   "dead", "never used", "dead for", "turnover", "step cv", "swing", "bias range",
+                   "margin", "lead", "gate H", "overlap"});
   for (const RouterLayer& l : a.layers) {
-    table.add({std::to_string(l.layer), step_of(l.saturated_at), fixed(l.cv, 1) + "%",
-               fixed(l.cv_norm, 3), strprintf("%.2f%%", 100 * l.max_load),
-               fixed(l.max_load_norm, 3), fixed(l.entropy_norm, 3), fixed(l.gini, 3),
-               grouped(l.dead), grouped(l.never_used),
-               l.dead > 0 ? grouped(l.dead_median) + "-" + grouped(l.dead_longest) : "",
-               percent(l.turnover), fixed(l.bias_range, 4), fixed(l.margin, 4), fixed(l.lead, 4),
-               fixed(l.gate_entropy_norm, 3), fixed(l.overlap, 3)});
+    table.add(
+        {std::to_string(l.layer), step_of(l.saturated_at), fixed(l.cv, 1) + "%",
+         fixed(l.cv_norm, 3), strprintf("%.2f%%", 100 * l.max_load), fixed(l.max_load_norm, 3),
+         fixed(l.entropy_norm, 3), fixed(l.gini, 3), grouped(l.dead), grouped(l.never_used),
+         l.dead > 0 ? grouped(l.dead_median) + "-" + grouped(l.dead_longest) : "",
+         percent(l.turnover), l.steps ? fixed(l.steps->cv, 1) + "%" : "",
+         l.steps ? fixed(l.steps->swing, 1) + "%" : "", fixed(l.bias_range, 4), fixed(l.margin, 4),
+         fixed(l.lead, 4), fixed(l.gate_entropy_norm, 3), fixed(l.overlap, 3)});
   }
   return "\nby layer, over the last W logged steps; dead for: steps since the last assignment, "
          "median "
@@ -76,7 +77,9 @@ std::string layers_text(const RouterAnalysis& a) {
          table.text() +
          strprintf(
              "turnover: share of the assignments that go to other experts than at the previous "
-             "logged step; sampling alone gives %s\n",
+             "logged step; sampling alone gives %s\nstep cv: median of the single steps; swing: "
+             "what of "
+             "it neither the cv of the window nor sampling explains (squares add)\n",
              percent(a.turnover_floor).c_str());
 }
 
@@ -166,6 +169,10 @@ Json layer_json(const RouterLayer& l) {
   json["dead_steps_median"] = l.dead_median;
   json["dead_steps_longest"] = l.dead_longest;
   json["turnover"] = l.turnover;
+  json["step_cv"] = l.steps ? Json(l.steps->cv) : Json();
+  json["step_cv_floor"] = l.steps ? Json(l.steps->cv_floor) : Json();
+  json["step_max_load_norm"] = l.steps ? Json(l.steps->max_load_norm) : Json();
+  json["swing"] = l.steps ? Json(l.steps->swing) : Json();
   json["bias_range"] = number(l.bias_range);
   json["margin"] = number(l.margin);
   json["lead"] = number(l.lead);

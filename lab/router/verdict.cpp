@@ -14,7 +14,8 @@ namespace {
 constexpr double kBiasClamp = 16;    // engine: a bias stays within +-16
 constexpr double kEarlyShare = 0.1;  // of the planned steps
 constexpr double kHardGates = 0.25;  // gate_entropy / ln K
-constexpr double kRestless = 3;      // turnover / its floor
+constexpr double kMoving = 3;        // turnover / its floor
+constexpr double kFastTurns = 0.25;  // turnover beyond sampling / swing
 // As --set takes them.
 constexpr const char* kRouter = "model.moe.router.";
 const std::string kAux = std::string(kRouter) + "aux";
@@ -34,7 +35,8 @@ Facts facts_of(const RouterAnalysis& a) {
                       .active_norm = l.active_norm,
                       .cv_norm = l.cv_norm,
                       .entropy_norm = l.entropy_norm,
-                      .saturated_at = l.saturated_at});
+                      .saturated_at = l.saturated_at,
+                      .steps = l.steps});
   }
   Facts f{.health = health_of(layers, a.experts, a.top_k)};
   f.health.logged = a.logged;
@@ -53,7 +55,21 @@ std::string numbers_of(const RouterAnalysis& a, const Facts& f) {
       long(std::min(a.window, a.logged)), f.health.worst_max_load_norm, long(f.health.worst_layer),
       100 * f.health.dead_share, f.health.saturated.size(), a.layers.size());
   if (!f.worst->entropy_norm) return text;  // E = 1
-  return text + strprintf(", smallest entropy %.3f of ln E", f.health.min_entropy_norm);
+  text += strprintf(", smallest entropy %.3f of ln E", f.health.min_entropy_norm);
+  return f.health.worst_steps ? text + "; " + f.health.steps_text() : text;
+}
+
+// What is known of a layer that moves more assignments than balance needs. shown: its rate.
+RouterAdvice overshoots(const RouterAnalysis& a, const RouterConfig& router, const RouterLayer& l,
+                        const std::string& measured, const std::string& shown) {
+  return {"bias_overshoots",
+          measured + strprintf("; %.1f%% of the assignments move to other experts "
+                               "between logged steps, sampling alone gives %.1f%%",
+                               100 * l.turnover, 100 * a.turnover_floor),
+          (router.bias_rate.automatic
+               ? strprintf("more %sbias_steps than %g", kRouter, router.resolved_bias_steps())
+               : strprintf("a smaller %sbias_rate than %s", kRouter, shown.c_str())) +
+              ", or --set " + kRouter + "bias_follows_lr=true"};
 }
 
 void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const Facts& f,
@@ -94,15 +110,8 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
          to_make_up(margin) + ", which changes choices within a hundred steps; or add " + kAux +
              ", which acts at once; compare the validation losses, since balance competes with "
              "them"});
-  } else if (a.turnover_floor > 0 && f.worst->turnover > kRestless * a.turnover_floor) {
-    advice.push_back(
-        {"bias_overshoots",
-         measured + strprintf("; %.1f%% of the assignments move to other experts "
-                              "between logged steps, sampling alone gives %.1f%%",
-                              100 * f.worst->turnover, 100 * a.turnover_floor),
-         (automatic ? strprintf("more %sbias_steps than %g", kRouter, router.resolved_bias_steps())
-                    : strprintf("a smaller %sbias_rate than %s", kRouter, shown.c_str())) +
-             ", or --set " + kRouter + "bias_follows_lr=true"});
+  } else if (a.turnover_floor > 0 && f.worst->turnover > kMoving * a.turnover_floor) {
+    advice.push_back(overshoots(a, router, *f.worst, measured, shown));
   } else if (by_sign && known && travel < lead && lead > 2 * kSwapSteps * rate) {
     advice.push_back(
         {"bias_behind_lead",
@@ -185,6 +194,32 @@ std::vector<RouterAdvice> advice_for(const RouterAnalysis& a, const Config& conf
   return advice;
 }
 
+// A bias that overshoots turns the order round from one step to the next, so that much of the swing
+// is there between two logged steps. Otherwise the scores move, over many steps, and the bias comes
+// after them: a smaller rate would leave it further behind.
+std::vector<RouterAdvice> advice_on_turns(const RouterAnalysis& a, const RouterConfig& router,
+                                          const Facts& f) {
+  const auto layer = std::find_if(a.layers.begin(), a.layers.end(), [&](const RouterLayer& l) {
+    return l.layer == f.health.worst_steps_layer;
+  });
+  CHECK(layer != a.layers.end(), "no layer %ld", long(f.health.worst_steps_layer));
+  const double swing = layer->steps->swing / 100;
+  const std::string measured = strprintf(
+      "layer %ld: the loads of a step swing by %.0f%% of the mean load around those of the window",
+      long(layer->layer), 100 * swing);
+  const double moved =
+      std::sqrt(std::max(0.0, std::pow(layer->turnover, 2) - std::pow(a.turnover_floor, 2)));
+  if (router.bias_rate.on() && moved >= kFastTurns * swing) {
+    return {overshoots(a, router, *layer, measured, strprintf("%g", router.bias_rate.number))};
+  }
+  return {{"scores_move",
+           measured + strprintf("; only %.1f%% of the assignments move to other experts between "
+                                "logged steps, sampling alone gives %.1f%%",
+                                100 * layer->turnover, 100 * a.turnover_floor),
+           "a smaller optimizer.router_lr, so that the scores change no faster than the loads are "
+           "balanced; compare the validation losses"}};
+}
+
 }  // namespace
 
 RouterVerdict router_verdict(const RouterAnalysis& analysis, const Config& config) {
@@ -194,10 +229,12 @@ RouterVerdict router_verdict(const RouterAnalysis& analysis, const Config& confi
                         .rule = judgement.rule,
                         .because = numbers_of(analysis, facts),
                         .advice = {}};
-  if (verdict.state == RouterState::kRecovered) {
-    verdict.because +=
-        strprintf("; first saturated at step %ld", long(*facts.health.first_saturated()));
+  const std::optional<int64_t> saturated = facts.health.first_saturated();
+  const bool restless = verdict.state == RouterState::kRestless;
+  if (saturated && (restless || verdict.state == RouterState::kRecovered)) {
+    verdict.because += strprintf("; first saturated at step %ld", long(*saturated));
   }
+  if (restless) verdict.advice = advice_on_turns(analysis, config.model.moe->router, facts);
   if (verdict.state == RouterState::kCollapsed || verdict.state == RouterState::kUneven) {
     verdict.advice = advice_for(analysis, config, facts);
   }

@@ -6,6 +6,23 @@
 #include "engine/telemetry/router_stats.h"
 
 namespace assay {
+namespace {
+
+// In the order of the layers; the restless ones come before others.
+void add_steps(const LayerHealth& layer, RouterHealth& health) {
+  if (!layer.steps) return;
+  const bool restless =
+      is_restless(*layer.steps, layer.max_load_norm, health.experts, health.top_k);
+  const bool first_restless = restless && health.restless.empty();
+  if (restless) health.restless.push_back(layer.layer);
+  if (!restless && !health.restless.empty()) return;
+  if (!health.worst_steps || first_restless || layer.steps->swing > health.worst_steps->swing) {
+    health.worst_steps = layer.steps;
+    health.worst_steps_layer = layer.layer;
+  }
+}
+
+}  // namespace
 
 std::string state_word(RouterState state) {
   std::string word = name_of(state);
@@ -22,8 +39,18 @@ std::optional<int64_t> RouterHealth::first_saturated() const {
 }
 
 std::string RouterHealth::text() const {
-  return strprintf("K*max_load %.2f (layer %ld), %.1f%% of the experts dead", worst_max_load_norm,
-                   long(worst_layer), 100 * dead_share);
+  const std::string text = strprintf("K*max_load %.2f (layer %ld), %.1f%% of the experts dead",
+                                     worst_max_load_norm, long(worst_layer), 100 * dead_share);
+  return router_state(*this) == RouterState::kRestless ? text + "; " + steps_text() : text;
+}
+
+std::string RouterHealth::steps_text() const {
+  if (!worst_steps) return "";
+  return strprintf(
+      "at single steps K*max_load %.2f and cv %.0f%% of the mean load (layer %ld); sampling alone "
+      "gives a cv of %.0f%%, loads swing by %.0f%%",
+      worst_steps->max_load_norm, worst_steps->cv, long(worst_steps_layer), worst_steps->cv_floor,
+      worst_steps->swing);
 }
 
 RouterHealth health_of(std::span<const LayerHealth> layers, int64_t experts, int64_t top_k) {
@@ -42,6 +69,7 @@ RouterHealth health_of(std::span<const LayerHealth> layers, int64_t experts, int
     health.dead_share += (1 - l.active_norm) / double(layers.size());
     health.mean_cv_norm += l.cv_norm.value_or(0);
     cv_layers += l.cv_norm ? 1 : 0;
+    add_steps(l, health);
     if (l.entropy_norm) {
       health.min_entropy_norm = std::min(health.min_entropy_norm, *l.entropy_norm);
     }
@@ -82,6 +110,15 @@ RouterJudgement judge_router(const RouterHealth& h) {
             strprintf("the largest load is at least %.0f%% of the way from even to its ceiling, or "
                       "more than %.0f%% of the experts are dead, or an entropy is under %.1f ln E",
                       100 * kUnevenExcess, 100 * kUnevenDead, kUnevenEntropy)};
+  }
+  if (!h.restless.empty()) {
+    return {
+        RouterState::kRestless,
+        strprintf("even over the window, uneven at its single steps: there the loads of a layer "
+                  "swing by at least %.3g%% of their mean around that of the window, or its "
+                  "largest load is %.0f%% of the way to its ceiling above that of the window; "
+                  "sampling alone gives less",
+                  restless_swing(h.experts, h.top_k), 100 * kRestlessExcess)};
   }
   if (h.first_saturated()) {
     return {RouterState::kRecovered, "even now; a layer was saturated earlier"};

@@ -9,16 +9,18 @@
 #include <vector>
 
 #include "engine/config/choice.h"
+#include "lab/runs/step_loads.h"
 
 namespace assay {
 
 // From best to worst. recovered: healthy now, after a layer was saturated. too_early: fewer than W
-// logged steps. uneven: far from even, but not collapsed.
-enum class RouterState { kHealthy, kRecovered, kTooEarly, kUneven, kCollapsed };
+// logged steps. restless: even over the window, uneven at its single steps, since the experts that
+// take the tokens change. uneven: far from even, but not collapsed.
+enum class RouterState { kHealthy, kRecovered, kTooEarly, kRestless, kUneven, kCollapsed };
 template <>
 struct Choice<RouterState> {
-  static constexpr const char* kNames[] = {"healthy", "recovered", "too_early", "uneven",
-                                           "collapsed"};
+  static constexpr const char* kNames[] = {"healthy",  "recovered", "too_early",
+                                           "restless", "uneven",    "collapsed"};
 };
 // As people read it: "too early".
 std::string state_word(RouterState state);
@@ -29,25 +31,33 @@ struct LayerHealth {
   double max_load_norm = 0, active_norm = 1;
   std::optional<double> cv_norm = {}, entropy_norm = {};
   std::optional<int64_t> saturated_at = {};  // first such logged step of the whole run
+  std::optional<StepLoads> steps = {};       // single steps; absent if they were not measured
 };
 
 // The layers together, over the last W logged steps.
 struct RouterHealth {
   std::vector<LayerHealth> layers = {};  // by block index
   int64_t worst_layer = 0;               // block index; the layer with the largest max_load
-  double worst_max_load_norm = 0;  // K max_load there: 1 = one expert is in every token's top-K
-  double mean_cv_norm = 0;         // mean over layers of cv / ceiling
-  double min_entropy_norm = 1;     // smallest over layers of entropy / ln E
-  double dead_share = 0;           // experts without an assignment, share of all routed experts
-  std::vector<int64_t> saturated;  // layers, by the rule of engine/telemetry/router_stats.h
+  double worst_max_load_norm = 0;      // K max_load there: 1 = one expert is in every token's top-K
+  double mean_cv_norm = 0;             // mean over layers of cv / ceiling
+  double min_entropy_norm = 1;         // smallest over layers of entropy / ln E
+  double dead_share = 0;               // experts without an assignment, share of all routed experts
+  std::vector<int64_t> saturated;      // layers, by the rule of engine/telemetry/router_stats.h
+  std::vector<int64_t> restless = {};  // layers, by is_restless()
+  // Of the layer with the largest swing, a restless one if there is any.
+  std::optional<StepLoads> worst_steps = {};
+  int64_t worst_steps_layer = 0;  // block index
 
   int64_t experts = 0, top_k = 0;  // E, K; 0 = unknown
   int64_t logged = 0, window = 0;  // logged steps of the run, and W
   bool stopped_by_guard = false;   // the run ended by telemetry.collapse_stop
 
   std::optional<int64_t> first_saturated() const;  // over layers
-  // "K*max_load 0.79 (layer 1), 0.0% of the experts dead"
+  // "K*max_load 0.79 (layer 1), 0.0% of the experts dead", and steps_text() if they are restless.
   std::string text() const;
+  // "at single steps K*max_load 0.07 and cv 139% of the mean load (layer 2); sampling alone gives a
+  // cv of 35%, loads swing by 126%"; "" if no single step was measured.
+  std::string steps_text() const;
 };
 
 // experts, top_k: E and K, 0 if unknown.

@@ -112,6 +112,17 @@ Value target_resolution(const RunRecord& run) {
   return time ? cost_resolution(run, *time, kCost) : std::nullopt;
 }
 
+// Over the layers, of percent of the mean load.
+Value largest_over_steps(const RunRecord& run, double StepLoads::*member) {
+  Value largest;
+  if (!run.health) return largest;
+  for (const LayerHealth& layer : run.health->layers) {
+    if (!layer.steps) return std::nullopt;
+    largest = std::max(largest.value_or(0), (*layer.steps).*member / 100);
+  }
+  return largest;
+}
+
 // exp(entropy), of the layer where it is smallest: as many experts with equal loads have it.
 Value effective_experts(const RunRecord& run) {
   if (!run.health || !run.config.model.moe) return std::nullopt;
@@ -192,6 +203,14 @@ const std::vector<RunMeasure>& run_measures() {
        Needs::kExperts, About::kModel, loss_after_saturation},
       {"cv", "cv / its ceiling, mean over layers", Needs::kExperts, About::kRouters,
        [](const RunRecord& r) { return of_health(r, &RouterHealth::mean_cv_norm); }},
+      {"step_cv", "cv of single steps as a share of the mean load, the largest of the layers",
+       Needs::kExperts, About::kRouters,
+       [](const RunRecord& r) { return largest_over_steps(r, &StepLoads::cv); }},
+      {"swing",
+       "the part of it that neither the loads of the window nor sampling explain, the largest of "
+       "the layers",
+       Needs::kExperts, About::kRouters,
+       [](const RunRecord& r) { return largest_over_steps(r, &StepLoads::swing); }},
       {"max_load", "K max_load, mean over layers", Needs::kExperts, About::kRouters,
        [](const RunRecord& r) {
          return mean_over_layers(r, [](const LayerHealth& l) { return l.max_load_norm; });

@@ -73,11 +73,18 @@ std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const 
   fill("window_active_norm", [](LayerHealth& l, double value) { l.active_norm = value; });
   const MoeConfig& moe = *run.config.model.moe;
   const double limit = saturation_limit(moe.experts, moe.top_k);
+  auto curves = telemetry.router_curves(kStepLoadColumns, run.last_logged);
   for (LayerHealth& layer : layers) {
-    const auto loads = telemetry.router_over_time("max_load_norm", layer.layer);
+    const std::vector<StepValue>& loads = curves[layer.layer]["max_load_norm"];
     const auto first = std::find_if(loads.begin(), loads.end(),
                                     [&](const StepValue& v) { return v.value >= limit; });
     if (first != loads.end()) layer.saturated_at = first->step;
+  }
+  for (const LayerValue& l : telemetry.router("window_cv", run.last_logged)) {
+    for (LayerHealth& layer : layers) {
+      if (layer.layer != l.layer) continue;
+      layer.steps = step_loads(curves[l.layer], run.config.telemetry.window, l.value);
+    }
   }
   RouterHealth health = health_of(layers, moe.experts, moe.top_k);
   health.logged = int64_t(telemetry.scalar("train_loss_nats").size());

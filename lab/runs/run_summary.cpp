@@ -18,6 +18,8 @@ Json health_json(const std::optional<RouterHealth>& health) {
   json["min_entropy_norm"] = health->min_entropy_norm;
   json["dead_share"] = health->dead_share;
   json["saturated_layers"] = health->saturated;
+  const bool restless = router_state(*health) == RouterState::kRestless;
+  json["restless_layers"] = restless ? health->restless : std::vector<int64_t>{};
   json["state"] = name_of(router_state(*health));
   json["collapsed"] = router_state(*health) == RouterState::kCollapsed;
   return json;

@@ -32,6 +32,8 @@ inline RunRecord run_of(const Planted& planted) {
     l.max_load_norm = layer == 3 ? planted.load : planted.load / 2;
     l.active_norm = 0.25;
     l.cv_norm = planted.load;
+    l.steps = StepLoads{
+        .cv = 50.0 * double(layer), .cv_floor = 20, .max_load_norm = planted.load, .swing = 125};
   }
   layers[2].saturated_at = planted.saturated_at;
   run.health = health_of(layers, 64, 8);

@@ -259,4 +259,22 @@ TEST_CASE("a collapsed router is marked beside its loss, and in the ranking") {
   REQUIRE(c.models[0].health.text() == "dense");
 }
 
+TEST_CASE("a restless router is marked beside its loss, with the numbers of its worst run") {
+  std::vector<RunRecord> runs = two_models();
+  for (size_t i : {2, 3}) {
+    runs[i].config.model.moe.emplace();
+    runs[i].health.emplace();
+    runs[i].health->worst_max_load_norm = i == 2 ? 0.3 : 0.1;
+  }
+  runs[3].health->restless = {4};
+  runs[3].health->worst_steps_layer = 4;
+  runs[3].health->worst_steps =
+      StepLoads{.cv = 140, .cv_floor = 35, .max_load_norm = 0.2, .swing = 126};
+  const Comparison c = compare(runs, {});
+  REQUIRE(c.models[1].health.text().starts_with(
+      "restless in 1 of 2 runs: K*max_load 0.10 (layer 0), 0.0% of the experts dead; at single "
+      "steps K*max_load 0.20 and cv 140% of the mean load (layer 4)"));
+  REQUIRE(mentions(c.notes, "the routers of moe are restless in 1 of 2 runs"));
+}
+
 }  // namespace assay::test_compare

@@ -91,6 +91,11 @@ TEST_CASE("a rule is judged over the runs, by study, and with a bound that is ch
   REQUIRE((j.counts.hits == 2 && j.counts.collapsed == 3));
   REQUIRE((j.counts.alarms == 0 && j.counts.others == 2));
   REQUIRE((j.recovered == 1 && j.recovered_stopped == 0));
+  std::vector<GuardRun> turns = planted();
+  turns[2].run.end = RouterState::kRestless;
+  REQUIRE(judge_guard(rule_of(0.65), turns).recovered == 0);
+  turns[2].run.saturated_at = 30;
+  REQUIRE(judge_guard(rule_of(0.65), turns).recovered == 1);
   REQUIRE(j.saved == Approx(0.5));
   REQUIRE(j.runs[0].stops_at == 50);
   REQUIRE(!j.runs[1].stops_at);

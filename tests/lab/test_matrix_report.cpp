@@ -149,6 +149,9 @@ TEST_CASE("the table of routers has the runs that the rule ended, and the models
     return text.find(part) != std::string::npos;
   };
   for (Cell& cell : t.cells) cell.config.telemetry.window = 8;
+  REQUIRE(!has("restless"));
+  t.tables[0].rows[0].restless = 2;
+  REQUIRE(has("0.90 restless (2 of 3)"));
   REQUIRE(has("0.480 ± 0.340"));  // of 0.30, 0.32, 0.31 and 0.99
   REQUIRE(has(" -, -, 3, 3 "));
   REQUIRE(has("experts over the last 8 logged steps"));

@@ -22,6 +22,8 @@ TEST_CASE("measures of a run") {
   REQUIRE(std::abs(value("max_load_by_depth") - 0.475) < 1e-12);
   REQUIRE(value("dead") == 0.75);
   REQUIRE(std::abs(value("saturated_layers") - 1.0 / 3) < 1e-12);
+  REQUIRE(value("step_cv") == 1.5);
+  REQUIRE(value("swing") == 1.25);
   REQUIRE(value("first_saturation") == 40);
   REQUIRE(value("first_saturated_depth") == 1);
   REQUIRE(first_saturated_layers(run) == std::vector<int64_t>{3});

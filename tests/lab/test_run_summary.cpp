@@ -73,6 +73,19 @@ TEST_CASE("a summary has the health of its routers, and a capability where one w
   REQUIRE(json["capability"].is_null());
   REQUIRE(json["health"]["worst_max_load_norm"] == 0.7);
   REQUIRE(json["health"]["state"] == "uneven");
+  RunRecord restless = record();
+  *restless.health = {.worst_layer = 3,
+                      .worst_max_load_norm = 0.1,
+                      .saturated = {},
+                      .restless = {2},
+                      .worst_steps = StepLoads{.cv = 140, .max_load_norm = 0.2, .swing = 126},
+                      .worst_steps_layer = 2};
+  REQUIRE(joined(summary_lines(restless))
+              .find("routers: restless: K*max_load 0.10 (layer 3), 0.0% of the experts dead; at "
+                    "single steps K*max_load 0.20 and cv 140%") != std::string::npos);
+  REQUIRE(summary_json(restless)["health"]["state"] == "restless");
+  REQUIRE(summary_json(restless)["health"]["restless_layers"] == std::vector<int64_t>{2});
+  REQUIRE(!is_pathological_win(restless));
   REQUIRE(json["target"]["step"] == 60);
   REQUIRE(json["train_s"] == 9.0);
 

@@ -131,6 +131,10 @@ def marks_and_refusals(runs):
     collapsed = copy_of(moe, "collapsed", sql=["UPDATE router_layer SET window_max_load_norm = 0.99 WHERE layer = 1"])
     expect_in(compare(dense, collapsed).stdout, "collapsed in 1 of 1 runs: K*max_load 0.99 (layer 1)",
               "collapsed is pathological", "pathological: routers collapsed")
+    restless = copy_of(moe, "restless", sql=["UPDATE router_layer SET window_max_load_norm = 0.6, window_entropy_norm = 0.99, "
+                                             "window_active_norm = 1, window_cv = 5, cv = 60, cv_floor = 2, max_load_norm = 0.7"])
+    expect_in(compare(dense, restless).stdout, "restless in 1 of 1 runs: K*max_load 0.60 (layer 0)",
+              "the routers of restless are restless in 1 of 1 runs")
     data = copy_of(dense, "data", meta=[(r'(val[^"]*\.bin": ")[0-9a-f]{8}', r"\g<1>00000000")])
     forced = compare(data, moe, "--force").stdout
     expect_in(forced, "NOT COMPARABLE (--force): validation data", "no ranking: the runs are not comparable")

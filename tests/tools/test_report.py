@@ -31,7 +31,7 @@ def check_charts(browser, w):
     expect(traces(browser) == wanted, traces(browser))
     expect([b.text for b in browser.one("#legend").find_elements("tag name", "button")] == ["dense", "healthy", "collapsed"], "legend")
     badges = [b.text for b in browser.one("#runs").find_elements("class name", "badge")]
-    expect(badges[0] == "dense" and badges[1] in ("router: healthy", "router: recovered", "router: uneven") and
+    expect(badges[0] == "dense" and badges[1] in ("router: healthy", "router: recovered", "router: restless", "router: uneven") and
            badges[2] == "router: collapsed", badges)
     browser.choose("#router-curves-name", "cv")
     note = browser.one("#chart-router-curves .note").text

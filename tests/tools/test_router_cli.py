@@ -55,6 +55,26 @@ def check_finished(w):
         expect(part in text, f"{part!r} is not in\n{text}")
 
 
+def check_restless(w):
+    """Even over the window, uneven at every step, and a layer saturated earlier: the word is not recovered."""
+    run = w.run("restless")
+    shutil.copytree(w.run("moe"), run)
+    db = sqlite3.connect(run / "telemetry.db")
+    db.execute("UPDATE router_layer SET window_max_load_norm = 0.6, window_entropy_norm = 0.99, window_active_norm = 1, "
+               "window_cv = 5, cv = 60, cv_floor = 2, max_load_norm = CASE WHEN step = 9 THEN 0.95 ELSE 0.7 END")
+    db.commit()
+    db.close()
+    said = analysis(run)
+    expect([(l["step_cv"], l["step_cv_floor"], l["step_max_load_norm"]) for l in said["layers"]] == [(60, 2, 0.7)] * 2, said["layers"])
+    expect(all(abs(l["swing"] - (60 ** 2 - 2 ** 2 - 5 ** 2) ** 0.5) < 1e-9 for l in said["layers"]), said["layers"])
+    verdict = said["verdict"]
+    expect(verdict["state"] == "restless" and "first saturated at step 9" in verdict["because"], verdict)
+    expect(verdict["advice"][0]["rule"] == "scores_move", verdict)
+    for command in ("compare", "router"):
+        expect("restless" in assay(command, run).stdout, command)
+    shutil.rmtree(run)
+
+
 def check_early_warning(w):
     """One run that ended: counted, with its end, and nothing to judge; what is no run is refused."""
     done = assay("early-warning", w.run("moe"), "--json")
@@ -159,6 +179,7 @@ def check_one_step(w):
 with Workplace(moe=True) as w:
     check_finished(w)
     check_early_warning(w)
+    check_restless(w)
     check_running(w)
     check_refusals(w)
     check_one_step(w)

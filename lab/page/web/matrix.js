@@ -65,7 +65,7 @@ function contractTable(contract) {
     [(byTarget(contract) ? 'steps to target minus ' : 'minus ') + first, (row) => (difference(row) ? signed(difference(row).mean, places) : null)],
     ['95% interval of the difference', (row) => intervalText(difference(row), places)],
     ['bits/byte', (row) => meanText(row.bits_per_byte)], ['CORE', (row) => meanText(row.core)],
-    ['CORE minus ' + first, (row) => (row.core_difference_to_first ? signed(row.core_difference_to_first.mean) : null)], ['95% interval of CORE\'s', (row) => intervalText(row.core_difference_to_first)], ['K max load', (row) => (row.worst_max_load_norm === null ? null : row.worst_max_load_norm.toFixed(2) + (row.collapsed_runs ? ` collapsed (${row.collapsed_runs})` : ''))],
+    ['CORE minus ' + first, (row) => (row.core_difference_to_first ? signed(row.core_difference_to_first.mean) : null)], ['95% interval of CORE\'s', (row) => intervalText(row.core_difference_to_first)], ['K max load', (row) => (row.worst_max_load_norm === null ? null : row.worst_max_load_norm.toFixed(2) + (row.collapsed_runs ? ` collapsed (${row.collapsed_runs})` : '') + (row.restless_runs ? ` restless (${row.restless_runs})` : ''))],
     ['active', (row) => known(row.parameters_active, scaled)], ['total', (row) => known(row.parameters_total, scaled)],
     ['steps', (row) => (row.steps ? grouped(row.steps.mean) : null)], ['tokens', (row) => known(row.tokens, scaled)], ['FLOPs', (row) => known(row.flops, flopsText)],
     ['training time', (row) => (row.seconds ? secondsText(row.seconds.mean) : null)],

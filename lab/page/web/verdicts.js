@@ -12,7 +12,7 @@ function badgeOf(run) {
 }
 
 const layerColumns = [['saturated at', 'saturated_at'], ['cv / ceiling', 'cv_norm'], ['K max load', 'max_load_norm'], ['H / ln E', 'entropy_norm'], ['gini', 'gini'],
-  ['dead', 'dead'], ['never used', 'never_used'], ['turnover', 'turnover'], ['bias range', 'bias_range'], ['margin', 'margin']];
+  ['dead', 'dead'], ['never used', 'never_used'], ['turnover', 'turnover'], ['cv % at steps', 'step_cv'], ['swing %', 'swing'], ['bias range', 'bias_range'], ['margin', 'margin']];
 
 function layerTable(run) {
   const cell = (value) => (value === null || value === undefined ? null : Number.isInteger(value) ? grouped(value) : digits(value, 3));

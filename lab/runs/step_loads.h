@@ -1,0 +1,41 @@
+// How uneven the loads of a layer are at single logged steps, beside the sums over a window of
+// them: experts that take turns are even over the window and uneven at every step. Rule and
+// formula: docs/router.md (restless).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/telemetry/reader.h"
+
+namespace assay {
+
+// Medians over the last W logged steps, so that a part of them (a collapse that is over) does not
+// decide. cv, floor and swing are percent of the mean load.
+struct StepLoads {
+  double cv = 0, cv_floor = 0;  // cv of a step, and what sampling alone gives at its tokens
+  double max_load_norm = 0;     // K max_load of a step
+  // sqrt(cv^2 - cv_floor^2 - window_cv^2): how far an expert's load in a step is from its own mean
+  // over the window, without what sampling gives. 0 where the others explain the whole cv.
+  double swing = 0;
+};
+
+// The columns of router_layer that step_loads() reads.
+inline constexpr const char* kStepLoadColumns[] = {"cv", "cv_floor", "max_load_norm"};
+
+// curves: of one layer. window_cv: percent, of the loads over the last `window` logged steps
+// together. nullopt if a column has no value.
+std::optional<StepLoads> step_loads(const RouterCurves& curves, int64_t window, double window_cv);
+
+// True if the experts of a layer take turns: at single steps they are uneven by as much as makes a
+// window uneven, and the window does not show it. window_max_load_norm: K max_load of the window.
+bool is_restless(const StepLoads& steps, double window_max_load_norm, int64_t experts,
+                 int64_t top_k);
+// The swing from which loads are restless: kRestlessSwing of the mean load, or half of the ceiling
+// of cv where that is less (K > E / 2). Percent.
+double restless_swing(int64_t experts, int64_t top_k);
+
+inline constexpr double kRestlessSwing = 50;    // percent of the mean load
+inline constexpr double kRestlessExcess = 0.5;  // of the way from even loads to the ceiling
+
+}  // namespace assay
