@@ -32,9 +32,10 @@ if [[ ! -f $build/kernels.txt ]]; then
 fi
 if [[ $build_first == yes ]]; then cmake --build "$build" --target assay_kernels >/dev/null; fi
 
-status=0
+status=0 objects=0
 printf '%9s %7s %7s %8s %8s  %s\n' registers spilled stack "shared B" image kernel
 while read -r object; do
+  objects=$((objects + 1))
   report=$object.ptxas
   if [[ ! -f $object || ! -f $report ]]; then
     echo "error: $object was not built" >&2
@@ -67,5 +68,10 @@ while read -r object; do
     status=1
   fi
 done <"$build/kernels.txt"
+if [[ $objects == 0 ]]; then
+  echo "error: $build/kernels.txt names no kernels" >&2
+  echo "hint: configure it again with nvcc on the PATH: cmake --preset release" >&2
+  status=1
+fi
 if [[ $status == 0 ]]; then echo "kernels: none spills more than it may"; fi
 exit $status

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Compiles the given kernels for sm_90a. Fails if ptxas refuses one, spills registers or serialises
-# wgmma (C75xx), or if the PTX uses an accumulator too early; of those after --order only the last,
-# because the build keeps what ptxas says of them (tools/check_kernels.sh). Exits 77 (skipped)
-# without nvcc.
+# Compiles the given kernels, which have products by wgmma, for sm_90a. Fails if ptxas refuses one,
+# spills registers or serialises wgmma (C75xx), or if wgmma_order.py finds fault with the PTX; those
+# after --order are compiled to PTX only, because the build keeps what ptxas says of them
+# (tools/check_kernels.sh). Exits 77 (skipped) without nvcc.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)

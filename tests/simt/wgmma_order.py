@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Reads PTX and fails if an instruction accesses an accumulator of wgmma between the product and
-the wgmma.wait_group that covers it. In CUDA C++ nothing ties the wait to the accumulator's
-registers, so this checks that no compiler pass has moved a use across the wait. It follows the
-order of the text and copies between registers."""
+the wgmma.wait_group that covers it, or if there is no product at all. In CUDA C++ nothing ties the
+wait to the accumulator's registers, so this checks that no compiler pass has moved a use across the
+wait. It follows the order of the text and copies between registers."""
 import re
 import sys
 
@@ -38,19 +38,21 @@ def early_uses(body):
 
 
 def main():
-    failed = False
+    failed, products = False, 0
     for path in sys.argv[1:]:
         text = open(path).read()
         starts = [m.start() for m in re.finditer(r"\.entry \w+\(", text)] + [len(text)]
-        products = 0
         for begin, end in zip(starts, starts[1:]):
             uses, count = early_uses(text[begin:end])
             products += count
             for use in uses:
                 print(f"{text[begin:end].split('(')[0]}: accumulator used before its wait: {use}")
                 failed = True
-        if products and not failed:
-            print(f"wgmma: {products} products, no accumulator is used before its wait")
+    if products == 0:
+        print(f"wgmma: no product in {' '.join(sys.argv[1:])}")
+        failed = True
+    if not failed:
+        print(f"wgmma: {products} products, no accumulator is used before its wait")
     return 1 if failed else 0
 
 

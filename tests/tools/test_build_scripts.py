@@ -154,11 +154,23 @@ done = run("bash", work / "setup/tools/setup.sh", env=pretended)
 check("Plotly.js", done.returncode == 0 and not done.stderr and
       (third_party / "plotly/plotly.min.js").read_text() == "charts", done)
 
-# tools/check_kernels.sh: its options, and a build folder as the caller names it.
-(work / "built").mkdir()
-(work / "built/kernels.txt").write_text("")
+# tools/check_kernels.sh: its options, a build folder as the caller names it, and lists of kernels.
+REPORT = """ptxas info    : Compiling entry function 'double_kernel' for 'sm_90a'
+ptxas info    : Function properties for double_kernel
+    0 bytes stack frame, {0} bytes spill stores, {0} bytes spill loads
+ptxas info    : Used 18 registers, used 0 barriers
+"""
+for built, spilled in (("built", 0), ("spills", 4)):
+    (work / built).mkdir()
+    (work / built / "double.o").write_text("")
+    (work / built / "double.o.ptxas").write_text(REPORT.format(spilled))
+    (work / built / "kernels.txt").write_text(f"{work / built / 'double.o'}\n")
+(work / "empty").mkdir()
+(work / "empty/kernels.txt").write_text("")
 for arguments, code, words in ((["--help"], 0, "usage: bash tools/check_kernels.sh"),
-                               (["--no-build", "built"], 0, "kernels: none spills"),
+                               (["--no-build", "built"], 0, "double_kernel\nkernels: none spills"),
+                               (["--no-build", "spills"], 1, "8 bytes spilled on sm_90a: double_kernel"),
+                               (["--no-build", "empty"], 1, "empty/kernels.txt names no kernels\nhint: "),
                                (["--nobuild"], 1, "error: unknown argument --nobuild\nhint: ")):
     done = run("bash", ROOT / "tools/check_kernels.sh", *arguments, cwd=work)
     check(f"check_kernels.sh {arguments}", done.returncode == code and words in done.stdout + done.stderr, done)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """tests/torture/torture.py, stopped while it makes what its cases read, and while these run: no process and no folder
-is left, and no case is called lost. And tools/torture.sh with a file of the caller's folder."""
+is left, and no case is called lost. Also tools/torture.sh with a file of the caller's folder, and strikes that come too
+late."""
 import os
 import pathlib
 import signal
@@ -84,7 +85,27 @@ def table_of_the_caller():
         failures.append(f"torture.sh --json: exit {done.returncode}\n{done.stdout}{done.stderr}")
 
 
+def too_late():
+    """Cases that are not struck are no pass: three kills and two faults, of cases with this many strikes."""
+    program = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import scenes, strikes, torture
+scene, strikes_of = scenes.SCENES[0], {"kill": int(sys.argv[2]), "fault": 1}
+strikes.Case.run = lambda case: strikes.Result(case.result.number, scene.name, case.result.kind, strikes_of[case.result.kind])
+torture.Torture.prepare = lambda t: (t.round.append(scene), t.undisturbed.update({scene.name: None}))
+sys.argv[1:] = ["--kills", "3", "--faults", "2", "--library", sys.executable]
+sys.exit(torture.main())
+"""
+    few = "error: only 0 of 3 kills came before their commands had ended\nhint: "
+    for struck, code, words in ((0, 1, few), (1, 0, "")):
+        done = subprocess.run([sys.executable, "-B", "-c", program, str(HERE), str(struck)], capture_output=True, text=True)
+        if done.returncode != code or not done.stderr.startswith(words) or "fault" in done.stderr:
+            failures.append(f"{struck} strikes a case: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
 table_of_the_caller()
+too_late()
 taken_by_a_thread()
 OPTIONS = ["--only", "dense,prepare"]
 stopped_by(signal.SIGTERM, 143, "assay-torture-*/shared/first")

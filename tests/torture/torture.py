@@ -25,7 +25,8 @@ MOST_MISSED = 4  # cases for each strike that is wanted: some end before they ar
 def arguments():
     names = [scene.name for scene in scenes.SCENES]
     parser = argparse.ArgumentParser(prog="torture.sh", description=__doc__, epilog=f"KIND: {', '.join(names)}. Exit code 0: "
-                                     "nothing was lost; 2: something was, and its folder is named; 1: it could not be tried.")
+                                     "nothing was lost; 2: something was, and its folder is named; 1: it could not be tried, or not as "
+                                     "often as asked.")
     parser.add_argument("--kills", type=int, metavar="N", help="kills (default: 30; with --faults alone: 0)")
     parser.add_argument("--faults", type=int, metavar="N", help="faults (default: 20; with --kills alone: 0)")
     parser.add_argument("--minutes", type=float, metavar="N", help="kills and faults in turn for so long, instead")
@@ -134,6 +135,15 @@ class Torture:
         for worker in children.at_once(self.a.jobs, lambda _: self.work(), range(self.a.jobs)):
             worker.result()
 
+    def tried(self):
+        """The exit code where nothing was lost: 0 if so much was struck as was asked for."""
+        few = [f"{self.done[kind]} of {wanted} {kind}s" for kind, wanted in self.wanted.items() if self.done[kind] < wanted]
+        if self.a.minutes is not None or not few:
+            return 0
+        print(f"error: only {' and '.join(few)} came before their commands had ended\n"
+              "hint: give another --seed, or, on a busy machine, --jobs 1", file=sys.stderr)
+        return 1
+
     def table(self):
         rows = []
         for scene in scenes.SCENES:
@@ -177,7 +187,7 @@ def main():
         pathlib.Path(a.json).write_text(json.dumps({"seed": a.seed, "seconds": seconds, "rows": rows, "lost": cases}, indent=1) + "\n")
     if not lost:
         shutil.rmtree(place, ignore_errors=True)
-        return 0
+        return torture.tried()
     print(f"error: {len(lost)} commands did not go on to equal bytes", file=sys.stderr)
     print(f"hint: each has a folder in {place} with commands.sh, which starts them again, and output.txt", file=sys.stderr)
     return 2
