@@ -8,7 +8,6 @@ import pathlib
 import re
 import signal
 import sqlite3
-import statistics
 import subprocess
 import sys
 import time
@@ -105,11 +104,10 @@ def check_resume(place):
     check([row[0] for row in rows(place.run("resumed"), ROWS)] == [2, 2, 4, 4, 10, 10, 12, 12], "rows of two ranks")
 
 
-def check_slow(place, slow, *more):
-    """The rank is stopped three quarters of the time, several times in a step."""
-    name = f"slow-{slow}"
-    command = place.command(name, *SETTINGS, "--ranks", "2", "--set", "run.batch_tokens=16384", "--set", "run.steps=12",
-                            "--set", "run.log_every=1", *more)
+def slowed(place, slow, *more):
+    """What a run says whose rank `slow` is stopped three quarters of the time, many times in a step."""
+    command = place.command(f"slow-{slow}", "--fresh", *SETTINGS, "--ranks", "2", "--set", "run.batch_tokens=16384",
+                            "--set", "run.steps=12", "--set", "run.log_every=1", *more)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         said = ""
         for line in process.stderr:
@@ -121,22 +119,27 @@ def check_slow(place, slow, *more):
         try:
             while process.poll() is None:
                 os.kill(pid, signal.SIGSTOP)
-                time.sleep(0.03)
-                os.kill(pid, signal.SIGCONT)
                 time.sleep(0.01)
+                os.kill(pid, signal.SIGCONT)
+                time.sleep(0.003)
         except ProcessLookupError:
             pass
         said += process.communicate()[1]
         check(process.returncode == 0, said)
-    named = NAMED.findall(said)
-    waits = rows(place.run(name), "SELECT step, rank, step_ms, wait_ms FROM rank_step")
-    if more and not named:  # it exchanges so often that it is stopped inside of calls too
-        shares = [statistics.median(wait / took for _, rank, took, wait in waits if rank == r) for r in (slow, 1 - slow)]
-        check(shares[0] < shares[1], f"rank {slow} waits for {shares[0]:.2f} of a step, the other for {shares[1]:.2f}")
-        return
+        return said
+
+
+def check_slow(place, slow, *more, tries=1):
+    """It is named by one of so many runs, and nobody else by any."""
+    for _ in range(tries):
+        said = slowed(place, slow, *more)
+        named = NAMED.findall(said)
+        if named:
+            break
+    waits = rows(place.run(f"slow-{slow}"), "SELECT step, rank, step_ms, wait_ms FROM rank_step")
     check(len(named) == 1 and int(named[0][0]) == slow, f"rank {slow} is named: {said}{waits}")
     check(10 < int(named[0][1]) < 100 and int(named[0][2]) == 12, f"{named}: {waits}")
-    ranks = reported(place.run(name))["ranks"]
+    ranks = reported(place.run(f"slow-{slow}"))["ranks"]
     check(ranks["slow"] == slow and f"Rank {slow} holds the others up" in ranks["says"] and len(ranks["ranks"]) == 2, ranks)
     check(ranks["says"].endswith(f" {named[0][1]}% of a step."), f"{ranks['says']}, not {named}")
 
@@ -150,7 +153,8 @@ def main():
         check_slow(place, 0)
     with Workplace(moe=True) as place:
         check_shared_experts(place)
-        check_slow(place, 1, *EXPERTS)
+        # Large micro-batches: where ranks exchange often, the slow one is stopped inside of calls too, and seems to wait.
+        check_slow(place, 1, *EXPERTS, "--set", "run.micro_batch=32", tries=3)
     print("ranks_slow: ok")
 
 

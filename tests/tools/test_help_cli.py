@@ -18,6 +18,7 @@ ASSAY = str(pathlib.Path(sys.argv[1]).resolve())
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PRESETS = ROOT / "models" / "presets"
 GROUPS = ("data", "tokenizer", "receipt", "published", "checkpoint")
+NAME_COLUMNS = 26  # the names of options and their indent
 failures = []
 
 
@@ -43,15 +44,23 @@ def commands(prefix=()):
     return found
 
 
+def breaks(line):
+    """Whether a line of help can be broken: not the file that `matrix` shows, nor a single word, such as a path in an
+    example, also behind the name that it explains."""
+    before = line.rstrip("\\").rstrip().rpartition(" ")[0].rstrip()
+    return len(before) > NAME_COLUMNS and not line.startswith("    - {")
+
+
 def check_help():
     everything = commands()
     check(len(everything) > 25 and ("data", "prepare") in everything, f"commands: {everything}")
     for command in everything:
         for columns, most in ((None, 80), (60, 60), (1000, 100), (7, 40)):
-            text = run(*command, "--help", columns=columns).stdout
-            # A path in an example may be longer than a narrow terminal; it is not broken.
-            wide = [line for line in text.splitlines() if len(line) > most and " " in line.strip().rstrip("\\").strip()]
-            check(not wide or most < 60, f"{command} --help with COLUMNS={columns} has lines wider than {most}: {wide}")
+            done = run(*command, "--help", columns=columns)
+            text = done.stdout
+            check(done.returncode == 0 and not done.stderr, f"{command} --help: exit {done.returncode}, {done.stderr}")
+            wide = [line for line in text.splitlines() if len(line) > most and breaks(line)]
+            check(text and not wide, f"{command} --help with COLUMNS={columns} has lines wider than {most}: {wide or text}")
         check("Usage: assay" in text, f"{command} --help has no usage")
         if command:
             check("First steps" not in text, f"{command} --help has the program's footer")
