@@ -104,18 +104,46 @@ def at_once(work, items, most=2):
         return [done.result() for done in [several.submit(work, item) for item in items]]
 
 
-def stop_at(command, step, number, delay=0.0, rank=None, ranks=1):
-    """Starts `command` and sends it, or one rank of its `ranks`, the signal `delay` seconds after the line of `step`;
-    returns the exit code and the output after that line."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
-        if line.startswith(f"step {step}/"):
-            break
-    check(process.poll() is None, f"the run is still alive at step {step}")
-    time.sleep(delay)
-    os.kill(process.pid if rank is None else rank_processes(process.pid, ranks)[rank], number)
-    rest = process.communicate()[1]
-    return process.returncode, rest
+def struck_in_time(command, step, strike):
+    """Starts `command`, a run, and behind the line of `step` calls strike(process), which returns the output after that line;
+    returns the exit code, which is not 0, and that output. On a busy machine the run may be through by then: it begins again
+    from what its folder had."""
+    run = pathlib.Path(command[command.index("--run") + 1])
+    with tempfile.TemporaryDirectory(prefix="assay-before-") as kept:
+        before = pathlib.Path(kept) / run.name
+        if run.exists():
+            shutil.copytree(run, before, symlinks=True)
+        for _ in range(5):
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            lines = []
+            for line in process.stderr:
+                lines.append(line)
+                if line.startswith(f"step {step}/"):
+                    said = strike(process)
+                    if process.wait() != 0:
+                        return process.returncode, said
+                    break
+            check(process.wait() == 0, f"exit {process.returncode} before step {step}: {''.join(lines)}")
+            shutil.rmtree(run)
+            if before.exists():
+                shutil.copytree(before, run, symlinks=True)
+    return sys.exit(f"FAILED: the run ends before it is struck at step {step}, five times: {command}")
+
+
+def stop_at(command, step, number, delay=0.0, rank=None):
+    """Starts `command` and sends it, or this rank of it, the signal `delay` seconds after the line of `step`; returns the
+    exit code and the output after that line."""
+    def strike(process):
+        time.sleep(delay)
+        if rank is None:
+            process.send_signal(number)
+        else:
+            try:
+                os.kill(ranks_below(process.pid)[rank], number)
+            except (KeyError, ProcessLookupError):  # it has ended
+                pass
+        return process.communicate()[1]
+    return struck_in_time(command, step, strike)
 
 
 def check_resumes(place, *settings):
@@ -143,22 +171,28 @@ def checkpoints(run):
     return sorted((run / "checkpoints").glob("step-*"))
 
 
+def ranks_below(launcher):
+    """{rank: pid} of the ranks below the process `launcher`."""
+    found, todo = {}, [launcher]
+    while todo:
+        try:
+            pid = todo.pop()
+            for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+                todo += map(int, task.read_text().split())
+            words = dict(word.split(b"=", 1) for word in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if b"=" in word)
+            if b"OMPI_COMM_WORLD_RANK" in words and os.path.realpath(f"/proc/{pid}/exe") == os.path.realpath(ASSAY):
+                found[int(words[b"OMPI_COMM_WORLD_RANK"])] = pid
+        except OSError:  # it has ended
+            pass
+    return found
+
+
 def rank_processes(launcher, number):
     """{rank: pid} of the ranks below the process `launcher`, once there are so many."""
     found, end = {}, time.monotonic() + 60
     while len(found) < number:
         check(time.monotonic() < end, f"{number} ranks of {launcher}: {found}")
-        found, todo = {}, [launcher]
-        while todo:
-            try:
-                pid = todo.pop()
-                for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-                    todo += map(int, task.read_text().split())
-                words = dict(word.split(b"=", 1) for word in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if b"=" in word)
-                if b"OMPI_COMM_WORLD_RANK" in words and os.path.realpath(f"/proc/{pid}/exe") == os.path.realpath(ASSAY):
-                    found[int(words[b"OMPI_COMM_WORLD_RANK"])] = pid
-            except OSError:  # it has ended
-                pass
+        found = ranks_below(launcher)
     check(len(found) == number, f"{number} ranks: {found}")
     return found
 

@@ -5,12 +5,11 @@ target waits for its score."""
 import json
 import pathlib
 import signal
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from core_bundle import CORE, TASKS, write_bundle
-from harness import Workplace, assay, check, checkpoints, first_difference, newest_tensors, rows
+from harness import Workplace, assay, check, checkpoints, first_difference, newest_tensors, rows, stop_at
 
 MEAN = "mean_of_3_of_4_tasks_of_at_most_30_rows_each"
 
@@ -84,13 +83,8 @@ def check_stopped(place, settings):
     for after in (7, 18, 25):  # steps 25 and 50 have a score
         place.train("stopped", *settings, "--stop-after", str(after))
     place.train("stopped", *settings)
-    process = subprocess.Popen(place.command("cut", *settings), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
-        if line.startswith("step 25/"):
-            break
-    process.send_signal(signal.SIGINT)  # before or during the evaluation of step 25
-    said = process.communicate()[1]
-    check(process.returncode == 130, f"exit {process.returncode}: {said}")
+    code, said = stop_at(place.command("cut", *settings), 25, signal.SIGINT)  # before or during the evaluation of step 25
+    check(code == 130, f"exit {code}: {said}")
     place.train("cut", *settings)
     for name in ("stopped", "cut"):
         difference = first_difference(place.run("looked"), place.run(name))

@@ -12,8 +12,9 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from harness import ASSAY, Workplace, assay, check, first_difference
 
-HOSTS = ["asya", "asyb"]
-HEAD, NET = "asyhead", "10.213.77"  # where mpirun is, and the network between the three
+# Names of this process: another may run the same test. The end of a cable, to-NAME, may have 15 characters.
+HOSTS = [f"asya{os.getpid()}", f"asyb{os.getpid()}"]
+HEAD, NET = f"asyh{os.getpid()}", "10.213.77"  # where mpirun is, and the network between the three, which is theirs alone
 SETTINGS = ["--set", "run.micro_batch=2", "--set", "run.steps=40", "--set", "parallel.parts=2"]
 # Starts a command on a host as mpirun's ssh does; the first argument is the host's address.
 AGENT = f"""#!/bin/sh
@@ -99,13 +100,12 @@ def check_pulled_cable(place):
         subprocess.run(["pkill", "-KILL", "-f", str(place.run("pulled"))])
     text = "".join(said[-20:])
     check(named is not None, f"nobody was named:\n{text}")
-    check(re.search(r"error: rank 1 \(asyb, pid \d+\) has said nothing for \d+ s; its last word: step \d+", text), text)
+    check(re.search(rf"error: rank 1 \({HOSTS[1]}, pid \d+\) has said nothing for \d+ s; its last word: step \d+", text), text)
     check(named < silence + 3, f"named after {named:.1f} s")
     print(f"a pulled cable was named after {named:.1f} s (silence_s {silence})")
 
 
 def main():
-    remove_hosts()
     try:
         make_hosts()
     except (OSError, FileNotFoundError) as error:
