@@ -43,9 +43,11 @@ Database::Database(std::string path, Mode mode) : path_(std::move(path)) {
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
-  // Reports pass over the tables many times. The first statement finds a damaged file.
-  if (mode == Mode::kReadOnly) {
-    sqlite3_exec(handle_, "PRAGMA cache_size=-65536", nullptr, nullptr, nullptr);
+  // Reports pass over the tables many times. The first statement finds a damaged file, and one that
+  // another program holds: this has waited for it.
+  if (mode == Mode::kReadOnly &&
+      sqlite3_exec(handle_, "PRAGMA cache_size=-65536", nullptr, nullptr, nullptr) == SQLITE_BUSY) {
+    sqlite3_busy_timeout(handle_, 0);
   }
 }
 
