@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Plants bugs and counts those that the tests notice (docs/reliability.md; the list: mutants.py)."""
 import argparse
+import collections
 import concurrent.futures
 import datetime
 import fcntl
@@ -16,12 +17,12 @@ import threading
 import time
 
 import built
-from mutants import ROOT, ListError, flags_of_cpu, read_lists
+from mutants import ROOT, ListError, Mutant, flags_of_cpu, read_lists
 
 sys.path.insert(0, str(ROOT / "tests" / "run"))
 import waiting
 
-SHORTEST_LIMIT_S, TIMES_AS_LONG, LONGEST_S = 60, 8, 3600
+SHORTEST_LIMIT_S, SHORT_LIMIT_S, TIMES_AS_LONG, LONGEST_S = 20, 60, 8, 3600
 
 
 def count(option):
@@ -157,20 +158,55 @@ class Runner:
             return self.locks.setdefault(name, threading.Lock()) if name else threading.Lock()
 
 
-def without_mutant(runner, commands):
-    """Seconds of each test that passes, as it must."""
-    seconds = {}
-    running = {runner.submit(c, 0, f"without-{i}", LONGEST_S): (test, i)
-               for i, (test, c) in enumerate(commands.items())}
-    for done in waiting.as_completed(running):
-        test, i = running[done]
-        verdict, took = done.result()
+def limit_of(usual):
+    """Seconds after which a test with a mutant hangs, which usually takes so many."""
+    return max(SHORTEST_LIMIT_S if usual < 2 else SHORT_LIMIT_S, TIMES_AS_LONG * usual)
+
+
+class InTurn:
+    """Runs each test without a mutant, and when it has passed, as it must, with its mutants."""
+
+    def __init__(self, mutants, runner, commands):
+        self.mutants, self.runner, self.commands = mutants, runner, commands
+        self.usual = {}  # seconds of each test that has passed
+        self.left = collections.Counter(map(self.cache_of, commands))  # tests without a mutant, still to end, by cache
+        self.running = {runner.submit(command, 0, f"without-{i}", LONGEST_S): (test, i)
+                        for i, (test, command) in enumerate(commands.items())}
+
+    def cache_of(self, test):
+        return self.commands[test].environment.get("ASSAY_TEST_CACHE")
+
+    def ended(self, test, i, verdict, took):
+        self.left[self.cache_of(test)] -= 1
         if verdict == "passed":
-            seconds[test] = took
-            continue
-        print(f"error: without a mutant, {test} does not pass: {verdict}\n"
-              f"hint: see {built.FOLDER}/log/without-{i}.txt; is its --filter still the name of a case?", flush=True)
-    return seconds
+            self.usual[test] = took
+        else:
+            print(f"error: without a mutant, {test} does not pass: {verdict}\n"
+                  f"hint: see {built.FOLDER}/log/without-{i}.txt; is its --filter still the name of a case?", flush=True)
+        if not any(self.left.values()):
+            print(f"{len(self.usual)} of {len(self.commands)} pass without a mutant, in {sum(self.usual.values()):.0f} s",
+                  flush=True)
+
+    def ready(self, test):
+        """The mutants that may run when this test has ended: a cache is copied when no test without a mutant writes it."""
+        cache = self.cache_of(test)
+        if cache is None:
+            tests = [test]
+        else:
+            tests = [other for other in self.commands if self.cache_of(other) == cache and self.left[cache] == 0]
+        return [m for m in self.mutants if m.test in tests and m.test in self.usual]
+
+    def verdicts(self):
+        """(mutant, verdict, seconds) as they come."""
+        for done in waiting.as_completed(self.running):
+            what, (verdict, took) = self.running[done], done.result()
+            if isinstance(what, Mutant):
+                yield what, verdict, took
+                continue
+            self.ended(*what, verdict, took)
+            for m in self.ready(what[0]):
+                limit = limit_of(self.usual[m.test])
+                self.running[self.runner.submit(self.commands[m.test], m.number, str(m.number), limit)] = m
 
 
 def verdicts(mutants, runner, jobs):
@@ -185,14 +221,8 @@ def verdicts(mutants, runner, jobs):
     commands = {m.test: built.command_of(m, ctests) for m in mutants}
     print(f"building {built.BUILD.relative_to(ROOT)} for {len(commands)} tests", flush=True)
     built.build(commands.values(), jobs)
-    print(f"built in {time.monotonic() - start:.0f} s; first the tests without a mutant", flush=True)
-    usual = without_mutant(runner, commands)
-    print(f"{len(usual)} of {len(commands)} pass, in {sum(usual.values()):.0f} s", flush=True)
-    running = {runner.submit(commands[m.test], m.number, str(m.number),
-                             max(SHORTEST_LIMIT_S, TIMES_AS_LONG * usual[m.test])): m
-               for m in mutants if m.test in usual}
-    for done in waiting.as_completed(running):
-        yield (running[done], *done.result())
+    print(f"built in {time.monotonic() - start:.0f} s; each test first without a mutant", flush=True)
+    yield from InTurn(mutants, runner, commands).verdicts()
 
 
 def row(m, verdict, seconds):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tests/mutation/mutate.py with tests that only sleep: what Ctrl-C and SIGTERM end, two calls at once, refusals."""
+"""tests/mutation/mutate.py with tests that only sleep: what Ctrl-C and SIGTERM end, in which order mutants run, two calls
+at once, refusals."""
 import fcntl
 import os
 import pathlib
@@ -16,15 +17,16 @@ work = pathlib.Path(holder.name)
 
 # mutate.py in a folder of this test, without its build: eight mutants, whose tests sleep.
 DRIVER = """
-import pathlib, runpy, sys
+import os, pathlib, runpy, sys
 sys.path.insert(0, sys.argv[1])
 import built, mutants
-built.FOLDER = pathlib.Path(sys.argv[2])
+built.FOLDER, place = pathlib.Path(sys.argv[2]), sys.argv[3]
 sleeps = 'if [[ $ASSAY_MUTANT != 0 ]]; then echo $$ >>"$0"; sleep 1000 & echo $! >>"$0"; wait; fi'
-words = ["bash", "-c", sleeps, sys.argv[3]]
+script, cache = os.environ.get("TEST_SCRIPT", sleeps), os.environ.get("TEST_CACHE")
+given = {"ASSAY_TEST_CACHE": cache} if cache else {}
 built.copy_tree = built.build = lambda *_: None
 built.configure, built.ctest_commands = lambda: None, dict
-built.command_of = lambda m, _: built.Command(words, folder=built.FOLDER)
+built.command_of = lambda m, _: built.Command(["bash", "-c", script, place, m.test], given, folder=built.FOLDER)
 built.BUILD = mutants.ROOT / "build-mutants"
 mutants.read_lists = lambda: [mutants.Mutant(n, "a.cpp", "a.txt:1", what="a bug", test=f"test {n}")
                               for n in range(1, 9)]
@@ -73,6 +75,24 @@ def stopped_by(number, code):
         os.kill(pid, signal.SIGKILL)
 
 
+# Test 1, without a mutant, ends when a mutant of test 2 has run; or it sees that none has begun.
+BESIDE = """if [[ $ASSAY_MUTANT != 0 ]]; then echo $ASSAY_MUTANT >>"$0"; exit 1; fi
+for ((i = 0; i < 400; ++i)); do if [[ $1 == "test 2" || -s $0 ]]; then exit 0; fi; sleep 0.05; done
+exit 1"""
+AFTER = """if [[ $ASSAY_MUTANT != 0 ]]; then echo $ASSAY_MUTANT >>"$0"; exit 1; fi
+if [[ $1 == "test 1" ]]; then sleep 1; fi
+[[ ! -s $0 ]]"""
+
+
+def in_turn(script, **more):
+    """Mutants do not wait for the tests of others, but for all that write the cache of their own."""
+    (work / "processes").unlink(missing_ok=True)
+    done = subprocess.run(words("--jobs", "2", "--only", "1,2"), capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "TEST_SCRIPT": script, **more})
+    if done.returncode != 0 or "noticed 2 of 2\n" not in done.stdout or "2 of 2 pass without a mutant" not in done.stdout:
+        failures.append(f"in turn {more}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
 def refused(error, hint, command):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     lines = done.stderr.splitlines()
@@ -83,6 +103,9 @@ def refused(error, hint, command):
 
 stopped_by(signal.SIGINT, 130)
 stopped_by(signal.SIGTERM, 143)
+(work / "cache").mkdir()
+in_turn(BESIDE)
+in_turn(AFTER, TEST_CACHE=str(work / "cache"))
 for arguments, error, hint in (
         (["--only", "abc"], '--only abc: "abc" is not the number of a mutant', "--list"),
         (["--only", "1,,2"], '"" is not the number', "--list"),

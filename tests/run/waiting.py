@@ -6,8 +6,9 @@ LOOKS_UP_S = 0.2
 
 
 def as_completed(futures):
-    """As concurrent.futures.as_completed()."""
-    waited = set(futures)
-    while waited:
-        done, waited = concurrent.futures.wait(waited, LOOKS_UP_S, concurrent.futures.FIRST_COMPLETED)
+    """As concurrent.futures.as_completed(), of a collection that may grow meanwhile."""
+    seen = set()
+    while waited := set(futures) - seen:
+        done, _ = concurrent.futures.wait(waited, LOOKS_UP_S, concurrent.futures.FIRST_COMPLETED)
+        seen |= done
         yield from done
