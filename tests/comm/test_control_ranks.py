@@ -180,16 +180,16 @@ def check_throw():
     report(launch, "said")
 
 
+def at_once(most, cases):
+    with concurrent.futures.ThreadPoolExecutor(most) as several:
+        for done in [several.submit(*case) for case in cases]:
+            done.result()
+
+
 def main():
     # Those that wait for a limit, three at a time: nearly all of them sleep. Then those that are told at once.
-    waiting = [(check_pause,), *((check, rank) for check in (check_stuck, check_stop) for rank in range(RANKS))]
-    with concurrent.futures.ThreadPoolExecutor(3) as several:
-        for done in [several.submit(*case) for case in waiting]:
-            done.result()
-    for rank in range(RANKS):
-        check_give_up(rank)
-    for check in (check_end, check_kill, check_throw):
-        check()
+    at_once(3, [(check_pause,), *((check, rank) for check in (check_stuck, check_stop) for rank in range(RANKS))])
+    at_once(2, [*((check_give_up, rank) for rank in range(RANKS)), (check_end,), (check_kill,), (check_throw,)])
 
 
 if __name__ == "__main__":

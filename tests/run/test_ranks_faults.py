@@ -17,7 +17,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import ASSAY, SAME, Workplace, assay, check, checkpoints, rows
+from harness import ASSAY, SAME, Workplace, assay, at_once, check, checkpoints, rows
 
 RANKS, SILENCE_S = 4, 2
 # Steps are short: enough of them that a rank is struck before the last one.
@@ -69,12 +69,14 @@ def ranks_of(folder):
 
 
 class Launch:
-    """A run under way. Its lines of stderr are read as they come."""
+    """A run under way. Its lines of stderr are read as they come. early: it is to be struck while it starts, so it
+    measures the limit of matrix products, which takes a second, although the caller knows it."""
 
-    def __init__(self, command, run):
+    def __init__(self, command, run, early=False):
         self.run, self.lines, self.times = run, [], []
+        known = {name: value for name, value in os.environ.items() if not early or name != "ASSAY_MATMUL_GFLOPS"}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        stdin=subprocess.DEVNULL)
+                                        stdin=subprocess.DEVNULL, env=known)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
@@ -156,9 +158,9 @@ class Launch:
         self.require(not shown, f"mpirun's own words are shown: {shown}")
 
 
-def started(place, name, *more, ranks=RANKS):
+def started(place, name, *more, ranks=RANKS, early=False):
     command = place.command(name, *SETTINGS, *more)
-    return Launch(command + ["--ranks", str(ranks)] if ranks > 1 else command, place.run(name))
+    return Launch(command + ["--ranks", str(ranks)] if ranks > 1 else command, place.run(name), early)
 
 
 def difference(whole, run):
@@ -229,7 +231,7 @@ def struck_in_time(cases, name, phase, rank, line, number):
     """The end of a launch whose rank is struck behind this line (None: as soon as there are processes), and the pid. On a
     busy machine the run may be through by then: it begins again."""
     for attempt in range(5):
-        launch = started(cases.place, name, *PHASES[phase], "--fresh")
+        launch = started(cases.place, name, *PHASES[phase], "--fresh", early=line is None)
         pids = launch.until_ranks()
         if line and pids:
             launch.until_line(line)
@@ -256,11 +258,14 @@ def check_kills(cases):
 
 
 def check_stops(cases):
-    for phase, rank, line, ranks in STOPS + (MORE_STOPS if cases.every else []):
+    def stop(case):
+        phase, rank, line, ranks = case
         name = f"stop-{rank}-{phase}"
         launch, pid = struck_in_time(cases, name, phase, rank, line, signal.SIGSTOP)
         require_stopped(launch, rank, pid)
         cases.goes_on(name, phase, ranks)
+
+    at_once(stop, STOPS + (MORE_STOPS if cases.every else []))  # they wait for a silence
 
 
 def check_failing_writes(cases):
@@ -313,7 +318,7 @@ def check_interrupts(cases):
         launch.require(int(steps[-1][5:]) == int(stopped), f"stopped at {stopped}, saved {steps}")
         cases.goes_on(f"interrupt-{name}", "step", RANKS)
     # Before there is anything to save.
-    launch = started(cases.place, "interrupt-start")
+    launch = started(cases.place, "interrupt-start", early=True)
     launch.until_ranks()
     launch.process.send_signal(signal.SIGINT)
     launch.end().require(launch.code == 130, f"exit code {launch.code}")
@@ -359,7 +364,7 @@ def kill_one(launch, rank, besides=(), ranks=RANKS, line=None):
 def check_restarts(cases):
     restart = "restart {} of {} since the last checkpoint: {}, from {}"
     # Fewer and fewer ranks, while no checkpoint comes.
-    launch = started(cases.place, "fewer", "--restarts", "2", "--min-ranks", "1")
+    launch = started(cases.place, "fewer", "--restarts", "2", "--min-ranks", "1", early=True)
     before = kill_one(launch, 2)
     before = kill_one(launch, 0, before, ranks=2)
     launch.end().require(launch.code == 0, f"exit code {launch.code}")
@@ -371,7 +376,7 @@ def check_restarts(cases):
     settings = [word for pair in zip(SETTINGS[::2], SETTINGS[1::2]) if "parallel.parts" not in pair[1] for word in pair]
     for name, ranks in (("parts", "2"), ("parts-one", "1")):
         command = cases.place.command(name, *settings, "--ranks", str(RANKS), "--restarts", "2", "--min-ranks", ranks)
-        launch = Launch(command, cases.place.run(name))
+        launch = Launch(command, cases.place.run(name), early=True)
         before = kill_one(launch, 3)
         if ranks == "1":
             kill_one(launch, 1, before, ranks=2)
@@ -395,13 +400,13 @@ def check_restarts(cases):
     newest = checkpoints(launch.run)[-1].name
     launch.require(newest == "step-00000025", f"stopped at {newest}")
     # No more than asked for.
-    launch = started(cases.place, "enough", "--restarts", "1")
+    launch = started(cases.place, "enough", "--restarts", "1", early=True)
     before = kill_one(launch, 1)
     kill_one(launch, 1, before)
     launch.end().require(launch.code == 4, f"exit code {launch.code}")
     launch.require(launch.text().count("\nerror: rank 1 (") + launch.text().startswith("error: rank 1 (") == 2, "errors")
     # Ctrl-C while it starts again.
-    launch = started(cases.place, "enough", "--restarts", "3")
+    launch = started(cases.place, "enough", "--restarts", "3", early=True)
     kill_one(launch, 0)
     launch.until_line("restart 1 of 3")
     launch.process.send_signal(signal.SIGINT)
@@ -414,7 +419,7 @@ def check_fresh_restarts(cases):
     other = cases.place.command("fresh", *SETTINGS, "--set", "run.seed=2", "--stop-after", "12")
     done = assay(*other[1:])
     check(done.returncode == 0, done.stderr)
-    launch = started(cases.place, "fresh", "--fresh", "--restarts", "1")
+    launch = started(cases.place, "fresh", "--fresh", "--restarts", "1", early=True)
     before = kill_one(launch, 2)
     launch.until_line("restart 1 of 1 since the last checkpoint: 4 ranks, from the beginning")
     kill_one(launch, 2, before, line="step 15/")
@@ -441,7 +446,7 @@ def many(cases, kills, stops, seed):
         for i in range(count):
             phase, rank, on = draw.choice(list(PHASES)), draw.randrange(RANKS), draw.choice((1, 2, 4))
             name, at = f"{number.name}-{i}", draw.random() * 2
-            launch = started(cases.place, name, *PHASES[phase])
+            launch = started(cases.place, name, *PHASES[phase], early=True)
             begin = time.time()
             pids = launch.until_ranks()
             if number == signal.SIGSTOP:

@@ -115,14 +115,15 @@ class Browser:
         return [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
 
     def download(self, selector, name):
-        """The text of the file that a click downloads. Clicks again if the click was lost because a
-        chart was resizing. Chromium reserves the name with an empty file until the download is
-        complete."""
+        """The text of the file that a click downloads. Clicks again if none begins: the click was lost because a chart was
+        resizing, or the machine is busy. Chromium reserves the name with an empty file until the download is complete."""
         path = self.downloads / name
         part = path.with_name(name + ".crdownload")
-        for _ in range(3):
+        path.unlink(missing_ok=True)  # of a click that was not lost
+        for patience in (1, 3, 10):
             self.click(selector)
-            if self.wait(lambda: path.exists() and path.stat().st_size > 0 and not part.exists(), 10):
+            if self.wait(lambda: path.exists() or part.exists(), patience) and self.wait(
+                    lambda: path.exists() and path.stat().st_size > 0 and not part.exists(), 10):
                 text = path.read_text()
                 path.unlink()
                 return text
