@@ -45,9 +45,11 @@ jobs=$(nproc)
 export OMP_WAIT_POLICY=passive
 # Their runs sync files all the time, so what they write is in memory where there is room.
 tests_folder=${TMPDIR:-/tmp}
+in_memory=""
+tsan=""  # the process group of tests that run beside others
+trap '[[ -z $tsan ]] || kill -- "-$tsan" 2>/dev/null; [[ -z $in_memory ]] || rm -rf "$in_memory"' EXIT
 if [[ -z ${TMPDIR:-} && $(df --output=avail -B1G /dev/shm 2>/dev/null | tail -1) -ge 8 ]]; then
   in_memory=$(mktemp -d /dev/shm/assay-tests-XXXXXX)
-  trap 'rm -rf "$in_memory"' EXIT
   # Containers often mount /dev/shm so that no program in it may run; tests write some.
   printf '#!/bin/sh\n' >"$in_memory/program"
   chmod +x "$in_memory/program"
@@ -108,10 +110,13 @@ if [[ $sanitizers == yes ]]; then
   build tsan build-tsan tests_tsan "$plain"
   # Their options and labels are in CMakePresets.json. Threads wait for each other most of the time, so both run at once.
   say "tests under asan and tsan"
+  set -m
   sanitized tsan build-tsan >build-tsan/said.log 2>&1 &
   tsan=$!
+  set +m
   sanitized asan build-debug || failed+=(asan)
   wait "$tsan" || failed+=(tsan)
+  tsan=""
   cat build-tsan/said.log
 fi
 

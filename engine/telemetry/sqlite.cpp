@@ -12,6 +12,8 @@
 namespace assay {
 namespace {
 
+constexpr const char* kHeldHint = "another program holds the file: close it";
+
 // Gives SQLite one block for its page cache, so that a writer does not allocate pages during a
 // training step. Has no effect if SQLite is already initialised.
 void plan_page_cache() {
@@ -43,11 +45,13 @@ Database::Database(std::string path, Mode mode) : path_(std::move(path)) {
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
-  // Reports pass over the tables many times. The first statement finds a damaged file, and one that
-  // another program holds: this has waited for it.
+  // Reports pass over the tables many times. This waits for a program that holds the file; what
+  // else is wrong with it the first statement finds.
   if (mode == Mode::kReadOnly &&
       sqlite3_exec(handle_, "PRAGMA cache_size=-65536", nullptr, nullptr, nullptr) == SQLITE_BUSY) {
-    sqlite3_busy_timeout(handle_, 0);
+    const std::string why = sqlite3_errmsg(handle_);
+    sqlite3_close(handle_);
+    throw UserError(path_ + ": cannot be read: " + why, kHeldHint);
   }
 }
 
@@ -64,7 +68,7 @@ void Database::fail(const std::string& what) const {
     hint =
         "the file is damaged: move it away (the checkpoints are not affected) and run the same "
         "command again";
-  if (code == SQLITE_BUSY) hint = "another program holds the file: close it";
+  if (code == SQLITE_BUSY) hint = kHeldHint;
   throw UserError(path_ + ": " + what + ": " + sqlite3_errmsg(handle_), hint);
 }
 
