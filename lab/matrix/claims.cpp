@@ -13,6 +13,7 @@ namespace assay {
 namespace {
 
 constexpr const char* kOneSeed = "one seed";
+constexpr const char* kTooFarApart = "validations too far apart";
 
 const SummaryRow* find_row(const ContractTable& table, const std::string& model,
                            const std::string& precision) {
@@ -105,18 +106,33 @@ std::vector<double> bounds_to_exclude(const MatrixClaim& claim, double mean) {
   return {mean <= bounds[0] ? bounds[0] : bounds[1]};
 }
 
+// The verdict on as many equal values as a sign test takes.
+ClaimVerdict verdict_of_equal(const MatrixClaim& claim, const Summary& s) {
+  const Interval interval{.low = s.mean - s.below, .high = s.mean + s.above};
+  return claim_verdict(claim.relation, claim.number, claim.within, interval);
+}
+
 void add_test(ClaimResult& result) {
+  const Summary& s = *result.compared;
   double p = 0;
   std::optional<int64_t> needed = 0;
-  for (const double bound : bounds_to_exclude(*result.claim, result.compared->mean)) {
-    p = std::max(p, p_value(*result.compared, bound).value());
-    const auto values = values_needed(*result.compared, bound);
+  for (const double bound : bounds_to_exclude(*result.claim, s.mean)) {
+    p = std::max(p, p_value(s, bound).value());
+    const auto values = values_needed(s, bound);
     needed = needed && values ? std::optional(std::max(*needed, *values)) : std::nullopt;
   }
   result.p = p;
-  if (result.verdict == ClaimVerdict::kUndecided && needed) {
-    result.more_seeds = std::max<int64_t>(1, *needed - result.compared->n);
+  if (result.verdict != ClaimVerdict::kUndecided) return;
+  // Equal values on the bound itself are not below it.
+  if (s.no_spread() && verdict_of_equal(*result.claim, s) != ClaimVerdict::kUndecided) {
+    needed = kFewestEqual;
   }
+  if (needed) {
+    result.more_seeds = std::max<int64_t>(1, *needed - s.n);
+    return;
+  }
+  const double standard_error = *s.sd / std::sqrt(double(s.n));
+  result.is_coarse = p == 1 && std::max(s.below, s.above) > standard_error;
 }
 
 // places: one, or the second and the first that the claim goes across.
@@ -240,6 +256,7 @@ std::string verdict_text(const ClaimResult& r) {
 
 std::string more_text(const ClaimResult& r) {
   if (r.verdict != ClaimVerdict::kUndecided || !r.p) return "-";
+  if (r.is_coarse) return kTooFarApart;
   return r.more_seeds ? std::to_string(*r.more_seeds) : ">" + std::to_string(kMostValues);
 }
 
@@ -267,7 +284,7 @@ std::vector<std::string> undecided_claims(const std::vector<ClaimResult>& result
   std::vector<std::string> names;
   for (const ClaimResult& r : results) {
     const bool seeds = r.why.empty() || r.why == kOneSeed || r.why == kNoSpread;
-    const bool open = r.verdict == ClaimVerdict::kUndecided && seeds;
+    const bool open = r.verdict == ClaimVerdict::kUndecided && seeds && !r.is_coarse;
     if (open && std::count(names.begin(), names.end(), r.claim->name) == 0) {
       names.push_back(r.claim->name);
     }
@@ -313,8 +330,9 @@ std::string claims_markdown(const std::vector<ClaimResult>& results,
       "and their intervals are as much wider. Fewer than %ld equal values have no spread, so they "
       "decide nothing. p (Holm): of the test that the mean is on the claim's bound (of equal "
       "values the sign test), corrected for the number of claims; a verdict with more than 0.05 "
-      "is marked. More seeds: how many would decide it if mean and spread stayed as they are.\n",
-      holds, results.size(), fails, long(kFewestEqual));
+      "is marked. More seeds: how many would decide it if mean and spread stayed as they are; with "
+      "%s only a smaller eval.every would.\n",
+      holds, results.size(), fails, long(kFewestEqual), kTooFarApart);
   if (seal) text += "\n" + seal_text(*seal) + "\n";
   return text;
 }

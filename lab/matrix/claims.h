@@ -43,6 +43,9 @@ struct ClaimResult {
   // Seeds beyond those finished with which the interval would decide, if their mean and spread
   // stayed as they are. Of undecided results; nullopt also if kMostValues would not.
   std::optional<int64_t> more_seeds;
+  // Undecided because the values are known to the validation before: that reaches the bound, and
+  // is more than the standard error, so that further seeds do not help.
+  bool is_coarse = false;
 };
 
 // Every claim under every contract and precision, in this order; those across contracts once per

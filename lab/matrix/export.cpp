@@ -155,6 +155,7 @@ ordered_json claim_json(const ClaimResult& result) {
   j["p_holm"] = json_of(result.p_holm);
   j["after_holm"] = result.p ? ordered_json(result.after_holm()) : ordered_json();
   j["more_seeds"] = result.more_seeds ? ordered_json(*result.more_seeds) : ordered_json();
+  j["validations_too_far_apart"] = result.is_coarse;
   return j;
 }
 

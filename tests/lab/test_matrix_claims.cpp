@@ -21,6 +21,14 @@ struct Judged {
   std::vector<ClaimResult> results;
 };
 
+// Validated every 24 steps, from `reached` on below a target.
+void reach(RunRecord& run, int64_t reached) {
+  run.config.run.target_loss = 3;
+  run.val_loss_nats.clear();
+  for (int64_t step = 24; step <= 240; step += 24)
+    run.val_loss_nats.push_back({.step = step, .value = step < reached ? 4.0 : 2.9});
+}
+
 }  // namespace
 
 TEST_CASE("a claim is judged by the interval over the seeds") {
@@ -278,8 +286,8 @@ TEST_CASE("verdicts say what is left of them after Holm, and how many seeds woul
 
 TEST_CASE("a claim on steps to a target is no surer than the validations, nor than equal seeds") {
   using enum MatrixClaim::Relation;
-  // Validated every 24 steps. dense: the steps at which its seeds reach the target, the other model
-  // as many validations earlier.
+  // dense: the steps at which its seeds reach the target, the other model as many validations
+  // earlier.
   const auto judged = [](const std::vector<int64_t>& dense, int64_t earlier, double bound) {
     std::vector<Planted> planted;
     for (const char* model : {"dense", "moe"}) {
@@ -287,17 +295,13 @@ TEST_CASE("a claim on steps to a target is no surer than the validations, nor th
     }
     Judged j{.table = Table({"dense", "moe"}, planted), .claims = {}, .results = {}};
     for (size_t i = 0; i < j.table.runs.size(); ++i) {
-      RunRecord& run = j.table.runs[i];
-      run.config.run.target_loss = 3;
       const bool is_dense = i < dense.size();
-      const int64_t reached = is_dense ? dense[i] : dense[i - dense.size()] - 24 * earlier;
-      run.val_loss_nats.clear();
-      for (int64_t step = 24; step <= 240; step += 24)
-        run.val_loss_nats.push_back({.step = step, .value = step < reached ? 4.0 : 2.9});
+      reach(j.table.runs[i], is_dense ? dense[i] : dense[i - dense.size()] - 24 * earlier);
     }
     j.claims = {claim("target_steps", "moe", kBelow, "dense", bound),
                 claim("target_steps", "dense", kAbove, "moe", -bound),
                 claim("max_load_worst", "moe", kBelow, "", 0.2)};
+    j.claims[2].name = "even";
     j.results = evaluate_claims(j.claims, j.table.tables);
     return j;
   };
@@ -307,17 +311,17 @@ TEST_CASE("a claim on steps to a target is no surer than the validations, nor th
     REQUIRE(two[i].verdict == ClaimVerdict::kUndecided);
     REQUIRE(two[i].why == kNoSpread);
     REQUIRE(std::abs(two[i].compared->mean) == 24);
-    REQUIRE(two[i].p.value() == 1);  // the true steps may be equal
-    REQUIRE(!two[i].more_seeds);     // of validations so far apart
+    REQUIRE(two[i].p.value() == 1);                     // the true steps may be equal
+    REQUIRE((!two[i].more_seeds && two[i].is_coarse));  // of validations so far apart
   }
-  REQUIRE(undecided_claims(two).size() == 1);
+  REQUIRE(undecided_claims(two) == std::vector<std::string>{"even"});
   REQUIRE(claims_markdown(two, {}).find(std::string("undecided: ") + kNoSpread) !=
           std::string::npos);
   // Two validations earlier: the seeds are too few, and the claim counts in Holm's number.
   const std::vector<ClaimResult> far = judged({72, 72}, 2, 0).results;
   REQUIRE(far[0].why == kNoSpread);
   REQUIRE(far[0].p.value() == 0.5);
-  REQUIRE(far[0].more_seeds == 4);
+  REQUIRE((far[0].more_seeds == 4 && !far[0].is_coarse));
   REQUIRE(far[0].p_holm.value() == 1);
   // Six equal seeds are judged by the sign test, and by the resolution on both sides.
   const std::vector<int64_t> six(6, 96);
@@ -331,6 +335,53 @@ TEST_CASE("a claim on steps to a target is no surer than the validations, nor th
   REQUIRE(judged(six, 1, 30).results[0].verdict == ClaimVerdict::kHolds);
   // Other steps, but the same difference in each seed.
   REQUIRE(judged({72, 96, 72}, 1, 0).results[0].why == kNoSpread);
+}
+
+TEST_CASE("seeds are added to claims that seeds can decide, not for want of validations") {
+  using enum MatrixClaim::Relation;
+  struct Row {
+    const char* what;
+    std::vector<int64_t> reached;  // steps, each known to the 24 before
+    MatrixClaim claim;
+    bool open;
+    const char* more;
+  };
+  const auto steps = [](double bound) { return claim("target_steps", "a", kBelow, "", bound); };
+  const Row rows[] = {
+      // Mean 96, standard error 13.9: it may be 72 to 96.
+      {"a bound between two validations",
+       {72, 96, 120},
+       steps(90),
+       false,
+       "validations too far apart"},
+      {"equal seeds beside it", {96, 96, 96}, steps(90), false, "validations too far apart"},
+      {"equal seeds on it", {96, 96, 96}, steps(96), false, "validations too far apart"},
+      {"six equal seeds", {96, 96, 96, 96, 96, 96}, steps(90), false, "validations too far apart"},
+      {"a bound above", {72, 96, 120}, steps(130), true, "2"},
+      {"equal seeds above", {96, 96, 96}, steps(70), true, "3"},
+      // Mean 132, standard error 60.
+      {"a spread above a validation", {72, 192}, steps(120), true, ">1000"},
+      {"one seed", {96}, steps(90), true, "-"},
+      // Equal values on the bound are not below it, which six of them decide.
+      {"equal loads on the bound",
+       {96, 96, 96},
+       claim("max_load_worst", "a", kBelow, "", 0.5),
+       true,
+       "3"},
+  };
+  for (const Row& row : rows) {
+    INFO(row.what);
+    std::vector<Planted> planted;
+    for (size_t i = 0; i < row.reached.size(); ++i) planted.push_back({"a", int64_t(i), 3, 0.5});
+    Table table({"a"}, planted);
+    for (size_t i = 0; i < row.reached.size(); ++i) reach(table.runs[i], row.reached[i]);
+    const std::vector<MatrixClaim> claims = {row.claim};
+    const auto results = evaluate_claims(claims, table.tables);
+    REQUIRE(results[0].verdict == ClaimVerdict::kUndecided);
+    REQUIRE(undecided_claims(results).size() == (row.open ? 1 : 0));
+    REQUIRE(claims_markdown(results, {}).find(std::string(" ") + row.more + " |\n") !=
+            std::string::npos);
+  }
 }
 
 TEST_CASE("a claim about seconds of two machines is undecided") {

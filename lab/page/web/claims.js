@@ -35,7 +35,8 @@ function claimTable() {
   const several = (key) => new Set(report.matrix.claims.map((claim) => claim[key])).size > 1;
   const more = ['contract', 'precision'].filter(several);
   const name = (claim) => claim.name + (claim.added_after_runs === null ? '' : ' (late)');
-  const needed = (claim) => (claim.verdict === 'undecided' && claim.p !== null ? (claim.more_seeds === null ? '> 1000' : String(claim.more_seeds)) : null);
+  const seeds = (claim) => (claim.validations_too_far_apart ? 'validations too far apart' : claim.more_seeds === null ? '> 1000' : String(claim.more_seeds));
+  const needed = (claim) => (claim.verdict === 'undecided' && claim.p !== null ? seeds(claim) : null);
   return {columns: ['claim', 'verdict', 'statement', ...more, 'n', 'mean', '95% interval', 'p (Holm)', 'more seeds'],
     rows: report.matrix.claims.map((claim) => [name(claim), element('span', {className: 'badge ' + claim.verdict.replace(' ', '_'), textContent: verdictWords(claim)}), claim.is, ...more.map((key) => claim[key]),
       `${claim.compared ? claim.compared.n : 0} of ${claim.planned}`, claim.compared ? digits(claim.compared.mean) : null, claim.compared && claim.compared.interval95 ? claim.compared.interval95.map((b) => digits(b)).join(' to ') : null,
