@@ -1,7 +1,7 @@
 // Statistics over seeds: mean, sample standard deviation, Student's 95% interval, and differences
 // of runs that share a seed. A single value has no spread and no interval. Neither have a few equal
-// values: Student's interval of them would be one point, as if they were certain. They are judged
-// by the sign test, which takes kFewestEqual of them.
+// values: Student's interval of them would be one point, as if they were certain. Their p is of the
+// sign test, which takes kFewestEqual of them to decide.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct Summary {
 
 // Where a sign test of equal values has p <= 0.05: 2 / 2^6 = 0.031.
 constexpr int64_t kFewestEqual = 6;
-// Why no_spread() is judged by nothing.
+// Why no_spread() decides nothing.
 inline constexpr const char* kNoSpread = "equal in all seeds: no spread to judge by";
 
 // Its mean, if there is one.
