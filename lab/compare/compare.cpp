@@ -100,7 +100,7 @@ HealthSummary health_summary(const SeedGroup& group) {
     if (s.logged++ == 0 || run->health->worst_max_load_norm > s.worst.worst_max_load_norm)
       s.worst = *run->health;
   }
-  if (s.state == RouterState::kRestless) s.worst = most_restless(group);
+  if (s.state == RouterState::kRestless) s.most_restless = most_restless(group);
   return s;
 }
 
@@ -289,7 +289,8 @@ std::string HealthSummary::text() const {
   if (!sparse) return "dense";
   if (logged == 0) return "not logged";
   if (state == RouterState::kRestless) {
-    return strprintf("restless in %ld of %ld runs: ", long(restless), long(logged)) + worst.text();
+    return strprintf("restless in %ld of %ld runs: ", long(restless), long(logged)) +
+           most_restless->text();
   }
   if (collapsed == 0) return state_word(state) + ": " + worst.text();
   return strprintf("collapsed in %ld of %ld runs: ", long(collapsed), long(logged)) + worst.text();

@@ -52,8 +52,8 @@ struct HealthSummary {
   bool sparse = false;
   int64_t logged = 0, collapsed = 0, restless = 0;  // runs
   RouterState state = RouterState::kHealthy;        // the worst of the runs
-  // Of the run with the largest max_load; if `state` is restless, of the most restless run.
-  RouterHealth worst = {};
+  RouterHealth worst = {};                          // of the run with the largest max_load
+  std::optional<RouterHealth> most_restless = {};   // if `state` is restless
   // "dense", "not logged", "healthy: ...", "collapsed in 1 of 3 runs: ...", "restless in 1 of 3
   // runs: ..."
   std::string text() const;

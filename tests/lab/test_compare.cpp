@@ -275,6 +275,9 @@ TEST_CASE("a restless router is marked beside its loss, with the numbers of its 
       "restless in 1 of 2 runs: K*max_load 0.10 (layer 0), 0.0% of the experts dead; at single "
       "steps K*max_load 0.20 and cv 140% of the mean load (layer 4)"));
   REQUIRE(mentions(c.notes, "the routers of moe are restless in 1 of 2 runs"));
+  // The fields are those of the run with the largest load.
+  const auto json = comparison_json(c);
+  REQUIRE(json["models"][1]["health"]["worst_max_load_norm"] == 0.3);
 }
 
 }  // namespace assay::test_compare
