@@ -11,6 +11,7 @@
 #include "engine/run/run_dir.h"
 #include "lab/compare/contract_quantity.h"
 #include "lab/compare/ranking.h"
+#include "lab/runs/contract_horizon.h"
 #include "lab/runs/data_roles.h"
 #include "lab/runs/first_weights.h"
 #include "lab/runs/machine.h"

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "lab/runs/contract_horizon.h"
 #include "models/audit/audit_report.h"
 
 namespace assay {
@@ -40,14 +41,6 @@ double total_parameters(const RunRecord& run) {
 }
 
 }  // namespace
-
-int64_t contract_horizon(const RunRecord& run) {
-  const ContractConfig& contract = run.config.contract;
-  if (contract.kind == ContractKind::kActiveWidth || !horizon_is_known(run.config)) {
-    return contract.horizon > 0 ? contract.horizon : run.config.run.steps;
-  }
-  return horizon(run.config, run.audit);
-}
 
 std::string contract_text(const RunRecord& run) {
   const ContractConfig& contract = run.config.contract;

@@ -14,9 +14,6 @@ namespace assay {
 // Relative tolerance of a quantity that is held fixed: whole steps meet it only nearly.
 constexpr double kHeldWithin = 0.01;
 
-// Steps of the whole contract; run.steps may be a fraction of them.
-int64_t contract_horizon(const RunRecord& run);
-
 // "20% of totalDN at 26.24 tokens per total parameter". Runs with the same text are under the same
 // contract.
 std::string contract_text(const RunRecord& run);

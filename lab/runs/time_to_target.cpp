@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lab/compare/contract_quantity.h"
+#include "lab/runs/contract_horizon.h"
 #include "models/audit/horizon.h"
 
 namespace assay {

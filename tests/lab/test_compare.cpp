@@ -7,6 +7,7 @@
 #include "lab/compare/compare.h"
 #include "lab/compare/compare_report.h"
 #include "lab/compare/contract_quantity.h"
+#include "lab/runs/contract_horizon.h"
 #include "tests/catch.h"
 #include "tests/lab/compared_runs.h"
 
