@@ -10,6 +10,7 @@
 #include "data/json_text.h"
 #include "engine/telemetry/reader.h"
 #include "lab/runs/run_measures.h"
+#include "lab/runs/time_to_target.h"
 #include "models/audit/audit.h"
 
 namespace assay {
@@ -76,7 +77,7 @@ Found loss_at(const Question& q) {
 // The step at which the target was reached, else the last step.
 int64_t stop_step(const Question& q) {
   if (q.target_loss)
-    if (const auto reached = q.run.first_val_at_or_below(*q.target_loss)) return reached->step;
+    if (const auto reached = time_to_target(q.run, *q.target_loss)) return reached->steps;
   return q.run.steps_done;
 }
 

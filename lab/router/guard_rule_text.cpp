@@ -81,10 +81,10 @@ Json guard_rule_json(const GuardJudgement& j) {
                   {"layers", name_of(j.rule.layers)},
                   {"for", j.rule.logged_steps},
                   {"from", j.rule.from.value_or(0)}};
-  json["counts"] = counts_json(j.counts);
-  const Interval hits = hit_rate95(j.counts), alarms = alarm_rate95(j.counts);
-  json["hit_rate95"] = {hits.low, hits.high};
-  json["false_alarm_rate95"] = {alarms.low, alarms.high};
+  const Json counts = counts_json(j.counts);
+  json["counts"] = counts;
+  json["hit_rate95"] = counts["hit_rate95"];
+  json["false_alarm_rate95"] = counts["false_alarm_rate95"];
   json["recovered"] = j.recovered;
   json["recovered_stopped"] = j.recovered_stopped;
   json["saved_of_hits"] = j.saved;

@@ -107,8 +107,7 @@ Value at_target(const RunRecord& run, F&& of) {
 
 template <TargetCost kCost>
 Value target_resolution(const RunRecord& run) {
-  const double target = run.config.run.target_loss;
-  const auto time = target > 0 ? time_to_target(run, target) : std::nullopt;
+  const auto time = target_reached(run);
   return time ? cost_resolution(run, *time, kCost) : std::nullopt;
 }
 
@@ -178,22 +177,22 @@ const std::vector<RunMeasure>& run_measures() {
        core},
       {"target_steps", "steps to run.target_loss", Needs::kTarget, About::kModel,
        [](const RunRecord& r) {
-         return at_target(r, [](const TargetReached& t) { return Value(double(t.step)); });
+         return at_target(r, [](const TimeToTarget& t) { return Value(double(t.steps)); });
        },
        nullptr, target_resolution<TargetCost::kSteps>},
       {"target_tokens", "tokens to run.target_loss", Needs::kTarget, About::kModel,
        [](const RunRecord& r) {
-         return at_target(r, [](const TargetReached& t) { return Value(double(t.tokens)); });
+         return at_target(r, [](const TimeToTarget& t) { return Value(t.tokens); });
        },
        nullptr, target_resolution<TargetCost::kTokens>},
       {"target_seconds", "seconds of training to run.target_loss", Needs::kTarget, About::kMachine,
        [](const RunRecord& r) {
-         return at_target(r, [](const TargetReached& t) { return Value(t.seconds); });
+         return at_target(r, [](const TimeToTarget& t) { return Value(t.seconds); });
        },
        nullptr, target_resolution<TargetCost::kSeconds>},
       {"target_flops", "training FLOPs to run.target_loss", Needs::kTarget, About::kModel,
        [](const RunRecord& r) {
-         return at_target(r, [](const TargetReached& t) { return Value(t.flops); });
+         return at_target(r, [](const TimeToTarget& t) { return Value(t.flops); });
        },
        nullptr, target_resolution<TargetCost::kFlops>},
       {"step_seconds", "seconds of training per step, mean over the run", Needs::kNothing,

@@ -116,13 +116,6 @@ std::optional<EvalValue> RunRecord::val_at(int64_t step) const {
   return std::nullopt;
 }
 
-std::optional<EvalValue> RunRecord::first_val_at_or_below(double loss_nats) const {
-  for (const EvalValue& v : val_loss_nats) {
-    if (v.step > 0 && v.value <= loss_nats) return v;
-  }
-  return std::nullopt;
-}
-
 std::optional<double> RunRecord::seconds_at(int64_t step) const {
   std::optional<double> seconds;
   for (const StepValue& v : train_s) {

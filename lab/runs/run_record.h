@@ -48,9 +48,6 @@ struct RunRecord {
   std::optional<EvalValue> last_val() const;
   std::optional<EvalValue> best_val() const;
   std::optional<EvalValue> val_at(int64_t step) const;
-  // First evaluation after a step that is at or below the loss: as a run stops, which does not ask
-  // the initial weights.
-  std::optional<EvalValue> first_val_at_or_below(double loss_nats) const;
   // Seconds of training up to a step; nullopt if no step at or before it has a logged time.
   std::optional<double> seconds_at(int64_t step) const;
   std::optional<double> seconds_per_step() const;  // up to the last step whose time is known

@@ -2,7 +2,6 @@
 
 #include "base/check.h"
 #include "base/shell_word.h"
-#include "lab/runs/time_to_target.h"
 
 namespace assay {
 namespace {
@@ -42,15 +41,15 @@ Json capability_json(const std::optional<RecordedCore>& core) {
 }
 
 Json target_json(const RunRecord& run) {
-  const std::optional<TargetReached> reached = target_reached(run);
+  const std::optional<TimeToTarget> reached = target_reached(run);
   if (run.config.run.target_loss <= 0) return nullptr;
   Json json;
   json["target_loss_nats"] = run.config.run.target_loss;
   json["reached"] = reached.has_value();
   if (!reached) return json;
   json["loss_nats"] = reached->loss_nats;
-  json["step"] = reached->step;
-  json["tokens"] = reached->tokens;
+  json["step"] = reached->steps;
+  json["tokens"] = int64_t(reached->tokens);
   json["seconds"] = reached->seconds ? Json(*reached->seconds) : Json();
   json["flops"] = reached->flops;
   return json;
@@ -69,16 +68,9 @@ Json contract_json(const RunRecord& run) {
 
 }  // namespace
 
-std::optional<TargetReached> target_reached(const RunRecord& run) {
+std::optional<TimeToTarget> target_reached(const RunRecord& run) {
   const double target = run.config.run.target_loss;
-  if (target <= 0) return std::nullopt;
-  const std::optional<TimeToTarget> time = time_to_target(run, target);
-  if (!time) return std::nullopt;
-  return TargetReached{.loss_nats = run.val_at(time->steps)->value,
-                       .step = time->steps,
-                       .tokens = int64_t(time->tokens),
-                       .seconds = time->seconds,
-                       .flops = time->flops};
+  return target > 0 ? time_to_target(run, target) : std::nullopt;
 }
 
 bool is_pathological_win(const RunRecord& run) {
@@ -98,7 +90,7 @@ std::vector<std::string> summary_lines(const RunRecord& run) {
         reached->seconds ? strprintf("%.1f s", *reached->seconds) : std::string("unknown seconds");
     lines.push_back(strprintf(
         "target %g reached: %.4f nats at step %ld, %ld tokens, %s of training, %.4g FLOPs",
-        run.config.run.target_loss, reached->loss_nats, long(reached->step), long(reached->tokens),
+        run.config.run.target_loss, reached->loss_nats, long(reached->steps), long(reached->tokens),
         seconds.c_str(), reached->flops));
   } else if (run.config.run.target_loss > 0) {
     lines.push_back(strprintf("target %g not reached", run.config.run.target_loss));

@@ -9,19 +9,13 @@
 #include <vector>
 
 #include "lab/runs/run_record.h"
+#include "lab/runs/time_to_target.h"
 
 namespace assay {
 
-// The first evaluation at or below run.target_loss, and what had been spent by then.
-struct TargetReached {
-  double loss_nats = 0;
-  int64_t step = 0;
-  int64_t tokens = 0;
-  std::optional<double> seconds;  // of training
-  double flops = 0;
-};
-// nullopt without a target or if it is not reached.
-std::optional<TargetReached> target_reached(const RunRecord& run);
+// What the run had spent when it reached run.target_loss. nullopt without a target, or if it did
+// not.
+std::optional<TimeToTarget> target_reached(const RunRecord& run);
 
 // True if the run reached its target loss with collapsed routers (RouterHealth::collapsed).
 bool is_pathological_win(const RunRecord& run);

@@ -38,7 +38,8 @@ std::optional<TimeToTarget> time_to_target(const RunRecord& run, double loss_nat
   int64_t before = 0;
   for (const EvalValue& v : crossings_read(run, left_out)) {
     if (v.value <= loss_nats) {
-      return TimeToTarget{.steps = v.step,
+      return TimeToTarget{.loss_nats = v.value,
+                          .steps = v.step,
                           .steps_before = before,
                           .tokens = *cost_at(run, v.step, TargetCost::kTokens),
                           .flops = run.flops_at(v.step),

@@ -18,6 +18,7 @@ namespace assay {
 enum class TargetCost { kSteps, kTokens, kSeconds, kFlops };
 
 struct TimeToTarget {
+  double loss_nats = 0;  // of that evaluation
   int64_t steps = 0;
   int64_t steps_before = 0;  // of the evaluation before, 0 without one: it was above the loss
   double tokens = 0;

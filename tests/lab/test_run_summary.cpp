@@ -30,13 +30,14 @@ std::string joined(const std::vector<std::string>& lines) {
 TEST_CASE("the target is reached at the first evaluation at or below it") {
   const auto reached = target_reached(record());
   REQUIRE(reached);
-  REQUIRE(reached->step == 60);
+  REQUIRE(reached->steps == 60);
+  REQUIRE(reached->loss_nats == 2.9);
   REQUIRE(reached->tokens == 61440);
   REQUIRE(reached->seconds == 6.5);
   REQUIRE(reached->flops == 61440000.0);
   RunRecord run = record();
   run.config.run.target_loss = 2.9;
-  REQUIRE(target_reached(run)->step == 60);
+  REQUIRE(target_reached(run)->steps == 60);
   run.config.run.target_loss = 2.0;
   REQUIRE(!target_reached(run));
   run.config.run.target_loss = 0;

@@ -18,6 +18,7 @@
 #include "engine/telemetry/slow_rank.h"
 #include "lab/router/text.h"
 #include "lab/runs/run_summary.h"
+#include "lab/runs/time_to_target.h"
 #include "models/audit/audit_report.h"
 #include "models/linear/native_products.h"
 #include "models/linear/precision.h"
@@ -142,9 +143,9 @@ std::optional<int64_t> validation_step(const RunDir& dir) {
 // "run.target_loss = 5 did not stop the run, which was finished: it was met at step 40 (4.7948
 // nats)"
 std::string late_target_text(const RunRecord& record, double target) {
-  const std::optional<EvalValue> met = record.first_val_at_or_below(target);
+  const std::optional<TimeToTarget> met = time_to_target(record, target);
   return strprintf("run.target_loss = %g did not stop the run, which was finished: ", target) +
-         (met ? strprintf("it was met at step %ld (%.4f nats)", long(met->step), met->value)
+         (met ? strprintf("it was met at step %ld (%.4f nats)", long(met->steps), met->loss_nats)
               : "no validation met it");
 }
 
