@@ -129,6 +129,7 @@ ordered_json gap_json(const GapCurve& curve) {
   for (const GapPoint& point : curve.points) {
     ordered_json p = json_of(std::optional(point.gap));
     p["share"] = point.share;
+    p["interpolated"] = point.interpolated;
     j["points"].push_back(p);
   }
   j["trend_per_doubling"] = json_of(curve.trend);

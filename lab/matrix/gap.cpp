@@ -22,14 +22,21 @@ std::vector<double> evaluated_shares(const SummaryRow& row) {
   return shares;
 }
 
-// Between two evaluations of which the later is at most twice as late the loss is read.
-constexpr double kFarthest = 2;
+// Between two evaluations of which the later is at most a quarter later the loss is read. A chord
+// lies above a convex curve in every seed, so that no interval shows it: where the loss falls to
+// its limit as steps^-1/2, by 0.0016 of what is left, at twice as late by 0.015.
+constexpr double kFarthest = 1.25;
+
+struct LossAt {
+  double nats = 0;
+  bool interpolated = false;
+};
 
 // The validation loss at a share of run.steps: of an evaluation less than a step away (whole steps
-// meet a share only nearly), else linear in the logarithm of the step between its neighbours. On a
-// convex curve the chord lies above it. nullopt outside of the evaluations, where they are too far
-// apart, and where the loss was not finite.
-std::optional<double> loss_at(const RunRecord& run, double share) {
+// meet a share only nearly), else linear in the logarithm of the step between its neighbours.
+// nullopt outside of the evaluations, where they are too far apart, and where the loss was not
+// finite.
+std::optional<LossAt> loss_at(const RunRecord& run, double share) {
   const double wanted = share * double(run.config.run.steps);
   const EvalValue *before = nullptr, *after = nullptr, *here = nullptr;
   for (const EvalValue& v : run.val_loss_nats) {
@@ -41,7 +48,10 @@ std::optional<double> loss_at(const RunRecord& run, double share) {
     if (double(v.step) <= wanted) before = &v;
     if (double(v.step) > wanted && !after) after = &v;
   }
-  if (here) return finite_value(*here);
+  if (here) {
+    const auto loss = finite_value(*here);
+    return loss ? std::optional(LossAt{.nats = *loss}) : std::nullopt;
+  }
   if (!before || !after || double(after->step) > kFarthest * double(before->step)) {
     return std::nullopt;
   }
@@ -49,20 +59,35 @@ std::optional<double> loss_at(const RunRecord& run, double share) {
   if (!from || !to) return std::nullopt;
   const double part = std::log(wanted / double(before->step)) /
                       std::log(double(after->step) / double(before->step));
-  return *from + part * (*to - *from);
+  return LossAt{.nats = *from + part * (*to - *from), .interpolated = true};
 }
 
-SeedValues losses_at(const SummaryRow& row, double share) {
-  return values_of(row.runs, [&](const RunRecord& run) { return loss_at(run, share); });
+struct LossesAt {
+  SeedValues values = {};
+  bool interpolated = false;  // in any run
+};
+
+LossesAt losses_at(const SummaryRow& row, double share) {
+  LossesAt losses;
+  losses.values = values_of(row.runs, [&](const RunRecord& run) -> std::optional<double> {
+    const std::optional<LossAt> loss = loss_at(run, share);
+    if (!loss) return std::nullopt;
+    losses.interpolated |= loss->interpolated;
+    return loss->nats;
+  });
+  return losses;
 }
 
 GapCurve curve_of(const SummaryRow& row, const SummaryRow& first) {
   GapCurve curve{.row = &row, .points = {}, .trend = {}};
   for (const double share : evaluated_shares(first)) {
-    const SeedValues of_row = losses_at(row, share), of_first = losses_at(first, share);
+    const LossesAt row_losses = losses_at(row, share), first_losses = losses_at(first, share);
+    const SeedValues &of_row = row_losses.values, &of_first = first_losses.values;
     if (of_row.size() < row.runs.runs.size() || of_first.size() < first.runs.runs.size()) continue;
     if (const auto difference = paired_difference(of_row, of_first)) {
-      curve.points.push_back({.share = share, .gap = difference->summary});
+      const bool interpolated = row_losses.interpolated || first_losses.interpolated;
+      curve.points.push_back(
+          {.share = share, .gap = difference->summary, .interpolated = interpolated});
     }
   }
   const auto trend = find_run_measure("val_loss_trend")->of;
@@ -72,9 +97,9 @@ GapCurve curve_of(const SummaryRow& row, const SummaryRow& first) {
   return curve;
 }
 
-// "+0.0123 ± 0.0040": mean and half of its 95% interval.
-std::string gap_text(const Summary& gap) {
-  std::string text = strprintf("%+.4f", gap.mean);
+// "+0.0123 ± 0.0040": mean and half of its 95% interval; "+0.0123~" if interpolated.
+std::string gap_text(const Summary& gap, bool interpolated = false) {
+  std::string text = strprintf("%+.4f%s", gap.mean, interpolated ? "~" : "");
   if (gap.interval95) text += strprintf(" ± %.4f", gap.interval95->high - gap.mean);
   return text;
 }
@@ -126,7 +151,7 @@ std::string gap_markdown(const ContractTable& table) {
     std::vector<std::string> row = {strprintf("%.3g%%", 100 * points[i].share)};
     for (const GapCurve& curve : curves) {
       const GapPoint* point = point_at(curve, points[i].share);
-      row.push_back(point == nullptr ? "-" : gap_text(point->gap));
+      row.push_back(point == nullptr ? "-" : gap_text(point->gap, point->interpolated));
     }
     rows.push_back(row);
   }
@@ -135,9 +160,10 @@ std::string gap_markdown(const ContractTable& table) {
   rows.push_back(trends);
   return markdown_table(rows, 1) + "\nGap over training: validation loss minus " +
          curve_name(table.rows.front()) +
-         "'s at equal shares of the runs (between two evaluations linear in the logarithm of the "
-         "step), nats, mean over shared seeds ± half of the 95% interval; per doubling: its slope "
-         "against log2 of the tokens from a tenth of the run on.\n\n";
+         "'s at equal shares of the runs (~: the loss read between two evaluations, linear in the "
+         "logarithm of the step, rather too high), nats, mean over shared seeds ± half of the 95% "
+         "interval; per doubling: its slope against log2 of the tokens from a tenth of the run "
+         "on.\n\n";
 }
 
 }  // namespace assay

@@ -1,6 +1,6 @@
 // The gap over training: the difference of a row's validation loss to the first row's at equal
 // shares of the runs, seed by seed, and its trend. Where a row has no evaluation at a share, its
-// loss is read between two, linear in the logarithm of the step.
+// loss is read between two near ones, linear in the logarithm of the step, and the point is marked.
 #pragma once
 
 #include <string>
@@ -11,8 +11,9 @@
 namespace assay {
 
 struct GapPoint {
-  double share = 0;  // of run.steps
-  Summary gap;       // nats, over the seeds that both rows have there
+  double share = 0;           // of run.steps
+  Summary gap;                // nats, over the seeds that both rows have there
+  bool interpolated = false;  // a loss was read between two evaluations
 };
 
 struct GapCurve {

@@ -20,8 +20,8 @@ function gapChart({contract: name}) {
     shapes: [{type: 'line', xref: 'paper', x0: 0, x1: 1, y0: 0, y1: 0, line: {color: css('--soft'), width: 1, dash: 'dot'}}]},
     note: 'Line: mean over the seeds that both have; band: Student\'s 95% interval. ' + contract.gaps.filter((gap) => gap.trend_per_doubling).map((gap) =>
       `${gap.model}: ${signed(gap.trend_per_doubling.mean)} nats per doubling of the tokens` + (gap.trend_per_doubling.interval95 ? ` (${gap.trend_per_doubling.interval95.map((b) => signed(b)).join(' to ')})` : '')).join('; ') + '.',
-    table: () => ({columns: ['contract', 'model', 'precision', 'share', 'n', 'gap', 'low95', 'high95'], rows: contract.gaps.flatMap((gap) => gap.points.map((p) =>
-      [contract.name, gap.model, gap.precision, p.share, p.n, p.mean, ...(p.interval95 || [null, null])]))})};
+    table: () => ({columns: ['contract', 'model', 'precision', 'share', 'n', 'gap', 'low95', 'high95', 'interpolated'], rows: contract.gaps.flatMap((gap) => gap.points.map((p) =>
+      [contract.name, gap.model, gap.precision, p.share, p.n, p.mean, ...(p.interval95 || [null, null]), p.interpolated ? 'yes' : 'no']))})};
 }
 
 const gapChartSpec = () => ({id: 'matrix-gap', title: 'Gap over training', wide: true, how: 'Models at equal shares of their runs, seed by seed.',
