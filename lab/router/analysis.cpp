@@ -95,6 +95,15 @@ void add_dead(const LayerHistory& from, int64_t last_step, RouterLayer& layer) {
   layer.dead_median = since[since.size() / 2];
 }
 
+int64_t step_gap(const RouterHistory& history) {
+  const size_t count = history.steps.size();
+  int64_t most = 1;
+  for (size_t i = count - std::min(count - 1, size_t(history.window)); i < count; ++i) {
+    most = std::max(most, history.steps[i] - history.steps[i - 1]);
+  }
+  return most;
+}
+
 RouterLayer layer_of(const LayerHistory& from, const RouterHistory& history,
                      const std::vector<double>& ccdf_loads, double limit) {
   const int64_t last = history.steps.back();
@@ -143,6 +152,7 @@ RouterAnalysis analyse_router(const RunRecord& run, const RouterHistory& history
                    .logged = int64_t(history.steps.size()),
                    .last_step = history.steps.back(),
                    .planned_steps = run.config.run.steps,
+                   .step_gap = step_gap(history),
                    .cv_ceiling = 100 * std::sqrt((experts - top_k) / top_k),
                    .max_load_ceiling = 1 / top_k,
                    .entropy_ceiling = std::log(experts)};

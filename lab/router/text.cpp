@@ -178,6 +178,8 @@ Json layer_json(const RouterLayer& l) {
   json["lead"] = number(l.lead);
   json["gate_entropy_norm"] = number(l.gate_entropy_norm);
   json["overlap"] = number(l.overlap);
+  json["overlap_median"] = l.steps ? number(l.steps->overlap) : Json();
+  json["choices_changed"] = l.steps ? number(l.steps->changed) : Json();
   json["ccdf"] = l.ccdf;
   return json;
 }

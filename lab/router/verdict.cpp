@@ -59,17 +59,31 @@ std::string numbers_of(const RouterAnalysis& a, const Facts& f) {
   return f.health.worst_steps ? text + "; " + f.health.steps_text() : text;
 }
 
-// What is known of a layer that moves more assignments than balance needs. shown: its rate.
+// "38.0% of the assignments move to other experts between logged steps, sampling alone gives 20%".
+std::string turnover_text(const RouterAnalysis& a, const RouterLayer& l) {
+  return strprintf(
+      "%.1f%% of the assignments move to other experts between logged steps, sampling alone gives "
+      "%.1f%%",
+      100 * l.turnover, 100 * a.turnover_floor);
+}
+
+// What is known of a layer that moves more assignments than balance needs. shown: its rate. Between
+// logged steps that are not neighbours scores that drift move as many.
 RouterAdvice overshoots(const RouterAnalysis& a, const RouterConfig& router, const RouterLayer& l,
                         const std::string& measured, const std::string& shown) {
-  return {"bias_overshoots",
-          measured + strprintf("; %.1f%% of the assignments move to other experts "
-                               "between logged steps, sampling alone gives %.1f%%",
-                               100 * l.turnover, 100 * a.turnover_floor),
-          (router.bias_rate.automatic
-               ? strprintf("more %sbias_steps than %g", kRouter, router.resolved_bias_steps())
-               : strprintf("a smaller %sbias_rate than %s", kRouter, shown.c_str())) +
-              ", or --set " + kRouter + "bias_follows_lr=true"};
+  const std::string slower =
+      (router.bias_rate.automatic
+           ? strprintf("more %sbias_steps than %g", kRouter, router.resolved_bias_steps())
+           : strprintf("a smaller %sbias_rate than %s", kRouter, shown.c_str())) +
+      ", or --set " + kRouter + "bias_follows_lr=true";
+  const std::string because = measured + "; " + turnover_text(a, l);
+  if (a.step_gap <= 1) return {"bias_overshoots", because, slower};
+  return {"turns_unclear",
+          because + strprintf("; logged steps are up to %ld steps apart, over which a bias that "
+                              "overshoots and scores that drift look alike",
+                              long(a.step_gap)),
+          "--set run.log_every=1 tells them apart; of a bias that overshoots: " + slower +
+              "; of scores that drift: a smaller optimizer.router_lr"};
 }
 
 void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const Facts& f,
@@ -194,28 +208,38 @@ std::vector<RouterAdvice> advice_for(const RouterAnalysis& a, const Config& conf
   return advice;
 }
 
+// How far it is the router that changes, and not what the batches hold.
+std::string kept_text(const RouterLayer& layer) {
+  if (layer.steps->overlap) {
+    return strprintf("of the choices on fixed tokens %.1f%% stay from one probe to the next",
+                     100 * *layer.steps->overlap);
+  }
+  return "choices on fixed tokens were not recorded, so what the batches hold may be a part of it";
+}
+
 // A bias that overshoots turns the order round from one step to the next, so that much of the swing
-// is there between two logged steps. Otherwise the scores move, over many steps, and the bias comes
-// after them: a smaller rate would leave it further behind.
+// is there between two neighbouring steps. Otherwise the scores move, over many steps, and the bias
+// comes after them: a smaller rate would leave it further behind.
 std::vector<RouterAdvice> advice_on_turns(const RouterAnalysis& a, const RouterConfig& router,
                                           const Facts& f) {
-  const auto layer = std::find_if(a.layers.begin(), a.layers.end(), [&](const RouterLayer& l) {
+  const auto found = std::find_if(a.layers.begin(), a.layers.end(), [&](const RouterLayer& l) {
     return l.layer == f.health.worst_steps_layer;
   });
-  CHECK(layer != a.layers.end(), "no layer %ld", long(f.health.worst_steps_layer));
-  const double swing = layer->steps->swing / 100;
-  const std::string measured = strprintf(
-      "layer %ld: the loads of a step swing by %.0f%% of the mean load around those of the window",
-      long(layer->layer), 100 * swing);
+  CHECK(found != a.layers.end(), "no layer %ld", long(f.health.worst_steps_layer));
+  const RouterLayer& layer = *found;
+  const double swing = layer.steps->swing / 100;
+  const std::string measured =
+      strprintf(
+          "layer %ld: the loads of a step swing by %.0f%% of the mean load around those of "
+          "the window; ",
+          long(layer.layer), 100 * swing) +
+      kept_text(layer);
   const double moved =
-      std::sqrt(std::max(0.0, std::pow(layer->turnover, 2) - std::pow(a.turnover_floor, 2)));
+      std::sqrt(std::max(0.0, std::pow(layer.turnover, 2) - std::pow(a.turnover_floor, 2)));
   if (router.bias_rate.on() && moved >= kFastTurns * swing) {
-    return {overshoots(a, router, *layer, measured, strprintf("%g", router.bias_rate.number))};
+    return {overshoots(a, router, layer, measured, strprintf("%g", router.bias_rate.number))};
   }
-  return {{"scores_move",
-           measured + strprintf("; only %.1f%% of the assignments move to other experts between "
-                                "logged steps, sampling alone gives %.1f%%",
-                                100 * layer->turnover, 100 * a.turnover_floor),
+  return {{"scores_move", measured + "; only " + turnover_text(a, layer),
            "a smaller optimizer.router_lr, so that the scores change no faster than the loads are "
            "balanced; compare the validation losses"}};
 }

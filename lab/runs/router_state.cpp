@@ -46,11 +46,14 @@ std::string RouterHealth::text() const {
 
 std::string RouterHealth::steps_text() const {
   if (!worst_steps) return "";
-  return strprintf(
+  const std::string text = strprintf(
       "at single steps K*max_load %.2f and cv %.0f%% of the mean load (layer %ld); sampling alone "
       "gives a cv of %.0f%%, loads swing by %.0f%%",
       worst_steps->max_load_norm, worst_steps->cv, long(worst_steps_layer), worst_steps->cv_floor,
       worst_steps->swing);
+  if (!worst_steps->overlap) return text;
+  return text + strprintf(", %.0f%% of the choices on fixed tokens stay from probe to probe",
+                          100 * *worst_steps->overlap);
 }
 
 RouterHealth health_of(std::span<const LayerHealth> layers, int64_t experts, int64_t top_k) {
@@ -117,8 +120,9 @@ RouterJudgement judge_router(const RouterHealth& h) {
         strprintf("even over the window, uneven at its single steps: there the loads of a layer "
                   "swing by at least %.3g%% of their mean around that of the window, or its "
                   "largest load is %.0f%% of the way to its ceiling above that of the window; "
-                  "sampling alone gives less",
-                  restless_swing(h.experts, h.top_k), 100 * kRestlessExcess)};
+                  "sampling alone gives less, and the choices on fixed tokens, if measured, change "
+                  "by at least %g of the swing; what batches hold counts too",
+                  restless_swing(h.experts, h.top_k), 100 * kRestlessExcess, kChangedChoices)};
   }
   if (h.first_saturated()) {
     return {RouterState::kRecovered, "even now; a layer was saturated earlier"};

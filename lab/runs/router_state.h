@@ -56,7 +56,8 @@ struct RouterHealth {
   // "K*max_load 0.79 (layer 1), 0.0% of the experts dead", and steps_text() if they are restless.
   std::string text() const;
   // "at single steps K*max_load 0.07 and cv 139% of the mean load (layer 2); sampling alone gives a
-  // cv of 35%, loads swing by 126%"; "" if no single step was measured.
+  // cv of 35%, loads swing by 126%, 60% of the choices on fixed tokens stay from probe to probe";
+  // "" if no single step was measured.
   std::string steps_text() const;
 };
 

@@ -18,17 +18,21 @@ struct StepLoads {
   // sqrt(cv^2 - cv_floor^2 - window_cv^2): how far an expert's load in a step is from its own mean
   // over the window, without what sampling gives. 0 where the others explain the whole cv.
   double swing = 0;
+  // Of the choices on fixed tokens, what stays from one probe to the next (a share), and what
+  // changes at the probes of the window, added up. Absent if the window has no probe.
+  std::optional<double> overlap = {}, changed = {};
 };
 
 // The columns of router_layer that step_loads() reads.
-inline constexpr const char* kStepLoadColumns[] = {"cv", "cv_floor", "max_load_norm"};
+inline constexpr const char* kStepLoadColumns[] = {"cv", "cv_floor", "max_load_norm", "overlap"};
 
 // curves: of one layer. window_cv: percent, of the loads over the last `window` logged steps
-// together. nullopt if a column has no value.
+// together. nullopt if a column other than overlap has no value.
 std::optional<StepLoads> step_loads(const RouterCurves& curves, int64_t window, double window_cv);
 
 // True if the experts of a layer take turns: at single steps they are uneven by as much as makes a
-// window uneven, and the window does not show it. window_max_load_norm: K max_load of the window.
+// window uneven, the window does not show it, and it is not that batches differ while the router
+// keeps its choices. window_max_load_norm: K max_load of the window.
 bool is_restless(const StepLoads& steps, double window_max_load_norm, int64_t experts,
                  int64_t top_k);
 // The swing from which loads are restless: kRestlessSwing of the mean load, or half of the ceiling
@@ -37,5 +41,9 @@ double restless_swing(int64_t experts, int64_t top_k);
 
 inline constexpr double kRestlessSwing = 50;    // percent of the mean load
 inline constexpr double kRestlessExcess = 0.5;  // of the way from even loads to the ceiling
+// changed / swing from which on the router may take turns. Turns move swing / sqrt(pi) = 0.56 swing
+// of the assignments from one step to a distant one, if loads are normally distributed: with less
+// than this the router makes less than half of that, and what batches hold makes the rest.
+inline constexpr double kChangedChoices = 0.25;
 
 }  // namespace assay

@@ -198,19 +198,29 @@ TEST_CASE("restless: medians of the last W steps, without what the window and sa
   REQUIRE(steps.max_load_norm == 0.2);
   REQUIRE(std::abs(steps.swing - 120) < 1e-12);
   REQUIRE(step_loads(curves, 3, 200)->swing == 0);
+  // The probes of the same steps, which need not be at each of them.
+  REQUIRE((!steps.overlap && !steps.changed));
+  curves["overlap"] = {{1, 0.1}};
+  REQUIRE(!step_loads(curves, 3, 40)->overlap);
+  curves["overlap"] = {{1, 0.1}, {2, 0.5}, {4, 0.7}};
+  REQUIRE(step_loads(curves, 3, 40)->overlap == Approx(0.6));
+  REQUIRE(step_loads(curves, 3, 40)->changed == Approx(0.8));
+  REQUIRE(step_loads(curves, 100, 40)->overlap == 0.5);
+  REQUIRE(step_loads(curves, 100, 40)->changed == Approx(1.7));
 }
 
 TEST_CASE("restless: the verdict has the numbers and says how to slow the bias") {
-  const StepLoads turns{.cv = 140, .cv_floor = 35, .max_load_norm = 0.2, .swing = 126};
+  const StepLoads turns{
+      .cv = 140, .cv_floor = 35, .max_load_norm = 0.2, .swing = 126, .overlap = 0.6, .changed = 4};
   RouterAnalysis a = even_with(turns);
   const RouterVerdict verdict = router_verdict(a, with_bias(1e-2));
   REQUIRE(verdict.state == RouterState::kRestless);
   REQUIRE(state_word(verdict.state) == "restless");
   REQUIRE(verdict.rule.find("at least 50% of their mean") != std::string::npos);
-  REQUIRE(
-      verdict.because.find("at single steps K*max_load 0.20 and cv 140% of the mean load "
-                           "(layer 3); sampling alone gives a cv of 35%, loads swing by 126%") !=
-      std::string::npos);
+  REQUIRE(verdict.because.find(
+              "at single steps K*max_load 0.20 and cv 140% of the mean load "
+              "(layer 3); sampling alone gives a cv of 35%, loads swing by 126%, 60% of the "
+              "choices on fixed tokens stay from probe to probe") != std::string::npos);
   REQUIRE(verdict.advice.size() == 1);
   REQUIRE(verdict.advice[0].rule == "scores_move");
   REQUIRE(verdict.advice[0].because.starts_with("layer 3: the loads of a step swing by 126%"));
@@ -223,8 +233,9 @@ TEST_CASE("restless: the verdict has the numbers and says how to slow the bias")
   REQUIRE(fast.advice.size() == 1);
   REQUIRE(fast.advice[0].rule == "bias_overshoots");
   REQUIRE(fast.advice[0].because.ends_with(
-      "38.0% of the assignments move to other experts between logged steps, sampling alone gives "
-      "20.0%"));
+      "around those of the window; of the choices on fixed tokens 60.0% stay from one probe to the "
+      "next; 38.0% of the assignments move to other experts between logged steps, sampling alone "
+      "gives 20.0%"));
   REQUIRE(fast.advice[0].advice ==
           "a smaller model.moe.router.bias_rate than 0.01, or --set "
           "model.moe.router.bias_follows_lr=true");
@@ -241,6 +252,56 @@ TEST_CASE("restless: the verdict has the numbers and says how to slow the bias")
   REQUIRE(calm.state == RouterState::kHealthy);
   REQUIRE(calm.because.ends_with("loads swing by 15%"));
   REQUIRE(calm.advice.empty());
+}
+
+TEST_CASE("restless: where the router keeps its choices the batches differ, however much it is") {
+  const auto said = [](std::optional<double> overlap, std::optional<double> changed) {
+    return router_verdict(even_with({.cv = 140,
+                                     .cv_floor = 35,
+                                     .max_load_norm = 0.2,
+                                     .swing = 120,
+                                     .overlap = overlap,
+                                     .changed = changed}),
+                          with_bias(1e-2));
+  };
+  const RouterVerdict batches = said(0.97, 0.29);  // of 0.3, a quarter of the swing
+  REQUIRE(batches.state == RouterState::kHealthy);
+  REQUIRE(batches.because.ends_with(
+      "loads swing by 120%, 97% of the choices on fixed tokens stay from probe to probe"));
+  REQUIRE(batches.advice.empty());
+  const RouterVerdict router = said(0.97, 0.3);
+  REQUIRE(router.state == RouterState::kRestless);
+  REQUIRE(
+      router.rule.ends_with("and the choices on fixed tokens, if measured, change by at least 0.25 "
+                            "of the swing; what batches hold counts too"));
+  // An earlier run, or one shorter than two probes.
+  const RouterVerdict unknown = said({}, {});
+  REQUIRE(unknown.state == RouterState::kRestless);
+  REQUIRE(unknown.advice.at(0).because.find("so what the batches hold may be a part of it") !=
+          std::string::npos);
+  // So has one expert in turn in every token's choice, which cv hardly shows.
+  StepLoads turns{.cv_floor = 1, .max_load_norm = 1, .swing = 20, .changed = 0.06};
+  REQUIRE(is_restless(turns, 0.5, 8, 4));
+  turns.changed = 0.04;
+  REQUIRE(!is_restless(turns, 0.5, 8, 4));
+}
+
+TEST_CASE("restless: logged steps that are not neighbours do not show that a bias overshoots") {
+  RouterAnalysis a = even_with({.cv = 140, .cv_floor = 35, .max_load_norm = 0.2, .swing = 126});
+  a.step_gap = 5;
+  REQUIRE(router_verdict(a, with_bias(1e-2)).advice[0].rule == "scores_move");
+  a.layers[0].turnover = 0.38;
+  const RouterVerdict unclear = router_verdict(a, with_bias(1e-2));
+  REQUIRE(unclear.advice.size() == 1);
+  REQUIRE(unclear.advice[0].rule == "turns_unclear");
+  REQUIRE(unclear.advice[0].because.ends_with(
+      "logged steps are up to 5 steps apart, over which a bias that overshoots and scores that "
+      "drift look alike"));
+  REQUIRE(unclear.advice[0].advice ==
+          "--set run.log_every=1 tells them apart; of a bias that overshoots: a smaller "
+          "model.moe.router.bias_rate than 0.01, or --set model.moe.router.bias_follows_lr=true; "
+          "of scores that drift: a smaller optimizer.router_lr");
+  REQUIRE(router_verdict(a, with_bias(0)).advice[0].rule == "scores_move");
 }
 
 TEST_CASE("restless: the numbers are those of the restless layer with the largest swing") {

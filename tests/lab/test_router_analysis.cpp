@@ -182,6 +182,25 @@ TEST_CASE("turnover is the share of assignments that moved") {
   REQUIRE(a.layers[0].turnover == 0);
 }
 
+TEST_CASE("the distance of logged steps is that of the steps whose turnover counts") {
+  RouterHistory history;
+  history.experts = kExperts, history.top_k = kTopK;
+  history.steps = {1, 11, 12, 13, 15};
+  LayerHistory& layer = history.layers.emplace_back();
+  for (const int64_t step : history.steps) {
+    layer.measure["max_load_norm"].push_back({.step = step, .value = 0.3});
+  }
+  layer.window_counts = std::vector<uint64_t>(kExperts, 9);
+  for (const auto& [window, gap] : {std::pair<int64_t, int64_t>{1, 2}, {3, 2}, {4, 10}, {9, 10}}) {
+    INFO(window);
+    history.window = window;
+    REQUIRE(analyse_router(record(""), history, {}, {1}).step_gap == gap);
+  }
+  history.steps = {1};
+  layer.measure["max_load_norm"].resize(1);
+  REQUIRE(analyse_router(record(""), history, {}, {1}).step_gap == 1);
+}
+
 TEST_CASE("the floor of turnover is what uniform sampling gives") {
   REQUIRE(turnover_floor(1, 1, 100) == 0);
   REQUIRE(turnover_floor(4, 1, 0) == 0);
@@ -260,6 +279,9 @@ TEST_CASE("advice depends on the effect of the bias") {
   l.turnover = 0.04;
   REQUIRE(rules_of(router_verdict(a, balanced_by_bias(1e-2))) ==
           std::vector<std::string>{"bias_overshoots"});
+  a.step_gap = 5;
+  REQUIRE(rules_of(router_verdict(a, balanced_by_bias(1e-2))) ==
+          std::vector<std::string>{"turns_unclear"});
   l.bias_range = 29;
   REQUIRE(rules_of(router_verdict(a, balanced_by_bias(1e-2))) ==
           std::vector<std::string>{"bias_at_clamp"});

@@ -62,17 +62,23 @@ def check_restless(w):
     shutil.copytree(w.run("moe"), run)
     db = sqlite3.connect(run / "telemetry.db")
     db.execute("UPDATE router_layer SET window_max_load_norm = 0.6, window_entropy_norm = 0.99, window_active_norm = 1, "
-               "window_cv = 5, cv = 60, cv_floor = 2, max_load_norm = CASE WHEN step = 9 THEN 0.95 ELSE 0.7 END")
+               "window_cv = 5, cv = 60, cv_floor = 2, overlap = 0.5, max_load_norm = CASE WHEN step = 9 THEN 0.95 ELSE 0.7 END")
     db.commit()
-    db.close()
     said = analysis(run)
     expect([(l["step_cv"], l["step_cv_floor"], l["step_max_load_norm"]) for l in said["layers"]] == [(60, 2, 0.7)] * 2, said["layers"])
     expect(all(abs(l["swing"] - (60 ** 2 - 2 ** 2 - 5 ** 2) ** 0.5) < 1e-9 for l in said["layers"]), said["layers"])
     verdict = said["verdict"]
     expect(verdict["state"] == "restless" and "first saturated at step 9" in verdict["because"], verdict)
-    expect(verdict["advice"][0]["rule"] == "scores_move", verdict)
+    expect(verdict["advice"][0]["rule"] == "scores_move" and "50% of the choices on fixed tokens stay" in verdict["because"], verdict)
     for command in ("compare", "router"):
         expect("restless" in assay(command, run).stdout, command)
+    # The last W = 8 logged steps decide, all of which have a probe here: 0.08 is under a quarter of the swing.
+    db.execute("UPDATE router_layer SET overlap = 0.99 WHERE step > 52")
+    db.commit()
+    db.close()
+    said = analysis(run)
+    expect(said["verdict"]["state"] == "recovered" and [l["overlap_median"] for l in said["layers"]] == [0.99] * 2, said["verdict"])
+    expect("restless in" not in assay("compare", run).stdout, "compare")
     shutil.rmtree(run)
 
 
