@@ -120,6 +120,24 @@ void add_sizes(const std::vector<NamedConfig>& models, std::vector<Confound>& fo
   }
 }
 
+// Heads that grow with the width, as a dial of depths sets them, are the same attention.
+void add_attention(const std::vector<NamedConfig>& models, std::vector<Confound>& found) {
+  const auto of = [&](size_t i) -> const ModelConfig& { return models[i].config.model; };
+  const auto same = [](const ModelConfig& a, const ModelConfig& b) {
+    return a.resolved_head_dim() == b.resolved_head_dim() &&
+           a.heads * b.resolved_kv_heads() == b.heads * a.resolved_kv_heads() &&
+           a.heads * b.hidden == b.heads * a.hidden;
+  };
+  bool differs = false;
+  for (size_t i = 1; i < models.size(); ++i) differs |= !same(of(0), of(i));
+  if (!differs) return;
+  const auto text = [&](size_t i) {
+    return strprintf("%ld heads of %ld with %ld key-value heads", long(of(i).heads),
+                     long(of(i).resolved_head_dim()), long(of(i).resolved_kv_heads()));
+  };
+  found.push_back({"architecture", "attention differs: " + by_model(models, text)});
+}
+
 // Of mixtures with other mixtures: that a dense model has no experts is what is compared.
 void add_experts(const std::vector<NamedConfig>& sparse, std::vector<Confound>& found) {
   const auto text = [&](size_t i) {
@@ -225,6 +243,7 @@ std::string values_by_model(const std::vector<std::string>& names,
 std::vector<Confound> recorded_confounds(const std::vector<NamedConfig>& models) {
   std::vector<Confound> found;
   add_sizes(models, found);
+  add_attention(models, found);
   add_mixtures(mixtures_of(models), found);
   add_branch_scale(models, found);
   add_unequal_fields(models, false, found);

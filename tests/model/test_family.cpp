@@ -177,6 +177,25 @@ TEST_CASE("confounds beyond the sizes: order of the data, architecture, routers,
   REQUIRE(has(found, "router", "model.moe.router.bias_rate differs: moe-64 0.5, moe-256 0.001"));
 }
 
+TEST_CASE("confounds of the attention: heads beside the width, but not heads that grow with it") {
+  std::vector<NamedConfig> models = {{"a", speedrun_dense()}, {"b", speedrun_dense()}};
+  const auto found_with = [&](int64_t hidden, int64_t heads, int64_t kv_heads, int64_t head_dim) {
+    ModelConfig& m = models[1].config.model;
+    m.hidden = hidden, m.heads = heads, m.kv_heads = kv_heads, m.head_dim = head_dim;
+    const auto found = recorded_confounds(models);
+    return found.empty() ? "" : found.back().name + ": " + found.back().text;
+  };
+  const std::string differs =
+      "architecture: attention differs: a 12 heads of 64 with 12 key-value heads, b ";
+  REQUIRE(found_with(768, 12, 12, 64) == "");  // as the first model's
+  REQUIRE(found_with(768, 12, 4, 0) == differs + "12 heads of 64 with 4 key-value heads");
+  REQUIRE(found_with(768, 6, 0, 0) == differs + "6 heads of 128 with 6 key-value heads");
+  REQUIRE(found_with(768, 6, 0, 64) == differs + "6 heads of 64 with 6 key-value heads");
+  REQUIRE(found_with(640, 10, 0, 0) == "width: hidden width differs: a 768, b 640");
+  models[0].config.model.kv_heads = 6;
+  REQUIRE(found_with(640, 10, 5, 0) == "width: hidden width differs: a 768, b 640");
+}
+
 TEST_CASE("of many models a confound has the values, not every name") {
   const std::vector<std::string> names = {"a", "b", "c", "d", "e", "f"};
   REQUIRE(values_by_model({"a", "b"}, {"1", "1"}) == "a 1, b 1");
