@@ -48,14 +48,21 @@ bool is_one_part(int64_t a, const Schedule& of_a, int64_t b, const Schedule& of_
   return std::fabs(apart) <= 1.0 / double(std::min(of_a.steps, of_b.steps));
 }
 
-// Writes a part as steps: those of the first model where it is one part in all of them.
+// Writes a part as steps: those of the first model where it is one part in all of them, as it was
+// given (a cosine without a length takes what is left of any number of steps) or as it came out.
 void resolve_part(std::vector<NamedConfig>& models, const std::vector<Schedule>& schedules,
                   int64_t Schedule::*part, int64_t ScheduleConfig::*steps,
                   std::optional<double> ScheduleConfig::*fraction) {
   const Schedule& first = schedules.front();
-  const bool one = std::all_of(schedules.begin(), schedules.end(), [&](const Schedule& s) {
-    return is_one_part(first.*part, first, s.*part, s);
+  const ScheduleConfig given = models.front().config.schedule;
+  const bool given_as_one = std::all_of(models.begin(), models.end(), [&](const NamedConfig& m) {
+    const ScheduleConfig& s = m.config.schedule;
+    return s.*steps == given.*steps && s.*fraction == given.*fraction && s.decay == given.decay;
   });
+  const bool one =
+      given_as_one || std::all_of(schedules.begin(), schedules.end(), [&](const Schedule& s) {
+        return is_one_part(first.*part, first, s.*part, s);
+      });
   for (size_t i = 0; i < models.size(); ++i) {
     ScheduleConfig& schedule = models[i].config.schedule;
     schedule.*fraction = std::nullopt;

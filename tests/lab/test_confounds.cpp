@@ -93,6 +93,17 @@ TEST_CASE("what a contract or a mixture changes is no confound") {
   REQUIRE(of(runs).empty());
 }
 
+TEST_CASE("a part of the schedule that was given alike is alike over other steps") {
+  std::vector<RunRecord> runs = two_models();
+  for (RunRecord& run : runs) {
+    run.config.schedule = {.warmup = 10, .warmdown = 0, .decay = DecayShape::kCosine};
+  }
+  for (const size_t i : {2, 3}) runs[i].config.run.steps = 200;
+  REQUIRE(of(runs).empty());  // 90 of 100 steps, 190 of 200
+  for (const size_t i : {2, 3}) runs[i].config.schedule.warmdown = 100;
+  REQUIRE(of(runs).at(0).text == "schedule.warmdown differs: dense 90, moe 100");
+}
+
 TEST_CASE("a mixture whose gates make its branch smaller than the dense FFN is said to") {
   std::vector<RunRecord> runs = two_models();
   for (const size_t i : {2, 3}) runs[i].config.model.moe.emplace().top_k = 4;
