@@ -129,13 +129,14 @@ CorpusWriter::CorpusWriter(const Tokenizer& tokenizer, Config config)
         "choose 1024 to 2147483647 tokens per shard");
   require_corpus_name(config_.name);
   refuse_foreign_manifest(config_.folder);
-  if (config_.existing == Existing::kRefuse) refuse_existing();
+  if (config_.existing == Existing::kRefuse) interrupted_ = refuse_existing();
   tokenizer_.eot();
   made_.make(config_.folder);
 }
 
-// The given tokenizer may be there already: `assay tokenizer train` put it there.
-void CorpusWriter::refuse_existing() const {
+// The given tokenizer may be there already: `assay tokenizer train` put it there. True if there are
+// shards of a commit that was killed.
+bool CorpusWriter::refuse_existing() const {
   const std::string replace = "choose another folder, or replace it with --overwrite";
   if (exists(config_.folder + "/" + kManifestName))
     throw UserError(config_.folder + " already holds a corpus", replace);
@@ -146,6 +147,7 @@ void CorpusWriter::refuse_existing() const {
   const std::string tokenizer = config_.folder + "/" + kTokenizerName;
   if (exists(tokenizer) && !is_same(tokenizer, tokenizer_))
     throw UserError(config_.folder + " already holds another tokenizer.json", replace);
+  return !shards.empty();
 }
 
 ShardWriter& CorpusWriter::open_shard(Split split) {
@@ -220,6 +222,8 @@ Manifest CorpusWriter::commit(const std::string& validation) {
   const std::string tokenizer = config_.folder + "/" + kTokenizerName;
   std::optional<AtomicFile> tokenizer_file;  // the same one of another program keeps its bytes
   if (!exists(tokenizer) || !is_same(tokenizer, tokenizer_)) tokenizer_file.emplace(tokenizer);
+  // While the manifest that lists them is there: a kill may follow its truncation.
+  if (interrupted_) remove_shards({}, config_.folder, config_.name);
   AtomicFile manifest_file(config_.folder + "/" + kManifestName);
   if (tokenizer_file) write_and_sync(*tokenizer_file, tokenizer_json(tokenizer_));
   write_and_sync(manifest_file, manifest_text(manifest));

@@ -66,7 +66,7 @@ class CorpusWriter {
    private:
     std::vector<std::string> paths_;  // the innermost first
   };
-  void refuse_existing() const;
+  bool refuse_existing() const;
   void append(Split split, View<const int32_t, 1> tokens);
   ShardWriter& open_shard(Split split);
 
@@ -77,6 +77,7 @@ class CorpusWriter {
   std::vector<SourceEntry> sources_;
   std::optional<uint64_t> shuffle_seed_;
   int64_t text_bytes_ = 0;
+  bool interrupted_ = false;  // the folder has shards of a commit that was killed
 };
 
 }  // namespace assay

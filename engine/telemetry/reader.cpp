@@ -54,7 +54,7 @@ TelemetryReader::TelemetryReader(const std::string& path)
                     "written by a newer assay: use that one");
   }
   if (found < 1) {
-    throw UserError(path + ": is not a telemetry database", "give the telemetry.db of a run");
+    throw NotTelemetry(path + ": is not a telemetry database", "give the telemetry.db of a run");
   }
   Statement stranger(database_,
                      "SELECT type, name FROM sqlite_master WHERE type NOT IN "

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "engine/telemetry/schema.h"
 #include "engine/telemetry/sqlite.h"
 
@@ -44,6 +45,12 @@ struct RankStepRow {
   int64_t step = 0;
   int64_t rank = 0;
   RankStep of;
+};
+
+// A database without the tables of telemetry: not a run's, or killed while it was made.
+class NotTelemetry : public UserError {
+ public:
+  using UserError::UserError;
 };
 
 class TelemetryReader {

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "base/read_failed.h"
 
 namespace assay {
 namespace {
@@ -36,8 +37,10 @@ Database::Database(std::string path, Mode mode) : path_(std::move(path)) {
       sqlite3_open_v2(path_.c_str(), &handle_, flags | SQLITE_OPEN_FULLMUTEX, nullptr);
   if (status != SQLITE_OK) {
     const std::string why = handle_ != nullptr ? sqlite3_errmsg(handle_) : sqlite3_errstr(status);
+    const bool too_many = handle_ != nullptr && too_many_files(sqlite3_system_errno(handle_));
     sqlite3_close(handle_);
-    throw UserError("cannot open " + path_ + ": " + why, "check the path and its permissions");
+    throw ReadFailed("cannot open " + path_ + ": " + why,
+                     too_many ? kTooManyFiles : "check the path and its permissions");
   }
   sqlite3_busy_timeout(handle_, 10000);
   // A file from elsewhere may hold views, triggers and functions that run for ever; ours has none.
@@ -51,7 +54,7 @@ Database::Database(std::string path, Mode mode) : path_(std::move(path)) {
       sqlite3_exec(handle_, "PRAGMA cache_size=-65536", nullptr, nullptr, nullptr) == SQLITE_BUSY) {
     const std::string why = sqlite3_errmsg(handle_);
     sqlite3_close(handle_);
-    throw UserError(path_ + ": cannot be read: " + why, kHeldHint);
+    throw ReadFailed(path_ + ": cannot be read: " + why, kHeldHint);
   }
 }
 
@@ -69,7 +72,13 @@ void Database::fail(const std::string& what) const {
         "the file is damaged: move it away (the checkpoints are not affected) and run the same "
         "command again";
   if (code == SQLITE_BUSY) hint = kHeldHint;
-  throw UserError(path_ + ": " + what + ": " + sqlite3_errmsg(handle_), hint);
+  const std::string message = path_ + ": " + what + ": " + sqlite3_errmsg(handle_);
+  // SQLite says "malformed" of a failing disk too.
+  for (const int unread :
+       {SQLITE_BUSY, SQLITE_IOERR, SQLITE_CANTOPEN, SQLITE_PERM, SQLITE_NOMEM, SQLITE_CORRUPT}) {
+    if (code == unread) throw ReadFailed(message, hint);
+  }
+  throw UserError(message, hint);
 }
 
 void Database::run(const std::string& sql) {

@@ -1,4 +1,5 @@
-// RAII wrappers of SQLite; every failure is a UserError that names the database.
+// RAII wrappers of SQLite; every failure is a UserError that names the database, a ReadFailed where
+// the file may be whole: it is held, the disk fails, too many files are open.
 #pragma once
 
 #include <cstdint>

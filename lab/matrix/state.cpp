@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/read_failed.h"
 #include "data/json_text.h"
 #include "engine/config/text.h"
 #include "engine/run/folder_lock.h"
@@ -93,8 +94,10 @@ bool is_done(const std::string& run) {
     Cell own;
     own.config = load_config(run + "/config.yaml");
     return run_status(run, own).state == CellState::kDone;
+  } catch (const ReadFailed&) {
+    throw;
   } catch (const UserError&) {
-    return false;  // not readable, e.g. of another version
+    return false;  // damaged, or of another version
   }
 }
 
@@ -219,8 +222,11 @@ CellStatus run_status(const std::string& run, const Cell& cell) {
     // Older versions did not validate a last step that was made by a process that was to do more.
     validated = telemetry.last_step().value_or(0) >= status.steps_done ||
                 telemetry.has_eval(status.steps_done, "val");
-  } catch (const UserError&) {
+  } catch (const NotTelemetry&) {
     return status;  // killed while it was made
+  } catch (const UserError& error) {
+    status.unread = error;
+    return status;
   }
   const bool other_rule = !same_collapse_stop(config, cell.config);
   if (stopped_by_guard(status.end) && !(status.end == "collapse_stop" && other_rule)) {

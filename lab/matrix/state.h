@@ -39,6 +39,9 @@ struct CellStatus {
   std::string end;  // of the last launch
   // Its telemetry.db was not closed: the process was killed, or could not write, at the very end.
   bool unclosed = false;
+  // Why its telemetry.db cannot be read (damaged, held, a failing disk): it is unknown how far the
+  // run is.
+  std::optional<UserError> unread;
   // Fields in which the existing run differs from the cell; not empty if it has another
   // configuration.
   std::vector<std::string> differences;

@@ -166,6 +166,7 @@ Statuses read_runs(MatrixSummary& summary, const MatrixFolder& folder) {
   for (const Cell& cell : summary.matrix->cells) {
     if (!status.contains(cell.run)) {
       const CellStatus now = status[cell.run] = folder.status(cell);
+      if (now.unread) throw *now.unread;
       if (now.state == CellState::kDone && now.differences.empty()) {
         summary.records.emplace(cell.run, read_run(folder.run(cell)));
       }

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/read_failed.h"
 #include "data/sha256.h"
 #include "lab/matrix/matrix.h"
 #include "lab/router/analysis.h"
@@ -112,6 +113,8 @@ EndedRuns read_ended_runs(
     std::optional<RunRecord> record;
     try {
       record = read_run(path);
+    } catch (const ReadFailed&) {
+      throw;
     } catch (const UserError& error) {
       leave(error.what());
       continue;
@@ -135,6 +138,8 @@ EndedRuns read_ended_runs(
         }
       }
       if (!why.empty()) leave(why);
+    } catch (const ReadFailed&) {
+      throw;
     } catch (const UserError& error) {
       leave(error.what());
     }

@@ -7,6 +7,7 @@ import os
 import pathlib
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -205,6 +206,19 @@ def failing(arguments, call, path, how, number=1):
                           env={**os.environ, "XDG_CACHE_HOME": str(WORK / "cache"), **faults})
 
 
+def check_killed_twice():
+    """`data prepare` killed while it named its shards, and again while it wrote the manifest that lists them."""
+    prepare = ["data", "prepare", "text.txt", "--tokenizer", "tok.json", "--shard-tokens", "1024", "-o"]
+    works(*prepare, "whole-corpus")
+    check(len(list((WORK / "whole-corpus").glob("corpus_train_*.bin"))) > 2, "the corpus has too few shards")
+    for call, path, number in (("rename", "*/killed-corpus/corpus_train_*.bin", 2), ("fsync", "*/killed-corpus/tokenizer.json.part", 1)):
+        killed = failing([*prepare, "killed-corpus"], call, path, "kill", number)
+        check(killed.returncode == -signal.SIGKILL, f"{call} of {path}: {killed}")
+    works(*prepare, "killed-corpus")
+    whole, killed = ({file.name: file.read_bytes() for file in (WORK / name).iterdir()} for name in ("whole-corpus", "killed-corpus"))
+    check(whole == killed, f"{sorted(whole)} and {sorted(killed)}")
+
+
 def check_no_locks():
     """A file system that cannot lock is no other process."""
     failed = failing([*TRAIN, "no-lock", "--stop-after", "1"], "lock", "*/no-lock/*", "ENOLCK")
@@ -321,6 +335,7 @@ check_changed_tokenizer()
 check_cache()
 check_change_while_reading()
 check_read_error()
+check_killed_twice()
 check_no_locks()
 check_many_shards()
 check_change_on_one_rank()

@@ -10,7 +10,7 @@ import sqlite3
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import BATCH_TOKENS, EVAL_TOKENS, Workplace, assay, check, rows
+from harness import ASSAY, BATCH_TOKENS, EVAL_TOKENS, Workplace, assay, check, rows
 
 MATRIX = """
 name: m
@@ -323,6 +323,18 @@ def check_errors(matrix, place):
     check(len(answer["models"]) == 2 and answer["models"][0]["name"] == "dense", answer["models"])
 
 
+def check_unread(matrix, place):
+    """What cannot be read at this moment is no run that has not begun."""
+    claims = place.path / "m.yaml"
+    for arguments in (("map", matrix, "--json"), ("published", "scoreboard", matrix, "--claims", claims, "-o", place.path / "s.md")):
+        for call, how, number, words in (("open-read", "EMFILE", 1, "ulimit -n"), ("read", "EIO", 1, "disk I/O error"),
+                                         ("read", "EIO", 4, "is malformed")):
+            done = assay(*arguments, env={**os.environ, "LD_PRELOAD": str(ASSAY.parent / "libtorture_faults.so"), "ASSAY_FAULTS_CALL": call,
+                                          "ASSAY_FAULTS_PATH": "*/moe-*seed2/telemetry.db", "ASSAY_FAULTS_HOW": how,
+                                          "ASSAY_FAULTS_NUMBER": str(number)})
+            check(done.returncode == 1 and words in done.stderr and done.stderr.count("hint:") == 1, f"{arguments} {call}: {done}")
+
+
 def main():
     os.environ["ASSAY_POWERCAP"] = "/nonexistent"  # as on a machine without counters
     with Workplace() as place:
@@ -342,6 +354,7 @@ def main():
         check_gpu_memory(matrix, place)
         check_core(matrix, place)
         check_errors(matrix, place)
+        check_unread(matrix, place)
     print("map: ok")
 
 

@@ -51,6 +51,7 @@ class Scene:
     windows: bool = False  # its telemetry has measures over a window of steps
     weight: int = 2     # cases of it in a round
     output: str = ""    # the file in the folder that its standard output goes to
+    makes: str = ""     # the folder that must not be there, of a command that also records in the run
 
     def command(self, here, shared):
         return [str(ASSAY)] + [word.format(here=here, shared=shared) for word in self.words]
@@ -88,7 +89,7 @@ SCENES = [
           done="holds files already"),
     Scene("import", ("import", "{shared}/exported", "-o", "{here}/i"), done="holds files already"),
     Scene("dissect", ("dissect", "used", "{here}/t", "--export", "{here}/u"), copies=(("trunk", "t"),),
-          done="holds files already"),
+          done="holds files already", makes="u"),
     Scene("damage", ("dissect", "damage", "{here}/t"), copies=(("trunk", "t"),), weight=1),
     Scene("merge", ("checkpoint", "merge", "{here}/r"), copies=(("several", "r"),), weight=1),
     Scene("synth", ("data", "synth", "-o", "{here}/s", "--tokens", "30000", "--val-tokens", "3000", "--vocab-size", "300"),
