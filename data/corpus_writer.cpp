@@ -222,6 +222,10 @@ Manifest CorpusWriter::commit(const std::string& validation) {
   const std::string tokenizer = config_.folder + "/" + kTokenizerName;
   std::optional<AtomicFile> tokenizer_file;  // the same one of another program keeps its bytes
   if (!exists(tokenizer) || !is_same(tokenizer, tokenizer_)) tokenizer_file.emplace(tokenizer);
+  if (config_.existing == Existing::kRefuse && exists(config_.folder + "/" + kManifestName)) {
+    throw UserError(config_.folder + " holds a corpus that another process has just written",
+                    "choose another folder, or replace it with --overwrite");
+  }
   // While the manifest that lists them is there: a kill may follow its truncation.
   if (interrupted_) remove_shards({}, config_.folder, config_.name);
   AtomicFile manifest_file(config_.folder + "/" + kManifestName);

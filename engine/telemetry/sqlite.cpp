@@ -71,12 +71,13 @@ void Database::fail(const std::string& what) const {
     hint =
         "the file is damaged: move it away (the checkpoints are not affected) and run the same "
         "command again";
-  if (code == SQLITE_BUSY) hint = kHeldHint;
+  const bool held = code == SQLITE_BUSY || code == SQLITE_LOCKED || code == SQLITE_PROTOCOL;
+  if (held) hint = kHeldHint;
+  const bool too_many = code == SQLITE_CANTOPEN && too_many_files(sqlite3_system_errno(handle_));
+  if (too_many) hint = kTooManyFiles;
   const std::string message = path_ + ": " + what + ": " + sqlite3_errmsg(handle_);
-  // SQLite says "malformed" of a failing disk too.
-  for (const int unread :
-       {SQLITE_BUSY, SQLITE_IOERR, SQLITE_CANTOPEN, SQLITE_PERM, SQLITE_NOMEM, SQLITE_CORRUPT}) {
-    if (code == unread) throw ReadFailed(message, hint);
+  if (held || too_many || code == SQLITE_IOERR || code == SQLITE_NOMEM) {
+    throw ReadFailed(message, hint);
   }
   throw UserError(message, hint);
 }

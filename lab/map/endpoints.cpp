@@ -398,7 +398,7 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
     } catch (const ReadFailed&) {
       throw;
     } catch (const UserError& error) {
-      set.left_out.push_back({.run = path, .reason = error.what()});
+      set.left_out.push_back({.run = path, .reason = error.what(), .unread = true});
     }
   }
   for (const std::string& path : paths) matrices.add_not_begun(path, set.left_out);

@@ -57,6 +57,7 @@ struct MapModel {
 
 struct SkippedRun {
   std::string run, reason;
+  bool unread = false;  // its files cannot be read, or are damaged
 };
 
 struct EndpointSet {

@@ -131,8 +131,9 @@ void add_test(ClaimResult& result) {
     result.more_seeds = std::max<int64_t>(1, *needed - s.n);
     return;
   }
+  // Two seeds are often near each other by chance.
   const double standard_error = *s.sd / std::sqrt(double(s.n));
-  result.is_coarse = p == 1 && std::max(s.below, s.above) > standard_error;
+  result.is_coarse = p == 1 && s.n > 2 && std::max(s.below, s.above) > standard_error;
 }
 
 // places: one, or the second and the first that the claim goes across.

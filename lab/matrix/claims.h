@@ -44,7 +44,7 @@ struct ClaimResult {
   // stayed as they are. Of undecided results; nullopt also if kMostValues would not.
   std::optional<int64_t> more_seeds;
   // Undecided because the values are known to the validation before: that reaches the bound, and
-  // is more than the standard error, so that further seeds do not help.
+  // is more than the standard error of three or more seeds, so that further ones would hardly help.
   bool is_coarse = false;
 };
 

@@ -17,6 +17,7 @@ std::string state_text(const PlannedCell& run) {
   const CellStatus& status = run.status;
   if (!run.refused.empty()) return "NOT copied from " + run.reuse;
   if (!run.reuse.empty()) return "copied from " + run.reuse;
+  if (status.unread) return std::string("unreadable: ") + status.unread->what();
   std::string text = cell_state_name(status.state);
   if (status.state == CellState::kPartial) {
     text += strprintf(" (step %ld)", long(status.steps_done));

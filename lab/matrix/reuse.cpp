@@ -239,6 +239,7 @@ Reusable find_reusable(const std::vector<const Cell*>& cells, const MatrixFolder
       if (cell == nullptr) continue;
       match = true;
       const CellStatus status = run_status(run.path, *cell);
+      if (status.unread) throw *status.unread;
       if (status.state != CellState::kDone) {
         reusable.unfinished.push_back(
             strprintf("%s: %s, step %ld of %ld", run.path.c_str(), cell_state_name(status.state),
@@ -296,6 +297,7 @@ std::string take_over(const ReusableRun& reusable, const MatrixFolder& folder,
     fs::remove_all(part);
     copy_run(reusable.run, part);
     const CellStatus copied = run_status(part.string(), *reusable.cell);
+    if (copied.unread) throw *copied.unread;
     if (copied.state != CellState::kDone || !copied.differences.empty()) {
       throw UserError(reusable.run + " was changed while it was copied",
                       "give the same command again when that run is finished");

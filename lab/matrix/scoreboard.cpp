@@ -114,6 +114,7 @@ void add_tested(const ScoreboardSource& source, const std::string& given,
                     "give each matrix once");
   }
   const MatrixSummary summary = summarise_matrix(recorded.matrix, MatrixFolder(folder));
+  if (!summary.unread.empty()) throw UserError(summary.unread.front());
   Study& study = studies[study_name(file.name)];
   std::set<std::string>& claims = tested[file.name];
   for (const MatrixClaim& claim : file.claims) claims.insert(claim.name);

@@ -105,6 +105,7 @@ bool is_done(const std::string& run) {
 // been seen too, so they count.
 struct RunCounts {
   int64_t begun = 0, finished = 0;
+  std::optional<UserError> unread;  // of a cell: it may be finished
 };
 RunCounts count_runs(const MatrixFolder& folder, const Matrix& matrix) {
   RunCounts counts;
@@ -112,9 +113,10 @@ RunCounts count_runs(const MatrixFolder& folder, const Matrix& matrix) {
   for (const Cell& cell : matrix.cells) {
     if (!cell.trained()) continue;
     names.insert(cell.run);
-    const CellState state = folder.status(cell).state;
-    counts.begun += state == CellState::kWaiting ? 0 : 1;
-    counts.finished += state == CellState::kDone ? 1 : 0;
+    const CellStatus status = folder.status(cell);
+    counts.begun += status.state == CellState::kWaiting ? 0 : 1;
+    counts.finished += status.state == CellState::kDone ? 1 : 0;
+    if (status.unread) counts.unread = status.unread;
   }
   for (const std::string& name : names_in(folder.path())) {
     std::error_code ignored;
@@ -140,6 +142,7 @@ ClaimSeal next_seal(const MatrixFolder& folder, const Matrix& matrix, const orde
   ClaimSeal seal = seal_of_json(before["claims_seal"]);
   seal.sha256 = sha256;
   if (changes.any()) {
+    if (runs.unread) throw *runs.unread;  // the record of the edit has the number of finished runs
     seal.edits.push_back({.time = utc_now(),
                           .runs_finished = runs.finished,
                           .added = changes.added,

@@ -59,6 +59,7 @@ bool was_stopped(const CellStatus& status) {
 
 std::string missing_text(const Cell& cell, const CellStatus& status) {
   if (!cell.unavailable.empty()) return cell.name + ": " + cell.unavailable;
+  if (status.unread) return cell.name + ": " + status.unread->what();
   std::string text = cell.name + ": " + cell_state_name(status.state);
   if (!status.differences.empty()) text += ", its run has another configuration";
   if (status.state == CellState::kGuard) text += " by its guard (" + status.end + ")";
@@ -166,7 +167,10 @@ Statuses read_runs(MatrixSummary& summary, const MatrixFolder& folder) {
   for (const Cell& cell : summary.matrix->cells) {
     if (!status.contains(cell.run)) {
       const CellStatus now = status[cell.run] = folder.status(cell);
-      if (now.unread) throw *now.unread;
+      if (now.unread) {
+        summary.unread.emplace_back(
+            folder.run(cell) + " counts as unfinished: " + now.unread->what(), now.unread->hint());
+      }
       if (now.state == CellState::kDone && now.differences.empty()) {
         summary.records.emplace(cell.run, read_run(folder.run(cell)));
       }

@@ -100,7 +100,8 @@ struct MatrixSummary {
   std::map<std::string, RunRecord> records;  // finished runs, by name
   std::map<std::string, RunRecord> stopped;  // by telemetry.collapse_stop
   int64_t cells = 0, done = 0, unavailable = 0;
-  std::string different_data;     // of different_data() in lab/matrix/matrix.h
+  std::vector<UserError> unread = {};  // "RUN counts as unfinished: WHY it cannot be read"
+  std::string different_data;          // of different_data() in lab/matrix/matrix.h
   std::string shared_order = {};  // of shared_order_text(); "" if seeds have orders of their own
   std::optional<ClaimSeal> seal;  // of matrix.json
   std::vector<ContractTable> tables;

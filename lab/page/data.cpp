@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "base/read_failed.h"
 #include "engine/config/yaml.h"
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/sqlite.h"
@@ -138,8 +137,6 @@ void add_telemetry(const RunRecord& run, const ReportLimits& limits, Json& json)
     if (moe_blocks(run.config.model) > 0 && json["router"].is_null()) {
       json["notes"].push_back("The model has experts, but its routers have no logged step yet.");
     }
-  } catch (const ReadFailed&) {
-    throw;
   } catch (const UserError& error) {
     json["notes"].push_back("The routers cannot be shown: " + std::string(error.what()) + " (" +
                             error.hint() + ").");

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/read_failed.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
 #include "lab/receipt/launch_precision.h"
@@ -250,8 +249,6 @@ class Verifier {
       try {
         for (const ClaimSpec& spec : claims_of(evidence)) all.push_back(spec);
       } catch (const NotAvailable&) {
-      } catch (const ReadFailed&) {
-        throw;
       } catch (const UserError&) {
       }
     }

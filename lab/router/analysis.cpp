@@ -95,13 +95,16 @@ void add_dead(const LayerHistory& from, int64_t last_step, RouterLayer& layer) {
   layer.dead_median = since[since.size() / 2];
 }
 
+// The median: a run that lost some rows is still logged at every step.
 int64_t step_gap(const RouterHistory& history) {
   const size_t count = history.steps.size();
-  int64_t most = 1;
+  std::vector<int64_t> gaps;
   for (size_t i = count - std::min(count - 1, size_t(history.window)); i < count; ++i) {
-    most = std::max(most, history.steps[i] - history.steps[i - 1]);
+    gaps.push_back(history.steps[i] - history.steps[i - 1]);
   }
-  return most;
+  if (gaps.empty()) return 1;
+  std::sort(gaps.begin(), gaps.end());
+  return gaps[gaps.size() / 2];
 }
 
 RouterLayer layer_of(const LayerHistory& from, const RouterHistory& history,

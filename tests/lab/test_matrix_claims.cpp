@@ -311,10 +311,10 @@ TEST_CASE("a claim on steps to a target is no surer than the validations, nor th
     REQUIRE(two[i].verdict == ClaimVerdict::kUndecided);
     REQUIRE(two[i].why == kNoSpread);
     REQUIRE(std::abs(two[i].compared->mean) == 24);
-    REQUIRE(two[i].p.value() == 1);                     // the true steps may be equal
-    REQUIRE((!two[i].more_seeds && two[i].is_coarse));  // of validations so far apart
+    REQUIRE(two[i].p.value() == 1);                      // the true steps may be equal
+    REQUIRE((!two[i].more_seeds && !two[i].is_coarse));  // may be by chance
   }
-  REQUIRE(undecided_claims(two) == std::vector<std::string>{"even"});
+  REQUIRE(undecided_claims(two).size() == 2);  // the first two have one name
   REQUIRE(claims_markdown(two, {}).find(std::string("undecided: ") + kNoSpread) !=
           std::string::npos);
   // Two validations earlier: the seeds are too few, and the claim counts in Holm's number.
@@ -360,6 +360,7 @@ TEST_CASE("seeds are added to claims that seeds can decide, not for want of vali
       {"a bound above", {72, 96, 120}, steps(130), true, "2"},
       {"equal seeds above", {96, 96, 96}, steps(70), true, "3"},
       // Mean 132, standard error 60.
+      {"two seeds beside it", {72, 96}, steps(80), true, ">1000"},
       {"a spread above a validation", {72, 192}, steps(120), true, ">1000"},
       {"one seed", {96}, steps(90), true, "-"},
       // Equal values on the bound are not below it, which six of them decide.

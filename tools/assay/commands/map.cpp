@@ -43,6 +43,9 @@ int run_map(const MapArguments& a) {
       contract_map(collect_endpoints(a.paths, measure, a.models), measure, axes);
   std::vector<MapClaimResult> claims;
   if (!a.claims.empty()) claims = judge_map_claims(read_map_claims(a.claims), map);
+  for (const SkippedRun& out : map.set.left_out) {
+    if (out.unread) std::fprintf(stderr, "warning: left out: %s\n", out.reason.c_str());
+  }
   if (!a.html.empty()) write_file_atomic(a.html, map_page(map, claims, a.title));
   if (a.json) {
     nlohmann::ordered_json json = map_json(map);

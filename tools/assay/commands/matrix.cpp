@@ -152,9 +152,19 @@ void write_matrix_receipt(const MatrixFolder& folder, const MatrixSummary& summa
   write_receipt(folder.file(kReceiptName), make_matrix_receipt(folder, summary));
 }
 
+// The tables, and a warning for each run that cannot be read.
+MatrixSummary summarise(const Matrix& matrix, const MatrixFolder& folder) {
+  MatrixSummary summary = summarise_matrix(matrix, folder);
+  for (const UserError& unread : summary.unread) {
+    say(std::string("warning: ") + unread.what());
+    if (!unread.hint().empty()) say("hint: " + unread.hint());
+  }
+  return summary;
+}
+
 // Writes the tables and the receipt.
 MatrixSummary write_results(const MatrixFolder& folder, const Matrix& matrix) {
-  MatrixSummary summary = summarise_matrix(matrix, folder);
+  MatrixSummary summary = summarise(matrix, folder);
   write_summary(folder, summary);
   write_matrix_receipt(folder, summary);
   return summary;
@@ -308,10 +318,10 @@ void summarise(const MatrixArguments& a, const MatrixFolder& folder, const Matri
     say_edits(edits);
     say("its files are left as they are: assay matrix " + a.file +
         (edits.changed.empty() ? "" : " --fresh-changed") + " takes the edit over");
-    return print_summary(a, summarise_matrix(matrix, folder));
+    return print_summary(a, summarise(matrix, folder));
   }
   if (edits.claims.any()) write_matrix(folder, matrix, edits);
-  const MatrixSummary summary = summarise_matrix(matrix, folder);
+  const MatrixSummary summary = summarise(matrix, folder);
   if (try_to_write_summary(folder, summary)) write_matrix_receipt(folder, summary);
   print_summary(a, summary);
 }
