@@ -40,14 +40,24 @@ class OpenFile {
   int file_;
 };
 
+// Only the inode was written: by a hard link, as a branch makes them, or by what may hide an edit.
+bool same_content_times(const FileStamp& a, FileStamp b) {
+  b.ctime_ns = a.ctime_ns;
+  return a == b;
+}
+
 HashedFile hash_file(const std::string& path, const std::function<void(int64_t)>& on_bytes) {
   const OpenFile file(path);
-  HashedFile hashed{
-      .stamp = stamp_of(file.get(), path), .sha256 = "", .computed_at = time(nullptr)};
-  hashed.sha256 = sha256_of(file.get(), path, on_bytes);
-  if (stamp_of(file.get(), path) != hashed.stamp)
-    throw UserError(path + " changed while it was hashed", "wait until it is written");
-  return hashed;
+  constexpr int kTries = 5;
+  for (int tried = 1;; ++tried) {
+    HashedFile hashed{
+        .stamp = stamp_of(file.get(), path), .sha256 = "", .computed_at = time(nullptr)};
+    hashed.sha256 = sha256_of(file.get(), path, tried == 1 ? on_bytes : nullptr);
+    const FileStamp now = stamp_of(file.get(), path);
+    if (now == hashed.stamp) return hashed;
+    if (tried == kTries || !same_content_times(hashed.stamp, now))
+      throw UserError(path + " changed while it was hashed", "wait until it is written");
+  }
 }
 
 // Files that are not in the cache, the largest first, so that the threads end at about the same

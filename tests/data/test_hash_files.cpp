@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -33,6 +34,21 @@ const std::string kWrong(64, 'a');
 CachedHash planted(const std::string& path) {
   const FileStamp stamp = stamp_of(path);
   return {.stamp = stamp, .sha256 = kWrong, .computed_at = stamp.ctime_ns / 1'000'000'000 + 10};
+}
+
+TEST_CASE("hard links that appear while a file is hashed are no change of it") {
+  const TempFolder folder;
+  const std::string file = folder / "large";
+  write_file_plain(file, std::string(size_t{64} << 20, 'x'));
+  std::thread linking([&] {
+    for (int i = 0; i < 4; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      fs::create_hard_link(file, folder / ("link" + std::to_string(i)));
+    }
+  });
+  const HashedFiles files = hash_files({file}, UseCache::kNo);
+  linking.join();
+  REQUIRE(files.at(file).sha256 == sha256_file(file));
 }
 
 TEST_CASE("files are hashed from their bytes") {
