@@ -6,6 +6,7 @@
 #include "lab/router/analysis.h"
 #include "lab/runs/step_loads.h"
 #include "tests/catch.h"
+#include "tests/lab/planted_analysis.h"
 
 namespace assay::test_restless {
 namespace {
@@ -92,21 +93,10 @@ std::vector<Counts> sampled(int64_t experts, int64_t top_k, int64_t tokens, int6
 
 // A layer that is even over the window, at the steps as given. K = 4 of 64.
 RouterAnalysis even_with(const StepLoads& steps) {
-  RouterAnalysis a;
-  a.experts = 64;
-  a.top_k = 4;
-  a.window = 100;
-  a.logged = a.last_step = 400;
-  a.planned_steps = 1000;
+  RouterAnalysis a = healthy_analysis();
   a.turnover_floor = 0.2;
-  RouterLayer layer;
-  layer.layer = 3;
-  layer.max_load_norm = 0.1;
-  layer.active_norm = 1;
-  layer.entropy_norm = 0.99;
-  layer.turnover = 0.3;
-  layer.steps = steps;
-  a.layers.push_back(layer);
+  a.layers[0].turnover = 0.3;
+  a.layers[0].steps = steps;
   return a;
 }
 

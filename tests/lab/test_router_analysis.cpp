@@ -6,6 +6,7 @@
 #include "lab/router/analysis.h"
 #include "lab/router/text.h"
 #include "tests/catch.h"
+#include "tests/lab/planted_analysis.h"
 
 namespace assay::test_router_analysis {
 namespace {
@@ -84,25 +85,6 @@ RouterAnalysis analyse_planted(int64_t steps, const std::vector<int64_t>& shown 
   const Folder folder("planted");
   write_planted(folder.path, steps);
   return analyse_router(record(folder.path), shown);
-}
-
-// A healthy analysis with one layer, for a test to modify.
-RouterAnalysis healthy() {
-  RouterAnalysis a;
-  a.experts = 64;
-  a.top_k = 4;
-  a.window = 100;
-  a.logged = a.last_step = 400;
-  a.planned_steps = 1000;
-  a.turnover_floor = 0.01;
-  RouterLayer layer;
-  layer.layer = 3;
-  layer.max_load_norm = 0.1;
-  layer.active_norm = 1;
-  layer.turnover = 0.012;
-  layer.entropy_norm = 0.99;
-  a.layers.push_back(layer);
-  return a;
 }
 
 Config balanced_by_bias(BiasRate rate) {
@@ -222,7 +204,7 @@ TEST_CASE("the load's excess is 0 where even and 1 at its ceiling") {
 
 TEST_CASE("each state has its rule") {
   const Config config = balanced_by_bias(0);
-  REQUIRE(router_verdict(healthy(), config).state == RouterState::kHealthy);
+  REQUIRE(router_verdict(healthy_analysis(), config).state == RouterState::kHealthy);
   struct Row {
     RouterState state;
     void (*change)(RouterAnalysis&);
@@ -243,7 +225,7 @@ TEST_CASE("each state has its rule") {
           }},
       Row{RouterState::kHealthy, [](RouterAnalysis& a) { a.top_k = a.experts; }}};
   for (const Row& row : rows) {
-    RouterAnalysis a = healthy();
+    RouterAnalysis a = healthy_analysis();
     row.change(a);
     CAPTURE(state_word(row.state));
     REQUIRE(router_verdict(a, config).state == row.state);
@@ -251,7 +233,7 @@ TEST_CASE("each state has its rule") {
 }
 
 TEST_CASE("advice depends on the effect of the bias") {
-  RouterAnalysis a = healthy();
+  RouterAnalysis a = healthy_analysis();
   RouterLayer& l = a.layers[0];
   l.max_load_norm = 0.95;
   l.bias_range = 0.02;
@@ -288,7 +270,7 @@ TEST_CASE("advice depends on the effect of the bias") {
 }
 
 TEST_CASE("advice on bias_rate auto is about its steps") {
-  RouterAnalysis a = healthy();
+  RouterAnalysis a = healthy_analysis();
   RouterLayer& l = a.layers[0];
   l.max_load_norm = 0.95;
   l.bias_range = 0.02;
@@ -314,7 +296,7 @@ TEST_CASE("advice on bias_rate auto is about its steps") {
 }
 
 TEST_CASE("without a lead the rate of bias_rate auto is unknown, and no steps follow from it") {
-  RouterAnalysis a = healthy();
+  RouterAnalysis a = healthy_analysis();
   RouterLayer& l = a.layers[0];
   l.max_load_norm = 0.95;
   l.bias_range = 0.02;
@@ -326,7 +308,7 @@ TEST_CASE("without a lead the rate of bias_rate auto is unknown, and no steps fo
 }
 
 TEST_CASE("advice on the proportional rule does not count its steps") {
-  RouterAnalysis a = healthy();
+  RouterAnalysis a = healthy_analysis();
   RouterLayer& l = a.layers[0];
   l.max_load_norm = 0.95;
   l.bias_range = 0.02;
@@ -342,7 +324,7 @@ TEST_CASE("advice on the proportional rule does not count its steps") {
 }
 
 TEST_CASE("advice names each of the other causes") {
-  RouterAnalysis a = healthy();
+  RouterAnalysis a = healthy_analysis();
   RouterLayer& l = a.layers[0];
   l.max_load_norm = 0.95;
   l.saturated_at = 100;
