@@ -128,21 +128,15 @@ class Step {
   double rows_there_and_back_s() const {
     return 2 * exchange_seconds(cluster_, expert_group(), expert_rows_bytes(), Route::kFlat);
   }
-  // The two exchanges back, and the tree over what the sources' rows add to the gradients: a rank
-  // stores each source's in turn instead of adding to what is there.
+  // The two exchanges back.
   void add_experts_to_backward() {
     if (mapping_.expert_ranks == 1) return;
-    const double ep = double(mapping_.expert_ranks);
-    const double local =
-        double(product_of(specs_, is_expert)) / ep / double(moe_blocks(config_.model)) * kFloat;
     for (size_t i = 0; i < ops_.backward.size(); ++i) {
       const std::vector<OpCall>& ops = ops_.backward[i].ops;
       const bool moe = std::any_of(ops.begin(), ops.end(), [](const OpCall& call) {
         return call.op == "grouped_linear_wgrad";
       });
-      if (moe) {
-        backward_s_[i] += rows_there_and_back_s() + seconds("expert sums", (2 * ep - 3) * local);
-      }
+      if (moe) backward_s_[i] += rows_there_and_back_s();
     }
   }
 

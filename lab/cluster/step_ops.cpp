@@ -1,11 +1,13 @@
 #include "lab/cluster/step_ops.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/bf16.h"
 #include "base/check.h"
 #include "ops/adamw.h"
 #include "ops/attention.h"
+#include "ops/carry_sum.h"
 #include "ops/combine.h"
 #include "ops/dispatch.h"
 #include "ops/embedding.h"
@@ -164,6 +166,7 @@ class Lists {
                         .slot = shaped<int32_t>(n_, m.top_k),
                         .partial = {},
                         .expert = shaped<const int32_t>(2 * n_, m.top_k)})}};  // twice, then
+    if (expert_ranks_ > 1) ops.push_back(gather());
     GroupedSwigluForward<bf16> up{};
     up.h = shaped<bf16>(rows(), m.expert_ffn);
     up.gate_up = shaped<bf16>(rows(), 2 * m.expert_ffn);
@@ -193,6 +196,7 @@ class Lists {
     combine.slot = shaped<const int32_t>(n_, m.top_k);
     combine.gate = shaped<const float>(n_, m.top_k);
     std::vector<OpCall> ops{{"combine_backward", 1, combine_backward_cost(combine)}};
+    if (expert_ranks_ > 1) ops.push_back(clearing_sources());
     const auto wgrad = [&](int64_t out, int64_t in) {
       GroupedWgrad<bf16> a{};
       a.dweight = shaped<float>(local_experts(), out, in);
@@ -213,6 +217,7 @@ class Lists {
     dx.dy = shaped<const bf16>(rows(), 2 * m.expert_ffn);
     dx.weight.plain = shaped<const bf16>(local_experts(), 2 * m.expert_ffn, c_);
     ops.push_back({"grouped_linear_dgrad", expert_ranks_, grouped_linear_dgrad_cost(dx)});
+    if (expert_ranks_ > 1) append(ops, sums_over_sources());
     ReduceByToken<bf16> reduce{};
     reduce.dx = wide();
     reduce.dexpert_in = shaped<const bf16>(n_ * m.top_k, c_);
@@ -244,6 +249,43 @@ class Lists {
   // Of one call: those of one source, with even loads.
   int64_t rows() const { return n_ * model_.moe->top_k / expert_ranks_; }
   int64_t local_experts() const { return model_.moe->experts / expert_ranks_; }
+  int64_t down_values() const { return local_experts() * c_ * model_.moe->expert_ffn; }
+  int64_t gate_up_values() const { return 2 * down_values(); }
+
+  // Expert ranks: rows are sent in the order of their slots. Experts that are where the tokens are
+  // read them by token.
+  OpCall gather() const {
+    const int64_t slots = n_ * model_.moe->top_k;
+    EmbeddingForward<bf16> a{};
+    a.y = shaped<bf16>(slots, c_);
+    a.weight = wide();
+    a.token = shaped<const int32_t>(slots);
+    return {"embedding_forward", 1, embedding_forward_cost(a)};
+  }
+  // Expert ranks: the gradients from the rows of each source begin at zero; a tree adds those of
+  // all sources (engine/part_sums.h), and the sum goes to the gradients that are there.
+  OpCall clearing_sources() const {
+    const int64_t bytes = int64_t(sizeof(float)) * (gate_up_values() + down_values());
+    return {"zero", expert_ranks_, zero_cost({.x = shaped<std::byte>(bytes)})};
+  }
+  std::vector<OpCall> sums_over_sources() const {
+    std::vector<OpCall> ops;
+    for (int64_t source = 0; source < expert_ranks_; ++source) {
+      const auto bits = uint64_t(source);
+      const bool last = source + 1 == expert_ranks_;
+      const int carried = last ? std::popcount(bits) : std::countr_one(bits);
+      ops.push_back(carry_sum_of(gate_up_values() + down_values(), carried));
+    }
+    ops.push_back(carry_sum_of(gate_up_values(), 1));
+    ops.push_back(carry_sum_of(down_values(), 1));
+    return ops;
+  }
+  static OpCall carry_sum_of(int64_t values, int carried) {
+    CarrySum<float> a{};
+    a.to = shaped<float>(values);
+    a.carried = carried;
+    return {"carry_sum", 1, carry_sum_cost(a)};
+  }
 
   OpCall linear(int64_t out, int64_t in) const {
     return {"linear_forward", 1,
@@ -305,8 +347,9 @@ StepOps ops_of_step(const Config& config, const std::vector<ParameterSpec>& spec
   const Lists lists(config, share);
   StepOps step;
   for (const ParameterSpec& spec : specs) {
+    const int64_t ranks = spec.role == Role::kRoutedExpert ? share.expert_ranks : 1;
     step.zeroing.push_back(
-        {"zero gradients", 1, zero_cost({.x = shaped<std::byte>(4 * spec.size())})});
+        {"zero gradients", 1, zero_cost({.x = shaped<std::byte>(4 * spec.size() / ranks)})});
   }
   step.forward = lists.embedding();
   for (int64_t l = 0; l < model.layers; ++l) {

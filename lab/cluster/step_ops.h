@@ -36,7 +36,9 @@ struct StepOps {
 };
 
 // What expert parallelism changes of a micro-batch: a rank computes the rows that `expert_ranks`
-// ranks send it, in a call for each of them, with E / expert_ranks experts.
+// ranks send it, in a call for each of them, with E / expert_ranks experts, and adds up what the
+// rows of each rank give to the gradients. The ops that this adds are those of today's step; a test
+// compares them with a profile of the program.
 struct ExpertShare {
   int64_t expert_ranks = 1;
 };

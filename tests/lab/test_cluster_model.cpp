@@ -207,6 +207,14 @@ TEST_CASE("mappings") {
     REQUIRE(p.sent_bytes > 8 * 0.85 * 755534592);
   }
   REQUIRE_FALSE(model.mappings[3].now.has_value());
+  // Ranks that share the experts clear an eighth of their gradients.
+  double experts = 0;
+  for (const ParameterSpec& s : trained(config.model)) {
+    if (s.role == Role::kRoutedExpert) experts += double(s.size());
+  }
+  const double cleared_s = times.seconds(
+      OpCall{"zero gradients", 1, {.bytes = 4 * experts * 7 / 8, .flops = 0}}, cluster);
+  REQUIRE(model.mappings[2].update_s - model.mappings[3].update_s > 0.99 * cleared_s);
   REQUIRE(predict(config, mapping_of(config, {4, 8}, 8), cluster, times).memory_bytes <
           predict(config, mapping_of(config, {4, 8}, 1), cluster, times).memory_bytes);
   // What the configuration says of its own ranks belongs to no other mapping.
