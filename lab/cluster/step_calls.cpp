@@ -218,7 +218,9 @@ std::vector<GroupCall> calls_of_step(const Config& config, TrainingMemory& memor
   }
   exchange_of_replicas(Cause::kParameters, from_owners, master_element);
   for (int64_t block = 0; block < moe; ++block) {
-    calls.sum_integers(Cause::kCounts, config.model.moe->experts);
+    const MoeConfig& m = *config.model.moe;
+    calls.sum_integers(Cause::kCounts, m.experts);
+    if (m.router.bias_rate.automatic) calls.sum_integers(Cause::kCounts, kLeadSums);
   }
   calls.all_gather(Cause::kResults, local_parts * int64_t(sizeof(double)));
   for (int64_t block = 0; block < moe; ++block) {

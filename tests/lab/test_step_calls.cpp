@@ -27,6 +27,7 @@ struct Mapping {
   StateFormat state = StateFormat::kFp32;
   int64_t hidden = 64, vocab = 97;
   int expert_ranks = 1;
+  bool bias_rate_auto = false;
 };
 
 const std::vector<Mapping> kMappings = {
@@ -47,6 +48,8 @@ const std::vector<Mapping> kMappings = {
     {"replicas", 4, 4, "bf16", true, OptimizerKind::kAdamW, StateFormat::kFp32, 64, 97, 2},
     {"replicas, bf16 state", 4, 8, "bf16", true, OptimizerKind::kAdamW, StateFormat::kBf16, 64, 97,
      2},
+    {"bias_rate auto", 3, 6, "bf16", true, OptimizerKind::kAdamW, StateFormat::kFp32, 64, 97, 1,
+     true},
 };
 
 constexpr int64_t kSequence = 16;
@@ -57,7 +60,8 @@ Config config_of(const Mapping& m) {
   if (m.moe) {
     c.model.moe = six_experts();
     c.model.moe->expert_ffn = 64;  // whole blocks of the formats
-    c.model.moe->router.bias_rate = 1e-3;
+    c.model.moe->router.bias_rate = m.bias_rate_auto ? BiasRate::measured() : BiasRate(1e-3);
+    if (m.bias_rate_auto) c.model.moe->first_dense_layers = 0;  // the calls of two blocks, in turn
   }
   c.precision.recipe = m.recipe;
   c.precision.bf16_last_layers = 0;

@@ -131,6 +131,7 @@ def main():
         check_launch(place, 2)
         check_launch(place, 4)
         check_launch(place, 2, "--set", "parallel.parts=8")
+        check_launch(place, 2, "--set", "model.moe.router.bias_rate=auto")
         check_table(place)
         check_refused(place)
         check_documented(place)
