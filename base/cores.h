@@ -3,23 +3,36 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace assay {
 
-// Those that the process is bound to (taskset, numactl, a launcher, a container's cpuset), at least
-// 1. A limit of CPU time (a cgroup's quota) is not seen.
-int usable_cores();
+// Those that the process is bound to (taskset, numactl, a launcher, a container's cpuset), or fewer
+// where a cgroup limits its CPU time; at least 1. root: where /proc and /sys are, for tests.
+int usable_cores(const std::string& root = "");
 
-// Which cores a process is bound to, on which machine (any number of its own). Equal masks have
-// equal numbers.
-struct CoreMask {
-  int64_t machine;
-  uint64_t cores;
+// The CPU time that a process and others together may use, as a number of cores, rounded up.
+struct CpuQuota {
+  int64_t cores = 0;  // 0: there is no limit
+  // The cgroup that they are together in (base/cgroup.h).
+  uint64_t cgroup = 0;
 };
-// Of this thread. Where OpenMP has bound that (OMP_PROC_BIND), its place stands for all places.
-CoreMask core_mask(int64_t machine);
-// How many of the processes have the mask of this one, itself counted: these share its cores.
-int64_t processes_on_cores_of(const std::vector<CoreMask>& all, size_t process);
+// The least that holds for this process.
+CpuQuota cpu_quota(const std::string& root = "");
+
+// What a process may use of the cores of a machine, which has any number of its own.
+struct CoresOfProcess {
+  int64_t machine;
+  // Equal masks of cores have equal numbers. Of this thread: where OpenMP has bound that
+  // (OMP_PROC_BIND), its place stands for all places.
+  uint64_t mask;
+  int64_t bound;  // cores of the mask
+  CpuQuota quota;
+};
+CoresOfProcess cores_of_process(int64_t machine);
+// The cores for one of these processes, at least 1: an equal share of its mask with those that are
+// bound to the same cores, and of its quota with those of the same cgroup.
+int64_t share_of_cores(const std::vector<CoresOfProcess>& all, size_t process);
 
 }  // namespace assay

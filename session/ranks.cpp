@@ -30,8 +30,7 @@ std::unique_ptr<Ranks> Ranks::join() {
 
 Ranks::Ranks(std::unique_ptr<World> world)
     : world_(std::move(world)), group_(make_group(0, CallOrder::Of::kAll)) {
-  const std::vector<CoreMask> masks = gather(*group_, core_mask(node()));
-  core_sharers_ = processes_on_cores_of(masks, size_t(rank()));
+  cores_ = share_of_cores(gather(*group_, cores_of_process(node())), size_t(rank()));
 }
 
 // The groups first: their calls tell the control.
@@ -205,8 +204,7 @@ std::string process_name() {
 }
 
 int64_t cores_of_rank(const Ranks* ranks) {
-  const int64_t sharers = ranks == nullptr ? 1 : ranks->core_sharers();
-  return std::max<int64_t>(1, usable_cores() / sharers);
+  return ranks == nullptr ? usable_cores() : ranks->cores();
 }
 
 }  // namespace assay

@@ -39,9 +39,9 @@ class Ranks {
   int node_ranks() const { return world_->node_ranks(); }
   int node_rank() const { return world_->node_rank(); }
   int node() const { return world_->node(); }
-  // Ranks that are bound to the same cores as this one, itself counted: a launcher that binds ranks
-  // gives each its own, one that does not gives all to each.
-  int64_t core_sharers() const { return core_sharers_; }
+  // For this rank, at least 1: a launcher that binds ranks gives each its own, one that does not
+  // gives all to each (base/cores.h).
+  int64_t cores() const { return cores_; }
   Group& group() { return *group_; }  // for host memory
   // A group, for host memory, of the ranks that give the same number. Collective over all. of: what
   // its calls count as (comm/call_order.h).
@@ -96,7 +96,7 @@ class Ranks {
   std::function<std::string(int64_t step)> goes_on_;
   std::vector<std::unique_ptr<Group>> parts_;
   std::string left_;
-  int64_t core_sharers_ = 1;
+  int64_t cores_ = 1;
   int gpu_rank_ = -1;
   const char* what_ = "start";
   int64_t step_ = 0;
@@ -123,8 +123,8 @@ std::string process_name();
 // allows it.
 void let_nccl_share_gpus();
 
-// Cores for this process: those that it is bound to, or its share of them where other ranks are
-// bound to the same.
+// Cores for this process: those that it may use, or its share of them where other ranks may use the
+// same.
 int64_t cores_of_rank(const Ranks* ranks);
 
 }  // namespace assay
