@@ -56,15 +56,25 @@ int tasks_of_slurm_step() {
   return number("SLURM_STEP_NUM_TASKS");
 }
 
+constexpr const char* kSizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+
 }  // namespace
 
 int launched_processes() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+  for (const char* name : kSizes) {
     if (std::getenv(name) != nullptr) return std::max(1, number(name));
   }
   const int tasks = tasks_of_slurm_step();
   if (std::getenv("PMIX_RANK") != nullptr) return std::max(number("PMIX_RANK") + 1, tasks);
   return tasks > 1 ? tasks : 0;
+}
+
+bool launched_alone() {
+  if (launched_processes() != 1) return false;
+  for (const char* name : kSizes) {
+    if (std::getenv(name) != nullptr) return number(name) == 1;
+  }
+  return tasks_of_slurm_step() == 1;
 }
 
 MpiLibrary find_mpi_library() {

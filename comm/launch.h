@@ -15,6 +15,9 @@ namespace assay {
 // place plus one. Several tasks of a step of srun count even if nothing connects them (--mpi=none):
 // join_world() refuses them. A batch script of Slurm is not a launcher.
 int launched_processes();
+// Whether the launcher names the number of its processes, and it is this one alone: that one needs
+// no MPI. Under PMIx alone the number is not known.
+bool launched_alone();
 
 // Initialises MPI for the life of the object; at most one in a process, without a launcher a world
 // of one rank. UserError if the library of MPI is absent or cannot be opened, if it cannot serve

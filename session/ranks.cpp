@@ -23,6 +23,7 @@ namespace assay {
 
 std::unique_ptr<Ranks> Ranks::join() {
   if (launched_processes() == 0) return nullptr;
+  if (launched_alone() && !find_mpi_library().found) return nullptr;
   std::unique_ptr<World> world = join_world();
   if (world->size() == 1) return nullptr;
   return std::unique_ptr<Ranks>(new Ranks(std::move(world)));

@@ -266,6 +266,18 @@ def check_other_launcher(place):
         done = subprocess.run([bare / ASSAY.name, *place.command("alone", *SETTINGS, *more)[1:]], capture_output=True, text=True,
                               env={**os.environ, **({} if more else slurm)})
         check_refused(done, f"{said}: there is no libassay_mpi.so in {bare}", "libopenmpi-dev")
+    # One process needs none, where the launcher says that it is one. PMIx alone says its place and no number.
+    one_task = {**slurm, "SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "PMIX_RANK": "0"}
+    nameless = {"PMIX_RANK": "0"}
+    for variables in ({"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}, {"PMI_SIZE": "1", "PMI_RANK": "0"}, one_task, nameless):
+        done = subprocess.run([bare / ASSAY.name, *place.command("one", *SETTINGS)[1:]], capture_output=True, text=True,
+                              env={**os.environ, **variables})
+        if variables is nameless:
+            check_refused(done, "several processes need MPI, which cannot be used here", "libopenmpi-dev")
+            check(not place.run("one").exists(), "nothing is written")
+            continue
+        check(done.returncode == 0 and "finished step 12/12" in done.stderr, f"{variables}: {done.stderr}")
+        shutil.rmtree(place.run("one"))
 
 
 def failing_write(place, name, draw):
