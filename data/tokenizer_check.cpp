@@ -23,40 +23,79 @@ std::string shown(const Known& tokenizer) {
 
 // data_is: "corpus/manifest.json was written with", "tokenizer.json is".
 void require_same(const Known& model, const std::string& whose, const Known& data,
-                  const std::string& data_is) {
+                  const std::string& data_is, const char* hint) {
   if (model.sha256 == data.sha256) return;
-  throw UserError(
-      strprintf("%s another tokenizer (%s) than %s (%s)", data_is.c_str(), shown(data).c_str(),
-                whose.c_str(), shown(model).c_str()),
-      "the model would read its ids as other text: write the shards again with the model's "
-      "tokenizer (assay data prepare --tokenizer FILE), or skip the check: --set "
-      "data.check_tokenizer=false");
+  throw UserError(strprintf("%s another tokenizer (%s) than %s (%s)", data_is.c_str(),
+                            shown(data).c_str(), whose.c_str(), shown(model).c_str()),
+                  hint);
 }
+
+constexpr const char* kAnotherThanTheModels =
+    "the model would read its ids as other text: write the shards again with the model's tokenizer "
+    "(assay data prepare --tokenizer FILE), or skip the check: --set data.check_tokenizer=false";
+constexpr const char* kSeveral =
+    "one id would stand for two texts: write the shards of one folder again with the tokenizer of "
+    "the other (assay data prepare --tokenizer FILE), or skip the check: --set "
+    "data.check_tokenizer=false";
 
 Known known(const Tokenizer& tokenizer) {
   return {.sha256 = tokenizer_hash(tokenizer), .vocab_size = tokenizer.vocab_size()};
+}
+
+std::string manifest_of(const std::string& folder) {
+  return folder + "/" + kManifestName;
+}
+
+std::string written_with(const std::string& folder) {
+  return manifest_of(folder) + " was written with";
+}
+
+Known known_of(const std::string& folder) {
+  const Manifest manifest = read_manifest(folder);
+  return {.sha256 = manifest.tokenizer_sha256, .vocab_size = manifest.vocab_size};
+}
+
+// Each once, in the order of the shards.
+std::vector<std::string> folders_of(const std::vector<std::string>& shards) {
+  std::vector<std::string> folders;
+  std::set<std::string> seen;
+  for (const std::string& shard : shards) {
+    const std::filesystem::path parent = std::filesystem::path(shard).parent_path();
+    const std::string folder = parent.empty() ? "." : parent.string();
+    if (seen.insert(folder).second) folders.push_back(folder);
+  }
+  return folders;
 }
 
 }  // namespace
 
 void require_same_tokenizer(const Tokenizer& model, const std::string& whose, const Tokenizer& data,
                             const std::string& data_file) {
-  require_same(known(model), whose, known(data), data_file + " is");
+  require_same(known(model), whose, known(data), data_file + " is", kAnotherThanTheModels);
 }
 
 void require_tokenizer_of_shards(const Tokenizer& tokenizer, const std::string& whose,
                                  const std::vector<std::string>& shards) {
   const Known of_model = known(tokenizer);
-  std::set<std::string> folders;
-  for (const std::string& shard : shards) {
-    const std::filesystem::path parent = std::filesystem::path(shard).parent_path();
-    const std::string folder = parent.empty() ? "." : parent.string();
-    if (!folders.insert(folder).second) continue;
+  for (const std::string& folder : folders_of(shards)) {
     if (!has_manifest(folder)) continue;
-    const Manifest manifest = read_manifest(folder);
-    require_same(of_model, whose,
-                 {.sha256 = manifest.tokenizer_sha256, .vocab_size = manifest.vocab_size},
-                 folder + "/" + kManifestName + " was written with");
+    require_same(of_model, whose, known_of(folder), written_with(folder), kAnotherThanTheModels);
+  }
+}
+
+void require_one_tokenizer(const std::vector<std::string>& shards) {
+  const std::vector<std::string> folders = folders_of(shards);
+  if (folders.size() < 2) return;
+  Known first;
+  std::string whose;
+  for (const std::string& folder : folders) {
+    if (!has_manifest(folder)) continue;
+    const Known here = known_of(folder);
+    if (whose.empty()) {
+      first = here;
+      whose = manifest_of(folder);
+    }
+    require_same(first, whose, here, written_with(folder), kSeveral);
   }
 }
 

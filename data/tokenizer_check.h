@@ -1,4 +1,4 @@
-// Checks that data was made with a model's tokenizer: token ids mean nothing to another one.
+// Checks that data was made with one tokenizer, a model's: token ids mean nothing to another one.
 #pragma once
 
 #include <string>
@@ -12,6 +12,10 @@ namespace assay {
 // model's tokenizer in the error, e.g. its file.
 void require_same_tokenizer(const Tokenizer& model, const std::string& whose, const Tokenizer& data,
                             const std::string& data_file);
+
+// UserError naming two folders if the manifests beside these shards name different tokenizers.
+// Shards without a manifest are accepted.
+void require_one_tokenizer(const std::vector<std::string>& shards);
 
 // UserError for the first shard whose folder has a manifest that names another tokenizer. Shards
 // without a manifest are accepted.

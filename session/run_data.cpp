@@ -132,6 +132,10 @@ void add_tokenizer(const Config& config, ModelSize size, RunData& data) {
     data.tokenizer_vocab = tokenizer.vocab_size();
     data.token_bytes = tokenizer.token_lengths(config.model.vocab_size);
     data.eot = tokenizer.eot();
+  } else if (config.data.check_tokenizer) {
+    std::vector<std::string> shards = data.train;
+    shards.insert(shards.end(), data.val.begin(), data.val.end());
+    require_one_tokenizer(shards);
   }
   if (config.data.mask_eos && data.eot < 0) {
     throw UserError("data.mask_eos is on, but no tokenizer gives the <|endoftext|> id",

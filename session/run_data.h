@@ -40,7 +40,8 @@ struct RunData {
 SynthShards shards_of(const SynthConfig& synth);
 
 // UserError: no data, a file in two sources, files missing, a tokenizer that is larger than the
-// model's vocabulary or not that of the shards, mask_eos without a tokenizer.
+// model's vocabulary or not that of the shards, without one shards of different tokenizers,
+// mask_eos without a tokenizer.
 RunData resolve_data(const Config& config);
 // The same without `train` and `mixture`, whose files may be gone.
 RunData evaluation_data(const Config& config);

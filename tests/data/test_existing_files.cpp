@@ -99,6 +99,26 @@ TEST_CASE("another program's manifest.json is neither read nor replaced") {
   }
 }
 
+TEST_CASE("shards beside manifests of two tokenizers are refused") {
+  Corpus corpus;
+  const auto shard = [&](const char* folder, const Tokenizer& tokenizer) {
+    corpus.config.corpus.folder = corpus.folder / folder;
+    prepare(tokenizer, corpus.config);
+    return corpus.config.corpus.folder + "/cats_train_000001.bin";
+  };
+  InputNotes notes;
+  const Tokenizer other = train_tokenizer(corpus.config.inputs, {}, 258, 1, notes);
+  const std::string a = shard("a", small_tokenizer()), b = shard("b", small_tokenizer()),
+                    c = shard("c", other);
+  require_one_tokenizer({a, b});
+  const auto refused = [&] { require_one_tokenizer({a, b, c}); };
+  expect_error(refused,
+               (corpus.folder / "c/manifest.json") + " was written with another tokenizer (258 ");
+  expect_error(refused, " than " + (corpus.folder / "a/manifest.json") + " (");
+  fs::remove(corpus.folder / "c/manifest.json");  // then nothing is known of it
+  require_one_tokenizer({a, b, c});
+}
+
 TEST_CASE("a command that was killed while it named its shards can be given again") {
   Corpus corpus;
   prepare(small_tokenizer(), corpus.config);

@@ -91,6 +91,9 @@ CONFIGS = [
     ("validation of another tokenizer", config_text(
         data="{train: ['c/*_train_*.bin'], val: ['other/*_val_*.bin'], tokenizer: c/tokenizer.json}"),
      "other/manifest.json was written with another tokenizer (290 tokens, SHA-256 ", "data.check_tokenizer=false"),
+    ("two tokenizers and none given", config_text(
+        data="{train: ['c/*_train_*.bin', 'other/*_train_*.bin'], val: ['c/*_val_*.bin'], mixture: [1, 1]}"),
+     "other/manifest.json was written with another tokenizer (290 tokens, SHA-256 ", "data.check_tokenizer=false"),
     ("GPT-2's tokenizer that is missing", config_text(
         data="{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin'], tokenizer: cache/gpt2}"),
      "cache/gpt2: there is no such folder", "bash tools/get_gpt2.sh"),
