@@ -2,13 +2,16 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "data/file_kind.h"
 #include "data/json_text.h"
 #include "data/utf8.h"
 
@@ -190,11 +193,31 @@ DocumentReader::DocumentReader(const std::vector<std::string>& paths, DocumentOp
       files_.push_back(path);
     }
   }
+  drop_repeated();
   for (const std::string& file : files_) {
     std::error_code not_regular;  // a pipe has no size
     const auto size = fs::file_size(file, not_regular);
     if (!not_regular) bytes_total_ += static_cast<int64_t>(size);
   }
+}
+
+// Only of regular files, which can be read again; another link to a file is the same file.
+void DocumentReader::drop_repeated() {
+  std::map<std::pair<dev_t, ino_t>, std::string> first_names;
+  std::vector<std::string> files;
+  for (std::string& file : files_) {
+    struct stat status;
+    if (stat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
+      const std::pair key(status.st_dev, status.st_ino);
+      const auto [first, is_new] = first_names.try_emplace(key, file);
+      if (!is_new) {
+        if (repeated_.files++ == 0) repeated_.first = file + ", as " + first->second;
+        continue;
+      }
+    }
+    files.push_back(std::move(file));
+  }
+  files_ = std::move(files);
 }
 
 bool DocumentReader::open_next() {
@@ -204,13 +227,17 @@ bool DocumentReader::open_next() {
   at_ = scanned_ = 0;
   end_of_file_ = inside_ = looked_ = false;
   line_ = 0;
-  if (!is_jsonl(files_[next_file_ - 1])) skip_mark();
+  if (!is_jsonl(files_[next_file_ - 1])) begin_text();
   return true;
 }
 
 // Some editors begin a text with a byte order mark. The parser of JSON skips it.
-void DocumentReader::skip_mark() {
-  while (!end_of_file_ && buffer_.size() < kByteOrderMark.size()) fill();
+void DocumentReader::begin_text() {
+  static_assert(kSignatureBytes >= kByteOrderMark.size());
+  while (!end_of_file_ && buffer_.size() < kSignatureBytes) fill();
+  if (const FileKind* kind = binary_kind(buffer_)) {
+    throw UserError(files_[next_file_ - 1] + " is " + kind->name + ", not text", kind->as_text);
+  }
   at_ = scanned_ = buffer_.size() - without_mark(buffer_).size();
 }
 

@@ -6,6 +6,9 @@
 //   folder  its *.txt, *.text, *.md, *.jsonl, *.ndjson, at any depth, in lexicographic order; what
 //           cannot be read in it is left out and counted
 //
+// A file is read once, the first time that it is named. Text that begins as a binary file of a
+// known kind (data/file_kind.h) is refused.
+//
 // Extensions count in any case: A.JSONL. Files may be compressed: *.txt.gz, *.jsonl.zst
 // (data/input_file.h); of a folder *.json.gz and *.json.zst are then read too. Bytes are taken as
 // they are: text need not be UTF-8 (JSON must be).
@@ -80,6 +83,12 @@ struct LikeJsonl {
   std::string first;  // "" if there is none
 };
 
+// Files that were given again, under whatever name: a file is read once.
+struct Repeated {
+  int64_t files = 0;
+  std::string first;  // "texts/a.md, as texts/a.md"; "" if there is none
+};
+
 class DocumentReader {
  public:
   // UserError for a path that is missing or unreadable and for a folder without such files.
@@ -94,6 +103,7 @@ class DocumentReader {
   int64_t bytes_read() const { return bytes_before_ + (file_ ? file_->bytes_read() : 0); }
   const std::vector<std::string>& files() const { return files_; }
   const LeftOut& left_out() const { return left_out_; }
+  const Repeated& repeated() const { return repeated_; }
   const LikeJsonl& like_jsonl() const { return like_jsonl_; }  // of the files read so far
   // A file that was read to its end.
   struct Read {
@@ -103,8 +113,9 @@ class DocumentReader {
   const std::vector<Read>& read() const { return read_; }  // in the order of files()
 
  private:
+  void drop_repeated();
   bool open_next();
-  void skip_mark();
+  void begin_text();
   void close();
   void fill();
   void look_for_jsonl();
@@ -115,6 +126,7 @@ class DocumentReader {
   DocumentOptions options_;
   std::vector<std::string> files_;
   LeftOut left_out_;
+  Repeated repeated_;
   LikeJsonl like_jsonl_;
   size_t next_file_ = 0;
   std::unique_ptr<InputFile> file_;

@@ -80,6 +80,19 @@ void add_skipped(SkippedLines& skipped, const BadLine& bad) {
       "give lines that have a text; --field NAME names the field that holds it");
 }
 
+// UserError for a text of which all documents, so many, were dropped.
+[[noreturn]] void throw_all_copies(int64_t documents, const DocumentReader& reader) {
+  std::string files = reader.files().front();
+  if (reader.files().size() > 1) files += strprintf(" and %zu more", reader.files().size() - 1);
+  const char* const hint = "give other validation text, or leave --drop-duplicates out";
+  if (documents == 1) {
+    throw UserError("the only document of " + files + " is a copy of a training document", hint);
+  }
+  throw UserError(strprintf("all %ld documents of %s are copies of training documents",
+                            long(documents), files.c_str()),
+                  hint);
+}
+
 void add_files(InputNotes& notes, const DocumentReader& reader) {
   const LeftOut& more = reader.left_out();
   notes.files += static_cast<int64_t>(reader.files().size());
@@ -87,6 +100,8 @@ void add_files(InputNotes& notes, const DocumentReader& reader) {
   notes.left_out.unreadable += more.unreadable;
   notes.left_out.other_files += more.other_files;
   notes.left_out.kinds.insert(more.kinds.begin(), more.kinds.end());
+  if (notes.repeated.files == 0) notes.repeated.first = reader.repeated().first;
+  notes.repeated.files += reader.repeated().files;
 }
 
 // Call when all is read.
@@ -158,6 +173,7 @@ class Preparation {
     add_files(result.notes, reader);
     Utf8Count utf8(result.notes, files);
     std::vector<int64_t> documents(files), bad_lines(files);  // kept, skipped
+    const int64_t dropped_before = result.duplicate_documents;
     int64_t index = 0;
     Split split = Split::kTrain;
     const auto encode = [&](size_t worker, const RawDocument& raw) {
@@ -198,6 +214,8 @@ class Preparation {
           ++bad_lines[raw.file_idx];
         });
     add_like_jsonl(result.notes, reader);
+    const int64_t dropped = result.duplicate_documents - dropped_before;
+    if (index == 0 && dropped > 0) throw_all_copies(dropped, reader);
     if (index == 0)
       throw_no_text(strprintf("no document in %s: %ld bytes in %zu files", inputs.front().c_str(),
                               static_cast<long>(reader.bytes_read()), reader.files().size()),

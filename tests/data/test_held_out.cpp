@@ -9,6 +9,7 @@
 #include "data/prepare.h"
 #include "tests/catch.h"
 #include "tests/data/cat_corpus.h"
+#include "tests/data/expect_error.h"
 #include "tests/data/packed.h"
 #include "tests/data/shard_files.h"
 #include "tests/data/small_corpus.h"
@@ -49,6 +50,26 @@ TEST_CASE("a validation file that is trained on too is named") {
           (corpus.folder / "copy.txt") + ", as " + (corpus.folder / "in.txt"));
   corpus.config.duplicates = Duplicates::kDrop;  // then the copies are not validated on
   REQUIRE(prepare(small_tokenizer(), corpus.config).notes.trained_val_files == 0);
+}
+
+TEST_CASE("validation text of which every document is trained on") {
+  Corpus corpus;
+  const auto says = [&](const std::string& error) {
+    expect_error([&] { prepare(small_tokenizer(), corpus.config); }, error);
+  };
+  write_file_plain(corpus.folder / "in.txt", "a<|endoftext|>b<|endoftext|>c");
+  write_file_plain(corpus.folder / "val.txt", "b<|endoftext|> <|endoftext|>a\n<|endoftext|>b");
+  write_file_plain(corpus.folder / "more.txt", "c");
+  corpus.config.duplicates = Duplicates::kDrop;
+  const std::string val = corpus.folder / "val.txt", more = corpus.folder / "more.txt";
+  corpus.config.val_inputs = {val};
+  says("all 3 documents of " + val + " are copies of training documents");
+  corpus.config.val_inputs = {val, more};
+  says("all 4 documents of " + val + " and 1 more are copies of training documents");
+  corpus.config.val_inputs = {more};
+  says("the only document of " + more + " is a copy of a training document");
+  write_file_plain(more, " ");
+  says("no document in " + more);
 }
 
 // The documents held out at `share` when the files are prepared.

@@ -141,6 +141,64 @@ TEST_CASE("JSONL is known by its extension in any case, and noticed under anothe
                "lines was read as text, but its first");
 }
 
+TEST_CASE("a file that is given again is read once") {
+  const TempFolder folder;
+  fs::create_directories(folder / "in");
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "the cat " + std::to_string(i) + "<|endoftext|>";
+  write_file_plain(folder / "in/a.txt", text);
+  PrepareConfig config{.inputs = {folder / "in"}, .corpus = {.folder = folder / "once"}};
+  REQUIRE(prepare(small_tokenizer(), config).notes.repeated.files == 0);
+  write_file_plain(folder / "copy.txt", text);  // other files stay, whatever is in them
+  REQUIRE(DocumentReader({folder / "in", folder / "copy.txt"}, {}).files().size() == 2);
+
+  fs::create_symlink("in/a.txt", folder / "link.txt");
+  config.inputs = {folder / "in", folder / "in/../in/a.txt", folder / "link.txt"};
+  config.corpus.folder = folder / "again";
+  const PrepareResult result = prepare(small_tokenizer(), config);
+  REQUIRE(result.notes.files == 1);
+  REQUIRE(result.notes.repeated.files == 2);
+  REQUIRE(result.notes.repeated.first ==
+          (folder / "in/../in/a.txt") + ", as " + (folder / "in/a.txt"));
+  REQUIRE(result.manifest.sources.size() == 1);
+  for (const char* shard : {"corpus_val_000000.bin", "corpus_train_000001.bin"})
+    REQUIRE(read_file(folder / "again/" + shard) == read_file(folder / "once/" + shard));
+}
+
+TEST_CASE("a compressed or binary file under another name is refused") {
+  const TempFolder folder;
+  const auto read = [&](const std::string& name, const std::string& bytes) {
+    write_file_plain(folder / name, bytes);
+    DocumentReader reader({folder / name}, {});
+    std::string text;
+    for (RawDocument raw; reader.next(raw);) text += document_text(raw, {});
+    return text;
+  };
+  struct Case {
+    const char* name;
+    std::string bytes;
+    const char* kind;
+  };
+  const std::string text(300, 'x');
+  const Case cases[] = {
+      {"z.txt", gzip(text), "a gzip file"},
+      {"z.md", zstd(text), "a zstd file"},
+      {"z.txt.gz", gzip(gzip(text)), "a gzip file"},
+      {"z.txt.bz2", "BZh91AY&SY\x10\xa9 b", "a bzip2 file"},
+      {"empty.bz2", std::string("BZh9\x17\x72\x45\x38\x50\x90\0\0\0\0", 14), "a bzip2 file"},
+      {"z.xz", std::string("\xfd\x37zXZ\0\0\x04", 8), "an xz file"},
+      {"z.zip", "PK\x03\x04\x14", "a zip file"},
+      {"z.parquet", std::string("PAR1\x15\x04\x15\0", 8), "a Parquet file"},
+      {"z.npy", std::string("\x93NUMPY\x01\0v\0", 10), "a NumPy array"},
+      {"z.db", std::string("SQLite format 3\0\x10", 17), "an SQLite database"}};
+  for (const Case& c : cases)
+    expect_error([&] { read(c.name, c.bytes); },
+                 (folder / c.name) + " is " + c.kind + ", not text");
+  for (const char* plain : {"BZh is how bzip2 begins", "BZh9 too", "PAR1 is a magic number",
+                            "SQLite format 3 is old", "PK", "(\xb5", "\x1f", "7zXZ"})
+    REQUIRE(read("plain.txt", plain) == plain);
+}
+
 TEST_CASE("JSON that is not one object per line says what it is") {
   const TempFolder folder;
   const auto read = [&](const std::string& text) {

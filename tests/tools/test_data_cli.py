@@ -117,6 +117,11 @@ check("links in a circle and to nothing", "warning: 2 entries of the folders can
 done = run("data", "prepare", "mess", "--val", "mess/latin.txt", "--tokenizer", "tok.json", "-o", "leak")
 check("validation text that is trained on", "warning: 1 validation file (--val) is trained on too, the first: mess/latin.txt, as mess/"
       in done.stderr, done)
+done = run("data", "prepare", "mess", "mess/a.txt", "--tokenizer", "tok.json", "-o", "overlap", "--json")
+check("a file in two inputs", done.returncode == 0 and json.loads(done.stdout)["files_given_again"] == 1
+      and "warning: 1 file was given again, and is read once, the first: mess/a.txt, as mess/a.txt" in done.stderr, done)
+once, again = ((work / name / "corpus_train_000001.bin").read_bytes() for name in ("messy", "overlap"))
+check("is read once", once == again)
 made = json.loads(works("data", "prepare", "mess", "--tokenizer", "tok.json", "-o", "messy2", "--shuffle", "7", "--json"))
 check("counts in JSON", [made[k] for k in ("not_utf8_documents", "files_read", "files_of_other_kinds", "entries_not_readable",
                                            "shuffle_seed")] == [2, 2, 2, 2, 7], made)

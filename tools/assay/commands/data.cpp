@@ -145,6 +145,7 @@ int run_prepare(const PrepareArguments& a) {
     json["not_utf8_documents"] = result.notes.not_utf8;
     json["trained_val_files"] = result.notes.trained_val_files;
     json["files_read"] = result.notes.files;
+    json["files_given_again"] = result.notes.repeated.files;
     json["files_of_other_kinds"] = result.notes.left_out.other_files;
     json["entries_not_readable"] = result.notes.left_out.unreadable;
     json["seconds"] = result.seconds;

@@ -74,6 +74,8 @@ void warn_of_input(const InputNotes& notes) {
   warn(notes.not_utf8, "document is not UTF-8", "documents are not UTF-8", notes.first_not_utf8);
   warn(notes.trained_val_files, "validation file (--val) is trained on too",
        "validation files (--val) are trained on too", notes.first_trained_val);
+  warn(notes.repeated.files, "file was given again, and is read once",
+       "files were given again, and are read once", notes.repeated.first);
   warn(notes.like_jsonl.files,
        "file was read as text, but begins as JSONL: name it *.jsonl if each line is a document",
        "files were read as text, but begin as JSONL: name them *.jsonl if each line is a document",
