@@ -121,8 +121,7 @@ void visit(V& v, EvalConfig& c) {
   v("at_start", c.at_start, "also validate the initial weights, as step 0", free_on_resume(any()));
   v("tokens", c.tokens, "number of validation tokens, from the start of the shards", at_least(1));
   v("source_tokens", c.source_tokens,
-    "validation tokens per source of a mixture; 0 = an equal share of eval.tokens",
-    free_on_resume(not_negative()));
+    "validation tokens per source of a mixture; 0 = an equal share of eval.tokens", not_negative());
   v.section("core", c.core, "the CORE score during training and at the end of the run");
   v.section("samples", c.samples, "texts generated during training");
 }

@@ -10,8 +10,9 @@
 namespace assay {
 
 // "all seeds of dense, moe saw the training data in one order (data.shuffle: false), so ...", of
-// the groups with more than one run for which that is so, each name once; "" if there are none. A
-// mixture of sources is drawn by the seed, so it has another order for each.
+// the groups with more than one run for which that is so, each name once; "" if there are none. Of
+// a mixture it says "each source's sequences": the n-th sequence drawn from a source is the same
+// for all seeds, which only shuffle those of a step and may draw one more or less from a source.
 std::string shared_order_text(std::span<const SeedGroup> groups);
 
 }  // namespace assay

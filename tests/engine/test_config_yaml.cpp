@@ -312,6 +312,8 @@ TEST_CASE("which fields a resumed run may change") {
          c.data.mixture = {0.7, 0.3};
        },
        1, "data.mixture: absent -> [0.7, 0.3]"},
+      {"another text of the losses by source", [](Config& c) { c.eval.source_tokens = 512; }, 1,
+       "eval.source_tokens: 0 -> 512"},
       {"warm-up", [](Config& c) { c.schedule.warmup = 5; }, 1, "schedule.warmup: 4 -> 5"},
       {"the same warm-up as a share", [](Config& c) { c.schedule.warmup_fraction = 0.04; }, 1, ""},
       {"a longer one", [](Config& c) { c.schedule.warmup_fraction = 0.05; }, 1,

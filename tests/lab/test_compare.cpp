@@ -236,9 +236,16 @@ TEST_CASE("seeds that share one order of the data are said to") {
   REQUIRE(mentions(compare(runs, {}).notes, "all seeds " + order));
   const std::vector<RunRecord> one_seed = {runs[0], runs[2]};
   REQUIRE(!mentions(compare(one_seed, {}).notes, order));
-  // A mixture's sources are drawn by the seed.
+  // The seed decides the order within a step of a mixture, not that of a source's sequences.
+  const std::string by_source = "saw each source's sequences in one order (data.shuffle: false)";
   for (RunRecord& run : runs) run.config.data.mixture = {0.5, 0.5};
-  REQUIRE(!mentions(compare(runs, {}).notes, order));
+  REQUIRE(mentions(compare(runs, {}).notes, "all seeds " + by_source));
+  for (const size_t i : {0, 1}) runs[i].config.data.mixture.reset();
+  REQUIRE(mentions(compare(runs, {}).notes,
+                   "all seeds saw the training data (of a mixture, each source's sequences) in one "
+                   "order (data.shuffle: false)"));
+  for (const size_t i : {2, 3}) runs[i].config.data.shuffle = true;
+  REQUIRE(mentions(compare(runs, {}).notes, "all seeds of dense " + order));
 }
 
 TEST_CASE("a collapsed router is marked beside its loss, and in the ranking") {
