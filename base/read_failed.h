@@ -15,6 +15,10 @@ class ReadFailed : public UserError {
   using UserError::UserError;
 };
 
+inline bool is_read_failed(const UserError& error) {
+  return dynamic_cast<const ReadFailed*>(&error) != nullptr;
+}
+
 inline bool too_many_files(int error) {
   return error == EMFILE || error == ENFILE;
 }

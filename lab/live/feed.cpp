@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/read_failed.h"
 #include "data/sha256.h"
-#include "lab/page/data.h"
 
 namespace assay {
 namespace {
@@ -22,6 +22,16 @@ constexpr double kLargestShare = 0.05;  // of one core
 std::string new_id() {
   const auto now = std::chrono::system_clock::now().time_since_epoch().count();
   return strprintf("%ld-%lld", long(getpid()), static_cast<long long>(now));
+}
+
+// Larger than that if even the fewest points are.
+Json report_of(const std::vector<std::string>& runs, size_t largest_bytes, bool& read_failed) {
+  ReportLimits limits;
+  while (true) {
+    Json data = report_data(runs, limits, NoTelemetry::kShow, {}, &read_failed);
+    const double share = double(largest_bytes) / double(script_json(data).size());
+    if (share >= 1 || !limits.shrink(share)) return data;
+  }
 }
 
 }  // namespace
@@ -46,10 +56,11 @@ double thread_cpu_s() {
   return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
 }
 
-LiveFeed::LiveFeed(std::vector<std::string> runs, double every_s, Now now)
+LiveFeed::LiveFeed(std::vector<std::string> runs, double every_s, Now now, size_t largest_bytes)
     : runs_(std::move(runs)),
       every_s_(every_s),
       now_(std::move(now)),
+      largest_bytes_(largest_bytes),
       id_(new_id()),
       seen_(runs_.size(), Seen::kNever) {}
 
@@ -77,18 +88,21 @@ Json LiveFeed::live_json(const std::vector<RunStatus>& statuses) {
   return live;
 }
 
-// If no run is left, the page keeps what it showed last.
-void LiveFeed::make_report(const std::vector<RunStatus>& statuses) {
+// If no run is left, the page keeps what it showed last. Returns whether all of it could be read.
+bool LiveFeed::make_report(const std::vector<RunStatus>& statuses) {
   std::vector<std::string> readable;
   for (const RunStatus& s : statuses) {
     if (s.state != RunState::kMissing && s.steps > 0) readable.push_back(s.path);
   }
-  if (readable.empty()) return;
+  if (readable.empty()) return true;
+  bool read_failed = false;
   try {
-    report_ = report_data(readable, {}, NoTelemetry::kShow);
-  } catch (const UserError&) {
+    report_ = report_of(readable, largest_bytes_, read_failed);
+  } catch (const UserError& error) {
     // One was deleted or damaged just now; its state will say so.
+    read_failed = is_read_failed(error);
   }
+  return !read_failed;
 }
 
 void LiveFeed::make() {
@@ -97,7 +111,9 @@ void LiveFeed::make() {
   if (fingerprint != fingerprint_) {
     std::vector<RunStatus> statuses;
     for (const std::string& run : runs_) statuses.push_back(run_status(run));
-    make_report(statuses);
+    const bool all_read =
+        make_report(statuses) && std::none_of(statuses.begin(), statuses.end(),
+                                              [](const RunStatus& s) { return s.read_failed; });
     auto data = std::make_shared<LiveData>();
     data->live = live_json(statuses);
     data->report = report_;
@@ -105,7 +121,7 @@ void LiveFeed::make() {
     data->json = whole.dump(-1, ' ', false, Json::error_handler_t::replace);
     data->etag = "\"" + sha256_hex(data->json).substr(0, 32) + "\"";
     ++made_;
-    fingerprint_ = std::move(fingerprint);
+    fingerprint_ = all_read ? std::move(fingerprint) : "";
     const std::lock_guard lock(current_mutex_);
     current_ = std::move(data);
   }

@@ -4,8 +4,9 @@
 //    "report": report_data(), or null while no run has telemetry}
 //
 // It is made when somebody asks, at most once per `every_s` however many ask, not at all while the
-// files of the runs stay as they are, and never for more than a twentieth of one core's time: a
-// page about a large run is refreshed less often.
+// files of the runs stay as they are and could be read, and never for more than a twentieth of one
+// core's time: a page about a large run is refreshed less often. As in a page of `assay report`,
+// curves have fewer points where the data would be too large.
 #pragma once
 
 #include <chrono>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "lab/live/run_status.h"
+#include "lab/page/page.h"
 
 namespace assay {
 
@@ -39,7 +41,9 @@ class LiveFeed {
   using Clock = std::chrono::steady_clock;
   using Now = std::function<Clock::time_point()>;
 
-  LiveFeed(std::vector<std::string> runs, double every_s, Now now = Clock::now);
+  // largest_bytes: of the report as text, if fewer points suffice for that.
+  LiveFeed(std::vector<std::string> runs, double every_s, Now now = Clock::now,
+           size_t largest_bytes = largest_data_bytes());
 
   // Never null. A caller that comes while another one makes the data gets what was there before.
   std::shared_ptr<const LiveData> get();
@@ -49,16 +53,17 @@ class LiveFeed {
  private:
   std::string fingerprint() const;
   nlohmann::ordered_json live_json(const std::vector<RunStatus>& statuses);
-  void make_report(const std::vector<RunStatus>& statuses);
+  bool make_report(const std::vector<RunStatus>& statuses);
   void make();
 
   const std::vector<std::string> runs_;
   const double every_s_;
   const Now now_;
+  const size_t largest_bytes_;
   const std::string id_;  // of this server: a page notices that another one took its place
 
   std::mutex making_;
-  std::string fingerprint_;
+  std::string fingerprint_;  // of the runs as they were read; "": read them again
   Clock::time_point next_ = {};
   std::vector<Seen> seen_;
   nlohmann::ordered_json report_;

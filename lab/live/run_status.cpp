@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/read_failed.h"
 #include "engine/config/yaml.h"
 #include "engine/run/folder_lock.h"
 #include "engine/run/progress.h"
@@ -96,6 +97,13 @@ const char* run_state_name(RunState state) {
   return "?";
 }
 
+void set_unreadable(const UserError& error, RunStatus& status) {
+  status.state = RunState::kUnreadable;
+  status.reason = error.what();
+  status.hint = error.hint();
+  status.read_failed = is_read_failed(error);
+}
+
 RunStatus run_status(const std::string& path) {
   RunStatus status;
   status.path = path;
@@ -105,9 +113,7 @@ RunStatus run_status(const std::string& path) {
     status.steps = load_config(path + "/config.yaml", {}).run.steps;
     read_telemetry(path, status);
   } catch (const UserError& error) {
-    status.state = RunState::kUnreadable;
-    status.reason = error.what();
-    status.hint = error.hint();
+    set_unreadable(error, status);
     if (!fs::exists(path + "/config.yaml", ignored)) {  // deleted while it was read
       status = RunStatus();
       status.path = path;
@@ -131,7 +137,8 @@ std::string run_fingerprint(const std::string& path) {
 }
 
 bool is_over(const RunStatus& s) {
-  if (s.state == RunState::kUnreadable) return !folder_in_use(s.path) && !is_fresh(s.path);
+  if (s.state == RunState::kUnreadable)
+    return !s.read_failed && !folder_in_use(s.path) && !is_fresh(s.path);
   return s.state == RunState::kEnded || s.state == RunState::kBrokenOff;
 }
 

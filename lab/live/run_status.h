@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "engine/telemetry/reader.h"
 
 namespace assay {
@@ -26,17 +27,21 @@ struct RunStatus {
   RunState state = RunState::kMissing;
   std::string end;                     // run_end_name(), for kEnded
   std::string reason, hint;            // for kUnreadable
+  bool read_failed = false;            // kUnreadable, but the same files may be readable later
   int64_t step = 0;                    // the last logged one
   int64_t steps = 0;                   // planned
   std::optional<double> seconds_left;  // of training
 };
 
 RunStatus run_status(const std::string& path);
+void set_unreadable(const UserError& error, RunStatus& status);
 
-// Changes with every write of a training process and with the lock; costs a few system calls.
+// Changes with every write of a training process and with the lock; costs a few system calls. What
+// was read stands for it only without a read that failed: later the same files may be readable.
 std::string run_fingerprint(const std::string& path);
 
-// True if nothing more happens unless somebody starts a launch.
+// True if nothing more happens unless somebody starts a launch. Of a run whose read failed nobody
+// knows.
 bool is_over(const RunStatus& status);
 
 // For people: "training, step 140 of 500 (28%), about 3m05s left".

@@ -45,11 +45,23 @@ RunView view_run(const std::string& path, Seen seen) {
   try {
     read_numbers(view);
   } catch (const UserError& error) {
-    view.status.state = RunState::kUnreadable;
-    view.status.reason = error.what();
-    view.status.hint = error.hint();
+    set_unreadable(error, view.status);
   }
   return view;
+}
+
+RunViews::RunViews(const std::vector<std::string>& runs)
+    : runs_(runs), before_(runs.size()), seen_(runs.size(), Seen::kNever), views_(runs.size()) {}
+
+void RunViews::read() {
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    std::string now = run_fingerprint(runs_[i]);
+    if (now == before_[i]) continue;
+    views_[i] = view_run(runs_[i], seen_[i]);
+    const RunStatus& status = views_[i].status;
+    if (status.state != RunState::kMissing) seen_[i] = Seen::kBefore;
+    before_[i] = status.read_failed ? "" : std::move(now);
+  }
 }
 
 }  // namespace assay

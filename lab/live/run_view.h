@@ -29,4 +29,17 @@ struct RunView {
 // A run that cannot be read has only a status.
 RunView view_run(const std::string& path, Seen seen);
 
+// Runs that are watched together.
+class RunViews {
+ public:
+  explicit RunViews(const std::vector<std::string>& runs);
+  void read();  // those whose files have changed, or whose last read failed
+  const std::vector<RunView>& all() const { return views_; }
+
+ private:
+  std::vector<std::string> runs_, before_;  // run_fingerprint() of what was read; "": read it again
+  std::vector<Seen> seen_;
+  std::vector<RunView> views_;
+};
+
 }  // namespace assay

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/read_failed.h"
 #include "engine/config/yaml.h"
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/sqlite.h"
@@ -27,6 +28,12 @@ namespace assay {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// What the page of the runs lacks.
+struct Problems {
+  std::vector<UserError> of_runs;  // a run's whole telemetry
+  bool read_failed = false;
+};
 
 Json audit_json(const Config& config) {
   const Audit a = audit(config);
@@ -107,7 +114,8 @@ Json spans_json(const std::string& path, int64_t points) {
   return json;
 }
 
-void add_telemetry(const RunRecord& run, const ReportLimits& limits, Json& json) {
+void add_telemetry(const RunRecord& run, const ReportLimits& limits, Json& json,
+                   Problems& problems) {
   const std::string database = run.path + "/telemetry.db";
   const TelemetryReader telemetry(database);
   json["commit"] = run.commit;
@@ -138,13 +146,14 @@ void add_telemetry(const RunRecord& run, const ReportLimits& limits, Json& json)
       json["notes"].push_back("The model has experts, but its routers have no logged step yet.");
     }
   } catch (const UserError& error) {
+    problems.read_failed |= is_read_failed(error);
     json["notes"].push_back("The routers cannot be shown: " + std::string(error.what()) + " (" +
                             error.hint() + ").");
   }
 }
 
 Json run_json(const std::string& path, const std::string& label, const ReportLimits& limits,
-              PageRun& run, std::vector<UserError>& errors) {
+              PageRun& run, Problems& problems) {
   const std::string config_path = (require_run(path) / "config.yaml").string();
   const Config config = load_config(config_path, {});
   run.record.path = path;
@@ -164,11 +173,12 @@ Json run_json(const std::string& path, const std::string& label, const ReportLim
   try {
     RunRecord record = read_run(path);
     record.name = label;
-    add_telemetry(record, limits, whole);
+    add_telemetry(record, limits, whole, problems);
     run = {.record = std::move(record), .readable = true};
     return whole;
   } catch (const UserError& error) {
-    errors.push_back(error);
+    problems.of_runs.push_back(error);
+    problems.read_failed |= is_read_failed(error);
     json["problem"] = std::string(error.what()) + " (" + error.hint() + ")";
     return json;
   }
@@ -193,7 +203,7 @@ bool ReportLimits::shrink(double share) {
 }
 
 Json report_data(const std::vector<std::string>& paths, const ReportLimits& limits,
-                 NoTelemetry none, const ReportChoices& choices) {
+                 NoTelemetry none, const ReportChoices& choices, bool* read_failed) {
   const bool is_matrix = paths.size() == 1 && is_matrix_folder(paths.front());
   for (const std::string& path : paths) {
     if (paths.size() > 1 && is_matrix_folder(path)) {
@@ -217,13 +227,15 @@ Json report_data(const std::vector<std::string>& paths, const ReportLimits& limi
     data["anchor"] = report_anchor(choices.anchor, limits.curve_points);
   }
   data["runs"] = Json::array();
-  std::vector<UserError> errors;
+  Problems problems;
   std::vector<PageRun> page_runs(runs.size());
   for (size_t i = 0; i < runs.size(); ++i) {
-    data["runs"].push_back(run_json(runs[i], labels[i], limits, page_runs[i], errors));
+    data["runs"].push_back(run_json(runs[i], labels[i], limits, page_runs[i], problems));
   }
-  if (none == NoTelemetry::kRefuse && errors.size() == runs.size()) throw errors.front();
-  add_models(page_runs, choices.contract, data);
+  if (none == NoTelemetry::kRefuse && problems.of_runs.size() == runs.size())
+    throw problems.of_runs.front();
+  add_models(page_runs, choices.contract, data, problems.read_failed);
+  if (read_failed != nullptr) *read_failed = problems.read_failed;
   data["matrix"] = nullptr;
   if (is_matrix) {
     data["comparison"] = nullptr;  // every contract has its own

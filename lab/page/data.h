@@ -19,7 +19,7 @@ inline constexpr int kReportVersion = 2;
 // How much of a run goes into the page.
 struct ReportLimits {
   int64_t curve_points = 1000;  // per curve
-  int64_t measure_steps = 200;  // columns of a heat map of layer x step
+  int64_t measure_steps = 200;  // of the measures of routers, number formats and ranks
   int64_t load_steps = 60;      // positions of the slider
   int64_t load_bins = 256;      // rows of experts
   int64_t sample_steps = 12;    // with texts, the first and the last among them
@@ -43,11 +43,12 @@ struct ReportChoices {
 
 // paths: runs, or one folder of a matrix (lab/page/matrix.h). UserError if a path is neither or is
 // given twice, if the log cannot be read, for a contract that is none or is given for a matrix, or,
-// with kRefuse, if no run has readable telemetry.
+// with kRefuse, if no run has readable telemetry. read_failed, if given: whether a part is absent
+// that could not be read (ReadFailed), and may be there when the same files are read again.
 nlohmann::ordered_json report_data(const std::vector<std::string>& paths,
                                    const ReportLimits& limits,
                                    NoTelemetry none = NoTelemetry::kRefuse,
-                                   const ReportChoices& choices = {});
+                                   const ReportChoices& choices = {}, bool* read_failed = nullptr);
 
 // Sentences for stderr about what the page lacks.
 std::vector<std::string> report_warnings(const nlohmann::ordered_json& data);

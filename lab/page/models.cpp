@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/read_failed.h"
 #include "engine/config/fields.h"
 #include "lab/compare/compare_report.h"
 #include "lab/runs/seed_groups.h"
@@ -26,7 +27,7 @@ Json models_json(const std::vector<RunRecord>& records, const std::vector<SeedGr
   return json;
 }
 
-Json comparison(std::span<const PageRun> runs, const std::string& contract) {
+Json comparison(std::span<const PageRun> runs, const std::string& contract, bool& read_failed) {
   std::vector<RunRecord> readable;
   for (const PageRun& run : runs)
     if (run.readable) readable.push_back(run.record);
@@ -36,6 +37,7 @@ Json comparison(std::span<const PageRun> runs, const std::string& contract) {
     if (!contract.empty()) options.contract = contract;
     return comparison_json(compare(readable, options));
   } catch (const UserError& error) {
+    read_failed |= is_read_failed(error);
     Json json;
     json["refused"] = error.what();
     return json;
@@ -91,12 +93,13 @@ Json differences_json(const std::vector<SeedGroup>& groups) {
 
 }  // namespace
 
-void add_models(std::span<const PageRun> runs, const std::string& contract, Json& data) {
+void add_models(std::span<const PageRun> runs, const std::string& contract, Json& data,
+                bool& read_failed) {
   std::vector<RunRecord> records;
   for (const PageRun& run : runs) records.push_back(run.record);
   const std::vector<SeedGroup> groups = group_by_model(records);
   data["models"] = models_json(records, groups);
-  data["comparison"] = comparison(runs, contract);
+  data["comparison"] = comparison(runs, contract, read_failed);
   data["differences"] = differences_json(groups);
 }
 

@@ -24,8 +24,9 @@ struct PageRun {
 //                  cannot be compared; null for fewer than two readable runs
 //   "differences": [{"field", "values": [text per model; null if it does not have the field]}]
 //
-// contract: as in ReportChoices (lab/page/data.h).
+// contract: as in ReportChoices (lab/page/data.h). read_failed becomes true if the comparison needs
+// a file that could not be read (ReadFailed).
 void add_models(std::span<const PageRun> runs, const std::string& contract,
-                nlohmann::ordered_json& data);
+                nlohmann::ordered_json& data, bool& read_failed);
 
 }  // namespace assay

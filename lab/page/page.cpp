@@ -112,6 +112,11 @@ std::string page_title(const Json& data) {
                    : "Report of " + std::to_string(runs) + " runs";
 }
 
+size_t largest_data_bytes() {
+  const ReportFiles files = report_files();
+  return kLargestPageBytes - page_html(Json::object(), "", files.plotly, files.live).size();
+}
+
 ReportPage report_page(const std::vector<std::string>& runs, const std::string& title,
                        Plotly plotly, size_t largest_bytes, const ReportChoices& choices) {
   const std::string_view inlined = plotly == Plotly::kInline ? report_files().plotly : "";

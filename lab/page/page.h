@@ -53,6 +53,9 @@ ReportPage report_page(const std::vector<std::string>& runs, const std::string& 
                        Plotly plotly, size_t largest_bytes = kLargestPageBytes,
                        const ReportChoices& choices = {});
 
+// What the data of a live page may take of kLargestPageBytes.
+size_t largest_data_bytes();
+
 // The page of given data. plotly: the text of Plotly.js; "" = a link to its CDN. live_script: runs
 // after the page's own script; with one, the page may fetch from the server that it came from.
 std::string page_html(const nlohmann::ordered_json& data, const std::string& title,

@@ -1,4 +1,5 @@
 // The parts of assay watch without a socket and without a terminal: states, data, answers, screens.
+#include <sys/resource.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -26,6 +27,7 @@ namespace assay::test_live {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 // A folder with a finished run "moe", removed at the end.
 struct Place {
@@ -148,6 +150,89 @@ TEST_CASE("live: data is made once per interval, and not while nothing changes")
 TEST_CASE("live: making data takes at most a twentieth of the time") {
   REQUIRE(pause_s(2, 0.01) == 2);
   REQUIRE(pause_s(2, 1) == 20);
+}
+
+// While it lives, this process can hold only `more` files open beside those that it has.
+struct FewFiles {
+  explicit FewFiles(int more) {
+    const int lowest = dup(0);
+    REQUIRE(lowest >= 0);
+    close(lowest);
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlimit few = before;
+    few.rlim_cur = rlim_t(lowest + more);
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  }
+  ~FewFiles() { setrlimit(RLIMIT_NOFILE, &before); }
+  rlimit before = {};
+};
+
+TEST_CASE("live: what could not be read is read again, though no file has changed") {
+  const Place place;
+  HandClock clock;
+  LiveFeed feed({place.run}, 2, clock.reader());
+  for (const int files : {0, 1}) {  // the run's state cannot be read; its report cannot
+    CAPTURE(files);
+    place.age();  // the time of the file changes
+    clock.move(1000);
+    std::shared_ptr<const LiveData> failed;
+    {
+      const FewFiles few(files);
+      failed = feed.get();
+    }
+    if (files == 0) {
+      REQUIRE(failed->live["runs"][0]["state"] == "unreadable");
+      REQUIRE(failed->live["over"] == false);
+    } else {
+      REQUIRE(failed->report["runs"][0]["router"].is_null());
+    }
+    REQUIRE(feed.get() == failed);  // not before its time
+    clock.move(1000);
+    const auto again = feed.get();
+    REQUIRE(again->live["runs"][0]["state"] == "ended");
+    REQUIRE(again->live["over"] == true);
+    REQUIRE(again->report["runs"][0]["problem"].is_null());
+    REQUIRE(!again->report["runs"][0]["router"].is_null());
+    clock.move(1000);
+    REQUIRE(feed.get() == again);
+  }
+
+  RunViews views({place.run});
+  {
+    const FewFiles few(0);
+    views.read();
+  }
+  REQUIRE(views.all()[0].status.state == RunState::kUnreadable);
+  views.read();
+  REQUIRE(views.all()[0].status.state == RunState::kEnded);
+  REQUIRE(views.all()[0].train_loss_nats.size() == 40);
+}
+
+TEST_CASE("live: a damaged run is over, and is not read again while it stays as it is") {
+  const Place place;
+  std::ofstream(place.run + "/telemetry.db", std::ios::trunc) << std::string(5000, 'x');
+  place.age();
+  HandClock clock;
+  LiveFeed feed({place.run}, 2, clock.reader());
+  const auto first = feed.get();
+  REQUIRE(first->live["runs"][0]["state"] == "unreadable");
+  REQUIRE(first->live["over"] == true);
+  clock.move(1000);
+  REQUIRE(feed.get() == first);
+}
+
+TEST_CASE("live: a report that would be too large has fewer points, as far as they go") {
+  const Place place;
+  const Json whole = LiveFeed({place.run}, 2).get()->report;
+  REQUIRE(whole["limits"]["load_steps"] == 60);
+  const size_t fewer = script_json(whole).size() - 1;
+  const Json smaller = LiveFeed({place.run}, 2, LiveFeed::Clock::now, fewer).get()->report;
+  REQUIRE(script_json(smaller).size() <= fewer);
+  REQUIRE(smaller["limits"]["load_steps"] == 30);
+  const Json least = LiveFeed({place.run}, 2, LiveFeed::Clock::now, 10).get()->report;
+  REQUIRE(least["limits"]["load_steps"] == 2);
+  REQUIRE(largest_data_bytes() > kLargestPageBytes / 2);
+  REQUIRE(largest_data_bytes() < kLargestPageBytes);
 }
 
 TEST_CASE("live: a run that disappears leaves the others, and comes back") {

@@ -82,33 +82,14 @@ std::vector<std::string> require_runs(const WatchArguments& a) {
 
 // The text mode.
 
-class Views {
- public:
-  explicit Views(const std::vector<std::string>& runs)
-      : runs_(runs), before_(runs.size()), seen_(runs.size(), Seen::kNever), views_(runs.size()) {}
+// Returns the CPU time it took.
+double read_views(RunViews& views) {
+  const double started = thread_cpu_s();
+  views.read();
+  return thread_cpu_s() - started;
+}
 
-  // Reads the runs whose files have changed; returns the CPU time it took.
-  double read() {
-    const double started = thread_cpu_s();
-    for (size_t i = 0; i < runs_.size(); ++i) {
-      std::string now = run_fingerprint(runs_[i]);
-      if (now == before_[i]) continue;
-      views_[i] = view_run(runs_[i], seen_[i]);
-      if (views_[i].status.state != RunState::kMissing) seen_[i] = Seen::kBefore;
-      before_[i] = std::move(now);
-    }
-    return thread_cpu_s() - started;
-  }
-
-  const std::vector<RunView>& all() const { return views_; }
-
- private:
-  std::vector<std::string> runs_, before_;
-  std::vector<Seen> seen_;
-  std::vector<RunView> views_;
-};
-
-int show_once(Views& views) {
+int show_once(RunViews& views) {
   views.read();
   for (const RunView& view : views.all()) {
     if (view.status.state != RunState::kUnreadable) continue;
@@ -120,7 +101,7 @@ int show_once(Views& views) {
 }
 
 int show_text(const WatchArguments& a, const std::vector<std::string>& runs) {
-  Views views(runs);
+  RunViews views(runs);
   if (a.once || !is_terminal()) return show_once(views);
   const Signals signals;
   const Colours colours = wanted_colours();
@@ -139,7 +120,7 @@ int show_text(const WatchArguments& a, const std::vector<std::string>& runs) {
         Signals::suspend();
         screen.enter();
       } else if (signal == 0) {
-        pause = pause_s(a.every_s, views.read());
+        pause = pause_s(a.every_s, read_views(views));
       }
       screen.draw(frame(), colours);
       signal = signals.wait_for(pause);
