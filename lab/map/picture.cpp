@@ -223,7 +223,7 @@ class Picture {
              y_difference(d.interval95->high));
         tip += strprintf(" [%+.4f, %+.4f]", d.interval95->low, d.interval95->high);
       } else {
-        tip += ", one seed";
+        tip += std::string(", ") + (d.no_spread() ? kNoSpread : "one seed");
       }
       const bool interpolated = row.first_interpolated || row.second_interpolated;
       dot((interpolated ? "ring " : "point ") + colour, x(row.cost), y_difference(d.mean), 4, tip);

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "lab/map/map_claims.h"
+#include "lab/map/picture.h"
 #include "tests/catch.h"
 
 namespace assay::test_map_claims {
@@ -105,6 +106,24 @@ TEST_CASE("a claim at one budget follows from the interval of the difference the
   const MapClaimResult between = judge(at(Kind::kBelow, std::sqrt(1e5)), map);
   REQUIRE(between.difference->mean == Approx(-0.5 + 0.02));
   REQUIRE(between.interpolated);
+}
+
+TEST_CASE("a picture says why a difference has no interval") {
+  const auto picture = [](int64_t seeds, double by_seed) {
+    EndpointSet set;
+    set.models = {model("dense", {4, 3, 2}, 0, seeds), model("sparse", {5, 3, 1}, by_seed, seeds)};
+    const ContractMap map = contract_map(set, MapMeasure::kValLoss, {CostAxis::kTokens});
+    return axis_picture(map, map.axes.at(0));
+  };
+  const auto has = [](const std::string& svg, const char* words) {
+    return svg.find(words) != std::string::npos;
+  };
+  const std::string equal = picture(2, 0), one = picture(1, 0), apart = picture(2, 0.01);
+  REQUIRE(has(equal, kNoSpread));
+  REQUIRE_FALSE(has(equal, "one seed"));
+  REQUIRE(has(one, ", one seed"));
+  REQUIRE_FALSE(has(one, kNoSpread));
+  REQUIRE_FALSE((has(apart, ", one seed") || has(apart, kNoSpread)));
 }
 
 TEST_CASE("a budget that nobody reaches, one seed, and an axis without costs decide nothing") {
