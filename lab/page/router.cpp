@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "base/math.h"
 #include "engine/telemetry/router_stats.h"
@@ -33,10 +34,40 @@ std::vector<std::string> measure_columns(const Database& database) {
   return names;
 }
 
+struct MeasuredSteps {
+  std::vector<int64_t> steps;
+  std::vector<std::vector<double>> peaks;  // of peaks_chosen()
+};
+
+// The peaks: over the layers, the lowest (negated) and the highest load of the busiest expert, and
+// the most dead experts.
+MeasuredSteps measured_steps(const Database& database, const std::vector<std::string>& names) {
+  constexpr std::pair<const char*, const char*> kPeaks[] = {
+      {"max_load_norm", "-min(max_load_norm)"},
+      {"max_load_norm", "max(max_load_norm)"},
+      {"dead_for_norm", "max(dead_for_norm)"}};
+  MeasuredSteps measured;
+  std::string select = "SELECT step";
+  for (const auto& [name, peak] : kPeaks) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) continue;
+    select += std::string(", ") + peak;
+    measured.peaks.emplace_back();
+  }
+  Statement s(database, select + " FROM router_layer GROUP BY step ORDER BY step");
+  while (s.step()) {
+    measured.steps.push_back(s.integer(0));
+    for (size_t p = 0; p < measured.peaks.size(); ++p) {
+      const int column = int(p) + 1;
+      measured.peaks[p].push_back(s.is_null(column) ? std::nan("") : s.number(column));
+    }
+  }
+  return measured;
+}
+
 Json measures_json(const Database& database, const std::vector<int64_t>& layers, int64_t columns) {
-  const std::vector<int64_t> logged = steps_of(database, "router_layer");
-  const std::vector<int64_t> steps = evenly_chosen(logged, columns);
   const std::vector<std::string> names = measure_columns(database);
+  const MeasuredSteps logged = measured_steps(database, names);
+  const std::vector<int64_t> steps = peaks_chosen(logged.steps, logged.peaks, columns);
   std::string select = "SELECT layer";
   for (const std::string& name : names) select += ", " + name;
   Statement s(database, select + " FROM router_layer WHERE step = ? ORDER BY layer");
@@ -59,7 +90,7 @@ Json measures_json(const Database& database, const std::vector<int64_t>& layers,
   }
   Json json;
   json["steps"] = steps;
-  json["of"] = logged.size();
+  json["of"] = logged.steps.size();
   json["values"] = Json::object();
   for (size_t c = 0; c < names.size(); ++c) {
     if (present[c]) json["values"][names[c]] = std::move(values[c]);

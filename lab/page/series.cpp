@@ -70,6 +70,57 @@ std::vector<int64_t> evenly_chosen(const std::vector<int64_t>& steps, int64_t co
   return chosen;
 }
 
+namespace {
+
+// Positions in [from, to) where the peaks are largest, as few as can be; `from` without a peak.
+std::set<int64_t> highest_of(const std::vector<std::vector<double>>& peaks, int64_t from,
+                             int64_t to) {
+  std::set<int64_t> kept;
+  for (const std::vector<double>& peak : peaks) {
+    int64_t best = from;
+    for (int64_t at = from; at < to; ++at) {
+      if (!(peak[size_t(at)] <= peak[size_t(best)]) && !std::isnan(peak[size_t(at)])) best = at;
+    }
+    if (std::isnan(peak[size_t(best)])) continue;
+    const bool has = std::any_of(kept.begin(), kept.end(), [&](int64_t at) {
+      return peak[size_t(at)] == peak[size_t(best)];
+    });
+    if (!has) kept.insert(best);
+  }
+  if (kept.empty()) kept.insert(from);
+  return kept;
+}
+
+std::vector<int64_t> peaks_of(const std::vector<int64_t>& steps,
+                              const std::vector<std::vector<double>>& peaks, int64_t stretches) {
+  const auto size = int64_t(steps.size());
+  std::vector<int64_t> kept = {steps.front()};
+  for (int64_t i = 0; i < stretches; ++i) {
+    const int64_t from = 1 + i * (size - 2) / stretches, to = 1 + (i + 1) * (size - 2) / stretches;
+    for (const int64_t at : highest_of(peaks, from, to)) kept.push_back(steps[size_t(at)]);
+  }
+  kept.push_back(steps.back());
+  return kept;
+}
+
+}  // namespace
+
+std::vector<int64_t> peaks_chosen(const std::vector<int64_t>& steps,
+                                  const std::vector<std::vector<double>>& peaks, int64_t count) {
+  const auto size = int64_t(steps.size()), rest = count - 2, each = int64_t(peaks.size());
+  if (size <= count || each == 0 || rest < each) return evenly_chosen(steps, count);
+  std::vector<int64_t> chosen = peaks_of(steps, peaks, rest / each);
+  int64_t fits = rest / each, too_many = rest + 1;
+  while (too_many - fits > 1) {
+    const int64_t stretches = (fits + too_many) / 2;
+    std::vector<int64_t> more = peaks_of(steps, peaks, stretches);
+    const bool fit = int64_t(more.size()) <= count;
+    (fit ? fits : too_many) = stretches;
+    if (fit) chosen = std::move(more);
+  }
+  return chosen;
+}
+
 std::vector<int64_t> early_chosen(const std::vector<int64_t>& steps, int64_t count) {
   const auto size = int64_t(steps.size());
   if (size <= count || count < 4) return evenly_chosen(steps, count);

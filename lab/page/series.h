@@ -28,7 +28,13 @@ std::vector<StepValue> stretch_means(const std::vector<StepValue>& curve, int64_
 
 // At most `count` of them, evenly spaced by position, first and last included.
 std::vector<int64_t> evenly_chosen(const std::vector<int64_t>& steps, int64_t count);
-// The same, but half of them spaced evenly by the logarithm of the position: routers decide early.
+// At most `count` of them, the first and the last among them: the rest is cut into stretches of
+// equal length, and each keeps, of every one of `peaks`, a step where it is largest. A peak has a
+// value per step, NaN where there is none. Where few steps hold the peaks, the stretches are more.
+std::vector<int64_t> peaks_chosen(const std::vector<int64_t>& steps,
+                                  const std::vector<std::vector<double>>& peaks, int64_t count);
+// As evenly_chosen(), but half of them spaced evenly by the logarithm of the position: routers
+// decide early.
 std::vector<int64_t> early_chosen(const std::vector<int64_t>& steps, int64_t count);
 
 // {"step": [...], "value": [...], "of": values before thinning}, and of a thinned curve "means":

@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "engine/telemetry/sqlite.h"
@@ -92,6 +95,37 @@ TEST_CASE("chosen steps include both ends, and can be denser early") {
   REQUIRE(early_chosen({5}, 60) == std::vector<int64_t>{5});
 }
 
+TEST_CASE("chosen steps hold the peaks of their stretches, and are even where there are none") {
+  std::vector<int64_t> steps;
+  std::vector<std::vector<double>> peaks(2);
+  for (int64_t step = 1; step <= 700; ++step) {
+    steps.push_back(step);
+    peaks[0].push_back(step % 2 == 0 ? 0.5 : 0.4);  // what an even stride of 2 would not show
+    peaks[1].push_back(std::numeric_limits<double>::quiet_NaN());
+  }
+  peaks[0][300] = 0.9;
+  peaks[1][432] = -3;
+  const auto has = [](const std::vector<int64_t>& chosen, int64_t step) {
+    return std::find(chosen.begin(), chosen.end(), step) != chosen.end();
+  };
+  for (const int64_t count : {200, 9, 8}) {
+    CAPTURE(count);
+    const std::vector<int64_t> chosen = peaks_chosen(steps, peaks, count);
+    REQUIRE(int64_t(chosen.size()) <= count);
+    REQUIRE(chosen.front() == 1);
+    REQUIRE(chosen.back() == 700);
+    REQUIRE(std::adjacent_find(chosen.begin(), chosen.end(), std::greater_equal<>()) ==
+            chosen.end());
+    REQUIRE(has(chosen, 301));
+    REQUIRE(has(chosen, 433));
+  }
+  const std::vector<std::vector<double>> flat(3, std::vector<double>(700, 0.25));
+  REQUIRE(peaks_chosen(steps, flat, 200).size() == 200);
+  REQUIRE(peaks_chosen(steps, {}, 200) == evenly_chosen(steps, 200));
+  REQUIRE(peaks_chosen(steps, flat, 3) == evenly_chosen(steps, 3));
+  REQUIRE(peaks_chosen(steps, flat, 700) == steps);
+}
+
 TEST_CASE("numbers are short, and NaN and infinity become null") {
   REQUIRE(short_number(0.1234567891, 5).dump() == "0.12346");
   REQUIRE(short_number(4096.0, 3).dump() == "4096");
@@ -142,6 +176,33 @@ TEST_CASE("a report has the run's curves, loads and audit") {
   REQUIRE(router["ccdf"].back()["layer"].is_null());
   REQUIRE(router["analysis"]["verdict"]["state"].is_string());
   REQUIRE(report_warnings(data).empty());
+}
+
+TEST_CASE("few steps of a router's measures keep its highest load and its dead experts") {
+  const FakeRun run = fake("peaks");
+  Database(run.path + "/telemetry.db", Database::Mode::kCreate)
+      .run(
+          "UPDATE router_layer SET max_load_norm = 0.99 WHERE step = 16 AND layer = 1;"
+          "UPDATE router_layer SET max_load_norm = 0.26 WHERE step = 6 AND layer = 2;"
+          "UPDATE router_layer SET dead_for_norm = 0.75 WHERE step = 23 AND layer = 2;");
+  const Json data = report_data({run.path}, {.measure_steps = 10});
+  const Json& measures = data["runs"][0]["router"]["measures"];
+  REQUIRE(measures["of"] == 40);
+  REQUIRE(measures["steps"].size() <= 10);
+  REQUIRE(measures["steps"].front() == 1);
+  REQUIRE(measures["steps"].back() == 40);
+  const auto range = [&](const char* name) {
+    std::vector<double> values;
+    for (const Json& layer : measures["values"][name]) {
+      for (const Json& value : layer) {
+        if (!value.is_null()) values.push_back(value);
+      }
+    }
+    const auto [low, high] = std::minmax_element(values.begin(), values.end());
+    return std::pair(*low, *high);
+  };
+  REQUIRE(range("max_load_norm") == std::pair(0.26, 0.99));
+  REQUIRE(range("dead_for_norm").second == 0.75);
 }
 
 TEST_CASE("ranks are told apart by how much they wait, over the steps of the last ones") {

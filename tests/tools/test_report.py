@@ -110,6 +110,33 @@ def check_means(browser, w):
     browser.js(update, whole)
 
 
+def check_steps(browser, w):
+    """A run whose routers logged more steps than the page has: every chart of them says how many, and which."""
+    whole = assay("report", *[w.run(name) for name in ("dense", "healthy", "collapsed")], "--json").stdout
+    data = json.loads(whole)
+    data["runs"][1]["router"]["measures"]["of"] = 7000
+    steps = len(data["runs"][1]["router"]["measures"]["steps"])
+    update = "assayPage.update(JSON.parse(arguments[0]))"
+    browser.js(update, json.dumps(data))
+    for chart in ("router-curves", "router-map", "dead", "bias"):
+        browser.js("document.querySelector('#chart-' + arguments[0]).scrollIntoView()", chart)
+        note = lambda: browser.one(f"#chart-{chart} .note").text
+        wanted = f"{steps} of 7,000 logged steps: of each stretch those with the lowest and the highest max load"
+        expect(browser.wait(lambda: wanted in note(), 20), f"{chart}: {note()}")
+    browser.js(update, whole)
+    about = browser.one("#about").text
+    expect("Router measures have at most 200 logged steps, keeping the peaks of max load" in about, about)
+
+
+def check_many_values(browser):
+    """Axes of more values than a call takes arguments."""
+    seen = browser.js("""const values = Array.from({length: 200000}, (_, i) => i + 1);
+        return [wholeRange({traces: []}, values, 'xaxis', 'linear', {fromZero: true}), spanOf(values),
+          rangesFrom(0, [{run: runs[0], series: {step: values, value: values}}], false).y];""")
+    whole, span, loss = seen
+    expect(near(whole[1], 203000, 1e-9) and span[0] == 0 and near(span[1], 5.30103, 1e-5) and loss[1] > 200000, f"200,000 values: {seen}")
+
+
 def check_update(browser, w):
     """New data in place: what the reader chose stays, also where runs come and go."""
     def update(*names):
@@ -369,6 +396,8 @@ def main():
             check_csv(browser, w)
             check_switches(browser)
             check_means(browser, w)
+            check_steps(browser, w)
+            check_many_values(browser)
             check_update(browser, w)
             quiet(browser, "the page after all interactions")
             check_phone(browser, page)

@@ -110,6 +110,27 @@ def check_markup(browser, data):
     browser.js("assayPage.update(JSON.parse(arguments[0]))", whole)
 
 
+def check_gap(browser, data):
+    """Points read between two evaluations are open, and the note ends as a sentence without a trend."""
+    whole = json.dumps(data)
+    contract = data["matrix"]["contracts"][0]
+    points = contract["gaps"][0]["points"]
+    for gap in contract["gaps"]:
+        gap["trend_per_doubling"] = None
+        for point in gap["points"]:
+            point["interpolated"] = False
+    points[0]["interpolated"] = True
+    browser.js("assayPage.update(JSON.parse(arguments[0]))", json.dumps(data))
+    browser.js("document.querySelector('#chart-matrix-gap').scrollIntoView()")
+    note = lambda: browser.one("#chart-matrix-gap .note").text
+    wanted = ("Line: mean over the seeds that both have; band: Student's 95% interval. "
+              "Open points: a loss was read between two evaluations.")
+    expect(browser.wait(lambda: note() == wanted, 20), note())
+    symbols = browser.js("return document.querySelector('#chart-matrix-gap .plot').data[2].marker.symbol")
+    expect(symbols == ["circle-open"] + ["circle"] * (len(points) - 1), symbols)
+    browser.js("assayPage.update(JSON.parse(arguments[0]))", whole)
+
+
 def check_matrix(browser, w):
     (w.path / "dense.yaml").write_text("include: config.yaml\nmodel: {moe: null}\n")
     (w.path / "m.yaml").write_text(MATRIX)
@@ -131,6 +152,7 @@ def check_matrix(browser, w):
     expect(near(points["active", "moe"]["mean"], row["val_loss_nats"]["mean"], 1e-12) and near(points["active", "moe"]["low95"], row["val_loss_nats"]["interval95"][0], 1e-12), points)
     check_studies(browser, summary)
     check_markup(browser, json.loads(assay("report", folder, "--json").stdout))
+    check_gap(browser, json.loads(assay("report", folder, "--json").stdout))
     browser.click("#table-contract-active tbody tr:last-child .link")
     pressed = [b.text for b in browser.one("#legend").find_elements("css selector", "[aria-pressed=true]")]
     expect(len(pressed) == 1 and pressed[0].startswith("moe-active"), f"the curves of one row: {pressed}")

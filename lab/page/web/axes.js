@@ -23,7 +23,7 @@ function axisOf(chart, built, base, name, own) {
 }
 
 // Powers of ten over many decades, 1, 2 and 5 times them over a few, even steps within one.
-const spanOf = (values) => [Math.log10(Math.min(...values.filter((v) => v > 0))), Math.log10(Math.max(...values))];
+const spanOf = (values) => [Math.log10(lowestOf(values.filter((v) => v > 0))), Math.log10(highestOf(values))];
 function logTicks([low, high]) {
   const decades = high - low;
   if (decades > 3) return {dtick: Math.ceil(decades / 8)};
@@ -34,7 +34,7 @@ function logTicks([low, high]) {
 // axis that reads well.
 function wholeRange(built, values, name, type, own) {
   if (values.length === 0 || own.type === 'category' || built.traces.some((trace) => trace.type === 'heatmap')) return null;
-  const low = Math.min(...values), high = Math.max(...values);
+  const low = lowestOf(values), high = highestOf(values);
   if (type === 'log') return low === high && low > 0 ? [Math.log10(low) - 0.5, Math.log10(low) + 0.5] : null;
   if (name === 'xaxis') return own.fromZero && high > 0 ? [0, high * 1.015] : null;
   if (low !== high) return null;

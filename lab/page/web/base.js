@@ -44,6 +44,9 @@ function median(values) {
 }
 // Of a series of the page; a thinned one has that of all its values.
 const medianOf = (series) => (series.median === undefined ? median(series.value) : series.median);
+// Of any number of values: a call with more than some 120,000 arguments, as in Math.min(...values), fails.
+const lowestOf = (values) => values.reduce((a, b) => Math.min(a, b), Infinity);
+const highestOf = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
 const last = (list) => list[list.length - 1];
 
 // A scalar's name in words, and the unit in its suffix.

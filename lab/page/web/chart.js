@@ -153,5 +153,6 @@ const seriesTable = (all) => () => ({
 const thinnedNote = (all) => {
   const long = all.filter(({series}) => series.of > series.step.length);
   return long.length ? `Long curves show the lowest and the highest of each stretch of their ${grouped(long[0].series.of)} logged values; ` +
-    'smoothed curves, differences and means over seeds go through the mean of each stretch.' : '';
+    'smoothed curves, differences and means over seeds go through the mean of each stretch. ' +
+    'The CSV has these values; assay telemetry RUN --csv FOLDER writes every logged one.' : '';
 };

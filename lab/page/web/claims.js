@@ -12,14 +12,18 @@ function gapChart({contract: name}) {
     const {colour} = paintAt(model ? model.slot : 6), x = gap.points.map((p) => 100 * p.share), title = rowName(row);
     const bound = (i) => gap.points.map((p) => (p.interval95 ? p.interval95[i] : p.mean));
     const edge = (i, fill) => ({type: 'scatter', mode: 'lines', x, y: bound(i), line: {width: 0}, fill, fillcolor: faded(colour, 0.18), hoverinfo: 'skip', showlegend: false, name: plain(title)});
-    return [edge(0, 'none'), edge(1, 'tonexty'), {type: 'scatter', mode: 'lines+markers', x, y: gap.points.map((p) => p.mean), line: {color: colour, width: 2}, marker: {size: 5}, name: plain(title),
+    return [edge(0, 'none'), edge(1, 'tonexty'), {type: 'scatter', mode: 'lines+markers', x, y: gap.points.map((p) => p.mean), line: {color: colour, width: 2}, marker: {size: 6, symbol: gap.points.map((p) => (p.interpolated ? 'circle-open' : 'circle'))}, name: plain(title),
       customdata: gap.points.map((p) => [p.n, p.interval95 ? p.interval95.map((b) => signed(b)).join(' to ') : noInterval(p)]),
       hovertemplate: `<b>${plain(title)}</b> minus ${plain(first)}<br>%{x:.3~g}% of the run<br>%{y:+.4f} nats over %{customdata[0]} seeds<br>95% interval %{customdata[1]}<extra></extra>`}];
   });
+  const trends = contract.gaps.filter((gap) => gap.trend_per_doubling).map((gap) =>
+    `${gap.model}: ${signed(gap.trend_per_doubling.mean)} nats per doubling of the tokens` + (gap.trend_per_doubling.interval95 ? ` (${gap.trend_per_doubling.interval95.map((b) => signed(b)).join(' to ')})` : ''));
+  const notes = ['Line: mean over the seeds that both have; band: Student\'s 95% interval.',
+    contract.gaps.some((gap) => gap.points.some((p) => p.interpolated)) ? 'Open points: a loss was read between two evaluations.' : '',
+    trends.length ? trends.join('; ') + '.' : ''];
   return {traces, layout: {xaxis: {title: 'share of the run (%)', ticksuffix: '%'}, yaxis: {title: `loss minus ${first}'s (nats per token)`},
     shapes: [{type: 'line', xref: 'paper', x0: 0, x1: 1, y0: 0, y1: 0, line: {color: css('--soft'), width: 1, dash: 'dot'}}]},
-    note: 'Line: mean over the seeds that both have; band: Student\'s 95% interval. ' + contract.gaps.filter((gap) => gap.trend_per_doubling).map((gap) =>
-      `${gap.model}: ${signed(gap.trend_per_doubling.mean)} nats per doubling of the tokens` + (gap.trend_per_doubling.interval95 ? ` (${gap.trend_per_doubling.interval95.map((b) => signed(b)).join(' to ')})` : '')).join('; ') + '.',
+    note: notes.filter(Boolean).join(' '),
     table: () => ({columns: ['contract', 'model', 'precision', 'share', 'n', 'gap', 'low95', 'high95', 'interpolated'], rows: contract.gaps.flatMap((gap) => gap.points.map((p) =>
       [contract.name, gap.model, gap.precision, p.share, p.n, p.mean, ...(p.interval95 || [null, null]), p.interpolated ? 'yes' : 'no']))})};
 }

@@ -74,12 +74,12 @@ const fromPositions = () => {
 function firstPosition(_, positionsOf) {
   const curves = validated().map(({run}) => validationOf(run));
   if (curves.length < 2) return 0;
-  const end = Math.min(...curves.map(({step}) => last(step))), ends = curves.map((curve) => valueAt(curve, end)).filter((v) => v !== null);
-  const spread = Math.max(...ends) - Math.min(...ends);
+  const end = lowestOf(curves.map(({step}) => last(step))), ends = curves.map((curve) => valueAt(curve, end)).filter((v) => v !== null);
+  const spread = highestOf(ends) - lowestOf(ends);
   const latest = Math.min(positionsOf.length - 1, Math.floor(2 * positionsOf.length / 3));
   for (let i = 0; i < latest; ++i) {
     const values = curves.flatMap(({step, value}) => value.filter((v, k) => v !== null && step[k] >= positionsOf[i][0]));
-    if (spread >= (Math.max(...values) - Math.min(...values)) / 4) return i;
+    if (spread >= (highestOf(values) - lowestOf(values)) / 4) return i;
   }
   return latest;
 }
@@ -91,7 +91,7 @@ function rangesFrom(step, curves, logY) {
   if (points.length < 2) return {};
   const xs = points.map(({x}) => x), ys = points.map(({y}) => (logY ? Math.log10(y) : y)).filter(Number.isFinite);
   const of = (values, pad) => {
-    const low = Math.min(...values), high = Math.max(...values), more = pad * (high - low);
+    const low = lowestOf(values), high = highestOf(values), more = pad * (high - low);
     return high > low ? [low - more, high + more] : undefined;
   };
   return {x: of(shown.logX ? xs.map(Math.log10) : xs, 0.02), y: of(ys, 0.06)};

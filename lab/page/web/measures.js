@@ -78,11 +78,16 @@ function floorNote(list, measure) {
   }).filter(Boolean);
   return texts.length ? `Sampling floor of cv, from uniform routing: ${texts.join('; ')}.` : '';
 }
+// How many of the logged steps the curves, maps and CSV of router measures have, if not all.
+function stepsNote(list) {
+  const counts = list.filter(({run}) => measuresOf(run).of > measuresOf(run).steps.length).map(({run}) =>
+    `${list.length > 1 ? run.label + ' ' : ''}${measuresOf(run).steps.length} of ${grouped(measuresOf(run).of)}`);
+  return counts.length ? `${counts.join('; ')} logged steps: of each stretch those with the lowest and the highest max load, and with the most dead experts.` : '';
+}
 const measureNote = (list, name) => {
   const measure = measureOf(name);
-  const steps = list.map(({run}) => measuresOf(run)).find((m) => m.of > m.steps.length);
   return [measure.says ? `${measure.base.replace(/_/g, ' ')}: ${measure.says}.` : '', ceilingNote(list, measure), floorNote(list, measure),
-    steps ? `${steps.steps.length} of ${grouped(steps.of)} logged steps, evenly chosen.` : ''].filter(Boolean).join(' ');
+    stepsNote(list)].filter(Boolean).join(' ');
 };
 const measureTable = (list, names) => () => ({
   columns: ['run', 'layer', ...placeColumns, ...names],

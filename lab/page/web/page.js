@@ -5,9 +5,10 @@ function drawPage() {
   fillRuns();
   fillLegend();
   drawAll();
-  const {curve_points: points} = report.limits;
+  const {curve_points: points, measure_steps: steps} = report.limits;
   document.getElementById('about').textContent = `Made by assay report. Logged numbers have 7 significant digits here, router measures 5; loads are exact counts; ` +
-    `curves of more than ${grouped(points)} values are thinned, keeping peaks. Seconds between logged steps are interpolated. ` +
+    `curves of more than ${grouped(points)} values are thinned, keeping peaks. Router measures have at most ${grouped(steps)} logged steps, ` +
+    `keeping the peaks of max load and dead experts; number formats as many, evenly chosen. Seconds between logged steps are interpolated. ` +
     (typeof Plotly === 'undefined' ? '' : `Charts: Plotly.js ${Plotly.version} (MIT licence).`);
 }
 

@@ -49,7 +49,7 @@ function measureCurves({name, of}) {
   const measure = measureOf(name);
   const {having, traces} = measureTraces(of, name, measure.unit);
   if (traces.length === 0) return {missing: `No value of ${measure.label} was logged by the run shown.`};
-  const levels = [], highest = Math.max(...traces.flatMap((trace) => trace.y));
+  const levels = [], highest = highestOf(traces.flatMap((trace) => trace.y));
   const ceilings = [...new Set(having.map(({run}) => measure.ceiling(run.router)))];
   if (ceilings.length === 1 && ceilings[0] !== null && (measure.normal || highest > ceilings[0] / 4)) levels.push(level(ceilings[0], 'ceiling'));
   const limits = [...new Set(having.map(({run}) => run.router.saturation_limit))];
@@ -178,7 +178,7 @@ function biasChart({of}) {
   return {traces: [...bias.traces, ...margin.traces.filter((trace) => trace.line.width > 0)],
     layout: {xaxis: commonX(), yaxis: {title: 'bias range, margin', rangemode: 'tozero'}, showlegend: of !== 'all' && !isNarrow()},
     note: 'Solid: bias range, ceiling 32 (biases stay within 16 of zero). Dotted: margin, the distance between the last chosen and the first unchosen score. ' +
-      'While the first is smaller than the second, the bias changes few choices.', table: measureTable(bias.having, ['bias_range', 'margin'])};
+      'While the first is smaller than the second, the bias changes few choices. ' + stepsNote(bias.having), table: measureTable(bias.having, ['bias_range', 'margin'])};
 }
 
 function deadChart({of}) {
@@ -187,6 +187,6 @@ function deadChart({of}) {
   if (traces.length === 0) return {missing: 'Dead experts were not logged by the run shown.'};
   return {traces, layout: {xaxis: commonX(), yaxis: {title: 'dead experts (share of E)', rangemode: 'tozero'}, showlegend: of !== 'all' && !isNarrow()},
     note: `Ceiling: 1. At the end: ` + having.map(({run}) => `${run.label} ${grouped(measuresOf(run).values.dead_for.reduce((sum, layer) => sum + (last(layer) || 0), 0))} of ` +
-      `${grouped(run.router.experts * run.router.layers.length)} in ${run.router.layers.length} layers`).join('; ') + '.',
+      `${grouped(run.router.experts * run.router.layers.length)} in ${run.router.layers.length} layers`).join('; ') + '. ' + stepsNote(having),
     table: measureTable(having, ['dead_for', 'dead_for_norm'])};
 }

@@ -26,7 +26,7 @@ function addTimes() {
   addSection({id: 'times', title: 'Throughput and time', how: 'Measured on the training machine; the seconds of training leave out evaluations and checkpoints.',
     top: () => [tablePanel('times', 'By run', timeTable)],
     charts: [
-      {id: 'throughput', title: 'Throughput', how: 'Higher is better. The ceiling of mfu is 1: only matrix products, at the machine\'s peak rate.',
+      {id: 'throughput', title: 'Throughput', how: 'Higher is better. mfu is a share of the peak rate of matrix products: measured on a CPU, that of bf16 on a GPU, so that 8-bit products may exceed 1.',
         controls: [{id: 'name', label: 'show', options: () => orNothing(names.filter((n) => scalarNames().includes(n)), (name) => scalarName(name)[0])}],
         build: ({name}) => scalarChart(name, false)},
       {id: 'spans', title: 'Time spans', how: 'Milliseconds of the parts of a step.',
