@@ -32,6 +32,28 @@ fs::path normal_folder(const fs::path& folder) {
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
+// Every shard, whatever its role.
+std::vector<DataFile> shards_of(const RunRecord& run) {
+  std::vector<DataFile> files;
+  for (const auto& [path, sha256] : run.data_sha256) {
+    if (is_tokenizer_file(run, path)) continue;
+    files.push_back({.name = fs::path(path).filename().string(), .sha256 = sha256});
+  }
+  return files;
+}
+
+// The first of `files` whose content `others` lacks; a content that is there twice counts twice.
+std::string first_without(const std::vector<DataFile>& files, const std::vector<DataFile>& others) {
+  std::multiset<std::string> known;
+  for (const DataFile& other : others) known.insert(other.sha256);
+  for (const DataFile& file : files) {
+    const auto same = known.find(file.sha256);
+    if (same == known.end()) return file.text();
+    known.erase(same);
+  }
+  return "no further shard";
+}
+
 }  // namespace
 
 bool is_tokenizer_file(const RunRecord& run, const std::string& path) {
@@ -59,6 +81,36 @@ std::optional<DataRoles> data_roles(const RunRecord& run) {
   }
   if (roles.train.empty() || roles.val.empty()) return std::nullopt;
   return roles;
+}
+
+std::string data_identity(const RunRecord& run) {
+  std::multiset<std::string> hashes;
+  for (const DataFile& file : shards_of(run)) hashes.insert(file.sha256);
+  std::string identity;
+  for (const std::string& hash : hashes) identity += hash + "\n";
+  return identity;
+}
+
+std::string different_shards(const RunRecord& a, const RunRecord& b) {
+  const std::string of_a = data_identity(a), of_b = data_identity(b);
+  if (of_a.empty() || of_b.empty() || of_a == of_b) return "";
+  const auto text = [&](const char* what, const std::vector<DataFile>& files_a,
+                        const std::vector<DataFile>& files_b) {
+    return std::string(what) + " of " + b.name + " is " + first_without(files_b, files_a) +
+           ", of " + a.name + " " + first_without(files_a, files_b);
+  };
+  const auto hashes = [](const std::vector<DataFile>& files) {
+    std::multiset<std::string> all;
+    for (const DataFile& file : files) all.insert(file.sha256);
+    return all;
+  };
+  const std::optional<DataRoles> roles_a = data_roles(a), roles_b = data_roles(b);
+  if (roles_a && roles_b) {
+    if (hashes(roles_a->train) != hashes(roles_b->train))
+      return text("training data", roles_a->train, roles_b->train);
+    return text("validation data", roles_a->val, roles_b->val);
+  }
+  return text("data", shards_of(a), shards_of(b));
 }
 
 std::string trained_validation_files(const RunRecord& run) {

@@ -28,6 +28,13 @@ bool is_tokenizer_file(const RunRecord& run, const std::string& path);
 // role without a file, as where the data was moved after training.
 std::optional<DataRoles> data_roles(const RunRecord& run);
 
+// Equal for runs whose shards have the same content, whatever their names and folders; "" where
+// that is not recorded.
+std::string data_identity(const RunRecord& run);
+// "training data of b is x.bin 960823d0f1a2, of a x.bin c30bc7e4d5f6": the first shard of other
+// content; "" if there is none, or one of the runs does not record its data.
+std::string different_shards(const RunRecord& a, const RunRecord& b);
+
 // Names of the validation files whose content is in a training file too, "a.bin, b.bin"; "" if
 // there are none or the roles are not known.
 std::string trained_validation_files(const RunRecord& run);

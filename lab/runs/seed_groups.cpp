@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "engine/config/fields.h"
 #include "engine/run/run.h"
+#include "lab/runs/data_roles.h"
 #include "lab/runs/run_labels.h"
 
 namespace assay {
@@ -215,14 +216,23 @@ std::vector<SeedGroup> group_by_model(std::span<const RunRecord> runs) {
   std::set<std::string> stopped;  // models of which telemetry.collapse_stop ended a run
   std::set<std::string> twice;    // models that have a seed twice, under other limits
   std::map<std::pair<std::string, int64_t>, std::string> limits;  // by model and seed
+  std::map<std::string, std::set<std::string>> data;              // recorded ones, by model
   for (const RunRecord& run : runs) {
-    const std::string model = model_identity(run), mine = lines_of(run.config, is_limit);
+    if (std::string own = data_identity(run); !own.empty()) data[model_identity(run)].insert(own);
+  }
+  // Files of the same names may hold other texts. A run that does not record them tells nothing.
+  const auto model_of = [&](const RunRecord& run) {
+    const std::string model = model_identity(run);
+    return data[model].size() > 1 ? model + data_identity(run) : model;
+  };
+  for (const RunRecord& run : runs) {
+    const std::string model = model_of(run), mine = lines_of(run.config, is_limit);
     if (run.end == run_end_name(RunEnd::kCollapseStop)) stopped.insert(model);
     const auto first = limits.try_emplace({model, run.config.run.seed}, mine).first;
     if (first->second != mine) twice.insert(model);
   }
   const auto identity = [&](const RunRecord& run) {
-    const std::string model = model_identity(run);
+    const std::string model = model_of(run);
     if (twice.contains(model)) return model + lines_of(run.config, is_limit);
     return stopped.contains(model) ? model + lines_of(run.config, is_of_rule) : model;
   };

@@ -60,7 +60,8 @@ std::string recipe_identity(const RunRecord& run);
 // In the order in which the models first appear; names are unique. The records must outlive the
 // groups. A seed may appear twice in a model. Where telemetry.collapse_stop ended a run of a model,
 // runs with another rule are another one; where a seed was trained twice under other limits or
-// ranks, so are runs with other ones.
+// ranks, so are runs with other ones. So are runs whose shards have other contents, whatever their
+// names.
 std::vector<SeedGroup> group_by_model(std::span<const RunRecord> runs);
 // The same by any identity. given_name: of the model that a run belongs to; where it gives "", the
 // name is the common part of the runs' names.

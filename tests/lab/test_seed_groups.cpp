@@ -113,6 +113,29 @@ TEST_CASE("a seed that was trained twice, under other limits, is of two models")
   }
 }
 
+TEST_CASE("a seed that was trained on other data, under the same names, is of two models") {
+  std::vector<RunRecord> runs;
+  for (const char* folder : {"clean", "noisy"}) {
+    for (int64_t seed : {1, 2}) {
+      runs.push_back(
+          hand_made({.name = folder + std::string("-seed") + char('0' + seed), .seed = seed}));
+      runs.back().config.data.train = {"/" + std::string(folder) + "/x_train_0.bin"};
+      runs.back().data_sha256 = {{runs.back().config.data.train[0], "aaaa"}, {"/x_val.bin", "bb"}};
+    }
+  }
+  REQUIRE_THROWS_AS(group_by_seed(runs), UserError);  // the same text in two folders
+  for (size_t i : {2, 3}) runs[i].data_sha256["/noisy/x_train_0.bin"] = "cccc";
+  const std::vector<SeedGroup> groups = group_by_seed(runs);
+  REQUIRE(groups.size() == 2);
+  REQUIRE((groups[0].name == "clean" && groups[0].runs.size() == 2));
+  REQUIRE((groups[1].name == "noisy" && groups[1].runs.size() == 2));
+  runs.resize(3);
+  runs[2].config.run.seed = 3;
+  REQUIRE(group_by_seed(runs).size() == 2);
+  runs[2].data_sha256.clear();  // it tells nothing
+  REQUIRE(group_by_seed(runs).size() == 1);
+}
+
 TEST_CASE("a run from imported weights is a seed of those of one import only") {
   std::vector<RunRecord> runs = {hand_made({.name = "a", .seed = 1}),
                                  hand_made({.name = "b", .seed = 2}),
