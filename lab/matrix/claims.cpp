@@ -43,6 +43,23 @@ std::string runs_without(const RunMeasure& measure, const ClaimTerm& term,
   return term.share ? text + strprintf(" at %.4g%%", 100 * *term.share) : text;
 }
 
+// "60 of 100 logged steps (telemetry.window) in 3 of 3 runs of moe": no verdict on routers has been
+// reached then (judge_router()); "" if one has in all, or the measure is of no window.
+std::string too_early(const RunMeasure& measure, const ClaimTerm& term) {
+  if (measure.about != RunMeasure::About::kWindow) return "";
+  const RouterHealth* first = nullptr;
+  size_t early = 0;
+  const SeedGroup measured = measured_runs(*term.row, measure);
+  for (const RunRecord* run : measured.runs) {
+    if (!run->health || router_state(*run->health) != RouterState::kTooEarly) continue;
+    if (early++ == 0) first = &*run->health;
+  }
+  if (early == 0) return "";
+  return strprintf("%ld of %ld logged steps (telemetry.window) in %zu of %zu runs of %s",
+                   long(first->logged), long(first->window), early, measured.runs.size(),
+                   term.row->cell->model.c_str());
+}
+
 // Why the runs' values are not of one quantity: "a ran on cpu, 1 thread, b on cpu, 4 threads" where
 // the measure is a time, other questions where it is CORE; "" if they are.
 std::string not_one_quantity(const RunMeasure& measure, const std::vector<ClaimTerm>& terms) {
@@ -152,7 +169,9 @@ ClaimResult evaluate(const MatrixClaim& claim, const std::vector<Place>& places)
   bool no_run = false;
   for (const ClaimTerm& term : result.terms) {
     values.push_back(values_of_term(*measure, term));
+    if (result.why.empty()) result.why = term.row->mixed_data;
     if (result.why.empty()) result.why = runs_without(*measure, term, values.back());
+    if (result.why.empty()) result.why = too_early(*measure, term);
     no_run |= term.row->runs.runs.empty() && term.row->stopped.empty();
   }
   if (result.why.empty()) result.why = not_one_quantity(*measure, result.terms);

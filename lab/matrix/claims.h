@@ -4,7 +4,8 @@
 //
 //   holds, fails, undecided  as lab/runs/interval_claim.h says; undecided also with one seed, if
 //                            a few seeds have all the same value (no_spread()), if not every run
-//                            has the measure, or if a guard stopped a run before it had it
+//                            has the measure, if a guard stopped a run before it had it, if the
+//                            runs have other data, or fewer logged steps than the measure's window
 //   no run                   nothing to compare yet
 #pragma once
 

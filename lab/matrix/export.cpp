@@ -113,6 +113,7 @@ ordered_json row_json(const SummaryRow& row) {
   j["worst_max_load_norm"] = json_of(row.worst_load);
   j["collapsed_runs"] = row.collapsed;
   j["restless_runs"] = row.restless;
+  j["too_early_runs"] = row.too_early;
   ordered_json measures;
   for (const RunMeasure& measure : run_measures()) {
     measures[measure.name] = json_of(summarise(values_of(measured_runs(row, measure), measure)));
@@ -272,8 +273,13 @@ std::string summary_json(const MatrixSummary& summary) {
   j["done"] = summary.done;
   j["unavailable"] = summary.unavailable;
   j["extra_seeds"] = summary.matrix->file.extra_seeds;
-  j["different_data"] =
-      summary.different_data.empty() ? ordered_json() : ordered_json(summary.different_data);
+  std::string different = summary.different_data;
+  if (!summary.mixed_data.empty())
+    different += (different.empty() ? "" : "; ") + summary.mixed_data;
+  j["different_data"] = different.empty() ? ordered_json() : ordered_json(different);
+  j["trained_validation"] = summary.trained_validation.empty()
+                                ? ordered_json()
+                                : ordered_json(summary.trained_validation);
   j["shared_order"] =
       summary.shared_order.empty() ? ordered_json() : ordered_json(summary.shared_order);
   j["contracts"] = ordered_json::array();

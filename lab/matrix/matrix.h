@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/matrix/cell_data.h"
 #include "lab/matrix/file.h"
 #include "models/audit/audit.h"
 #include "models/decoder/training_memory.h"
@@ -32,6 +33,9 @@ struct Cell {
   // Of a branch: the cell whose run it leaves, and its steps there; else "" and 0.
   std::string trunk = "";
   int64_t branch_step = 0;
+  // Of the data that it reads now; empty where that is not known: no run of it has begun, its files
+  // are not on this machine, or they are generated from its configuration.
+  FileHashes data_sha256 = {};
 
   bool trained() const { return run == name && unavailable.empty(); }
   int64_t steps() const { return known_steps ? config.run.steps : 0; }

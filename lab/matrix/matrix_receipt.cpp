@@ -141,6 +141,7 @@ Receipt make_matrix_receipt(const MatrixFolder& folder, const MatrixSummary& sum
   if (summary.seal && !summary.matrix->file.claims.empty()) {
     bundle.environment["claims_seal"] = seal_to_json(*summary.seal);
   }
+  if (!summary.mixed_data.empty()) bundle.environment["different_data"] = summary.mixed_data;
   for (const ContractTable& table : summary.tables) {
     ReceiptJson contract;
     contract["kind"] = table.contract.kind_text();

@@ -37,6 +37,7 @@ std::string health(const SummaryRow& row) {
   const size_t runs = runs_with_routers(row).runs.size();
   if (row.collapsed > 0) text += strprintf(" collapsed (%ld of %zu)", long(row.collapsed), runs);
   if (row.restless > 0) text += strprintf(" restless (%ld of %zu)", long(row.restless), runs);
+  if (row.too_early > 0) text += strprintf(" too early (%ld of %zu)", long(row.too_early), runs);
   return text;
 }
 
@@ -106,7 +107,13 @@ std::string first_layers(const SummaryRow& row) {
   return text;
 }
 
-// "20", or where the models' telemetry.window differs "10 to 40".
+// The logged steps that a run's loads are over: telemetry.window, or as many as there are.
+int64_t window_of(const SummaryRow& row, const RunRecord& run) {
+  const bool early = run.health && router_state(*run.health) == RouterState::kTooEarly;
+  return early ? run.health->logged : row.cell->config.telemetry.window;
+}
+
+// "20", or where they differ between runs "10 to 40".
 std::string window_text(const std::set<int64_t>& windows) {
   const std::string fewest = std::to_string(*windows.begin());
   return windows.size() == 1 ? fewest : fewest + " to " + std::to_string(*windows.rbegin());
@@ -119,7 +126,7 @@ std::string routers_text(const ContractTable& table) {
   std::set<int64_t> windows;
   for (const SummaryRow& row : table.rows) {
     if (!row.worst_load) continue;
-    windows.insert(row.cell->config.telemetry.window);
+    for (const RunRecord* run : runs_with_routers(row).runs) windows.insert(window_of(row, *run));
     const auto percent = [&](const char* measure) {
       const auto s = summarise(values_of(runs_with_routers(row), find_run_measure(measure)->of));
       return s ? strprintf("%.1f", 100 * s->mean) +
@@ -316,6 +323,8 @@ std::string summary_markdown(const MatrixSummary& summary) {
   if (!summary.different_data.empty()) {
     text += "NOT COMPARABLE (forced): " + summary.different_data + ".\n";
   }
+  if (!summary.mixed_data.empty()) text += "NOT COMPARABLE: " + summary.mixed_data + ".\n";
+  if (!summary.trained_validation.empty()) text += "Note: " + summary.trained_validation + ".\n";
   if (!summary.shared_order.empty()) text += "Note: " + summary.shared_order + ".\n";
   for (const ContractTable& table : summary.tables)
     text += "\n" + table_markdown(table, *summary.matrix);

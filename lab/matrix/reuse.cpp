@@ -60,14 +60,23 @@ bool taken_before(const std::string& folder, const std::vector<const Cell*>& cel
 
 using Wanted = std::multimap<std::string, const Cell*>;  // config_sha256 -> cells
 
-// The cell that has the configuration of a run; nullptr = none. Cells that differ only in
-// contract.step_seconds have one hash.
-const Cell* cell_of(const Wanted& wanted, const Config& run) {
-  const auto [begin, end] = wanted.equal_range(config_sha256(run));
-  const auto found = std::find_if(begin, end, [&](const auto& one) {
-    return matrix_differences(run, one.second->config).empty();
-  });
-  return found == end ? nullptr : found->second;
+// Whether the run has read what the cell would read, as far as both are known.
+bool has_data_of(const std::string& run, const Cell& cell) {
+  return data_change(recorded_data(run), cell.data_sha256).empty();
+}
+
+// The cell that has the configuration of a run, and its data if there is such a one; nullptr =
+// none. Cells that differ only in contract.step_seconds have one hash, as have those that read
+// files of the same names in different folders.
+const Cell* cell_of(const Wanted& wanted, const FoundRun& run) {
+  const auto [begin, end] = wanted.equal_range(config_sha256(run.config));
+  const Cell* first = nullptr;
+  for (auto one = begin; one != end; ++one) {
+    if (!matrix_differences(run.config, one->second->config).empty()) continue;
+    if (has_data_of(run.path, *one->second)) return one->second;
+    if (first == nullptr) first = one->second;
+  }
+  return first;
 }
 
 [[noreturn]] void fail_without_match(const std::string& folder, const std::vector<FoundRun>& runs,
@@ -224,7 +233,16 @@ Reusable find_reusable(const std::vector<const Cell*>& cells, const MatrixFolder
     wanted.emplace(config_sha256(native), cell);
   }
   Reusable reusable;
-  std::set<const Cell*> found;
+  // A run with the cell's data takes the place of one that has its configuration only.
+  const auto take = [&](const Cell* cell, const std::string& run) {
+    const auto own = std::find_if(reusable.runs.begin(), reusable.runs.end(),
+                                  [&](const ReusableRun& one) { return one.cell == cell; });
+    if (own == reusable.runs.end()) {
+      reusable.runs.push_back({.cell = cell, .run = run});
+    } else if (!has_data_of(own->run, *cell) && has_data_of(run, *cell)) {
+      own->run = run;
+    }
+  };
   for (const std::string& folder : folders) {
     std::error_code ignored;
     if (fs::equivalent(folder, own.path(), ignored)) {
@@ -235,7 +253,7 @@ Reusable find_reusable(const std::vector<const Cell*>& cells, const MatrixFolder
     const std::vector<FoundRun> runs = runs_of(folder);
     bool match = false;
     for (const FoundRun& run : runs) {
-      const Cell* const cell = cell_of(wanted, run.config);
+      const Cell* const cell = cell_of(wanted, run);
       if (cell == nullptr) continue;
       match = true;
       const CellStatus status = run_status(run.path, *cell);
@@ -244,8 +262,8 @@ Reusable find_reusable(const std::vector<const Cell*>& cells, const MatrixFolder
         reusable.unfinished.push_back(
             strprintf("%s: %s, step %ld of %ld", run.path.c_str(), cell_state_name(status.state),
                       long(status.steps_done), long(run.config.run.steps)));
-      } else if (found.insert(cell).second) {
-        reusable.runs.push_back({.cell = cell, .run = run.path});
+      } else {
+        take(cell, run.path);
       }
     }
     if (!match && !taken_before(folder, cells, own)) fail_without_match(folder, runs, wanted);

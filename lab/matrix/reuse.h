@@ -29,7 +29,8 @@ struct Reusable {
   std::vector<std::string> unfinished;  // "runs/a/moe-steps-bf16-seed1: partial, step 40 of 60"
 };
 
-// For each waiting cell the first finished run with its configuration. folders: each of a matrix or
+// For each waiting cell the first finished run with its configuration, of several one with its data
+// (Cell::data_sha256). folders: each of a matrix or
 // of one run; a folder whose runs were copied before may be gone. UserError: a folder without runs,
 // the matrix's own folder, or no run of a folder fits a waiting cell; the message names the cell
 // and the run that differ least, and a differing field.

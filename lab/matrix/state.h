@@ -42,8 +42,8 @@ struct CellStatus {
   // Why its telemetry.db cannot be read (damaged, held, a failing disk): it is unknown how far the
   // run is.
   std::optional<UserError> unread;
-  // Fields in which the existing run differs from the cell; not empty if it has another
-  // configuration.
+  // What the existing run differs in from the cell: fields of the configuration, and a file of the
+  // data (data_change()).
   std::vector<std::string> differences;
 };
 

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "engine/run/run.h"
 #include "lab/runs/core_questions.h"
+#include "lab/runs/data_roles.h"
 #include "lab/runs/run_measures.h"
 #include "lab/runs/shared_order.h"
 
@@ -49,6 +50,7 @@ void fill_health(SummaryRow& row) {
     const RouterState state = router_state(*run->health);
     row.collapsed += state == RouterState::kCollapsed ? 1 : 0;
     row.restless += state == RouterState::kRestless ? 1 : 0;
+    row.too_early += state == RouterState::kTooEarly ? 1 : 0;
   }
 }
 
@@ -61,7 +63,7 @@ std::string missing_text(const Cell& cell, const CellStatus& status) {
   if (!cell.unavailable.empty()) return cell.name + ": " + cell.unavailable;
   if (status.unread) return cell.name + ": " + status.unread->what();
   std::string text = cell.name + ": " + cell_state_name(status.state);
-  if (!status.differences.empty()) text += ", its run has another configuration";
+  if (!status.differences.empty()) text += ", its run has another configuration or other data";
   if (status.state == CellState::kGuard) text += " by its guard (" + status.end + ")";
   if (status.steps_done > 0) text += strprintf(", step %ld", long(status.steps_done));
   if (status.steps_done > 0 && cell.known_steps) text += strprintf(" of %ld", long(cell.steps()));
@@ -84,6 +86,7 @@ std::string guards_text(const std::vector<std::string>& ends) {
 
 // Why a row has no rank; "" if it has one, or no finished run either.
 std::string why_not_ranked(const SummaryRow& row, bool by_target) {
+  if (!row.mixed_data.empty()) return "was trained on other data (" + row.mixed_data + ")";
   if (!row.stopped.empty()) {
     return "had " + share_of_planned(row, row.stopped.size()) + " runs stopped by a guard (" +
            guards_text(row.stopped) + ")";
@@ -305,7 +308,36 @@ std::vector<SeedGroup> finished_groups(const std::vector<ContractTable>& tables)
   return groups;
 }
 
+// "2 of 6 runs trained on their own validation data (x.bin): ..."
+std::string trained_validation_of(const std::map<std::string, RunRecord>& records) {
+  const RunRecord* first = nullptr;
+  size_t runs = 0;
+  for (const auto& [name, run] : records) {
+    if (trained_validation_files(run).empty()) continue;
+    if (runs++ == 0) first = &run;
+  }
+  if (runs < 2) return first == nullptr ? "" : trained_validation_text(*first);
+  return strprintf(
+      "%zu of %zu runs trained on their own validation data (%s): their losses are "
+      "not those of unseen text",
+      runs, records.size(), trained_validation_files(*first).c_str());
+}
+
 }  // namespace
+
+void mark_mixed_data(std::vector<ContractTable>& tables, bool models_differ) {
+  const RunRecord* first = nullptr;
+  for (ContractTable& table : tables) {
+    for (SummaryRow& row : table.rows) {
+      if (models_differ) first = nullptr;
+      for (const RunRecord* run : runs_with_routers(row).runs) {
+        if (run->data_sha256.empty()) continue;
+        if (first == nullptr) first = run;
+        if (row.mixed_data.empty()) row.mixed_data = different_shards(*first, *run);
+      }
+    }
+  }
+}
 
 SeedGroup runs_with_routers(const SummaryRow& row) {
   SeedGroup group = row.runs;
@@ -316,13 +348,12 @@ SeedGroup runs_with_routers(const SummaryRow& row) {
 }
 
 SeedGroup measured_runs(const SummaryRow& row, const RunMeasure& measure) {
-  return measure.about == RunMeasure::About::kRouters ? runs_with_routers(row) : row.runs;
+  return is_of_routers(measure) ? runs_with_routers(row) : row.runs;
 }
 
 std::string stopped_text(const SummaryRow& row, const RunMeasure& measure) {
   std::vector<std::string> ends = row.stopped;
-  if (measure.about == RunMeasure::About::kRouters)
-    std::erase(ends, run_end_name(RunEnd::kCollapseStop));
+  if (is_of_routers(measure)) std::erase(ends, run_end_name(RunEnd::kCollapseStop));
   if (ends.empty()) return "";
   return share_of_planned(row, ends.size()) + " runs of " + row.cell->model +
          (ends.size() == 1 ? " was" : " were") + " stopped by a guard (" + guards_text(ends) + ")";
@@ -373,8 +404,15 @@ MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder)
   const Statuses status = read_runs(summary, folder);
   for (const MatrixContract& contract : matrix.file.contracts) {
     summary.tables.push_back(table_of(summary, contract, status));
-    rank(summary.tables.back(), matrix);
   }
+  mark_mixed_data(summary.tables, !summary.different_data.empty());
+  for (ContractTable& table : summary.tables) {
+    rank(table, matrix);
+    for (const SummaryRow& row : table.rows) {
+      if (summary.mixed_data.empty()) summary.mixed_data = row.mixed_data;
+    }
+  }
+  summary.trained_validation = trained_validation_of(summary.records);
   summary.shared_order = shared_order_text(finished_groups(summary.tables));
   return summary;
 }

@@ -26,7 +26,10 @@ struct SummaryRow {
   // is left is a selection: the row has no rank.
   std::vector<std::string> stopped;
   SeedGroup stopped_by_rule;  // those of telemetry.collapse_stop, whose routers were measured
-  std::string not_ranked;     // "had 2 of 5 runs stopped by a guard (non_finite)"; "" if ranked
+  // Why its runs are not of the data of the others: "training data of moe-seed3 is ..., of ...";
+  // "" if they are. The row has no rank, and claims about it are undecided.
+  std::string mixed_data = {};
+  std::string not_ranked;  // "had 2 of 5 runs stopped by a guard (non_finite)"; "" if ranked
 
   std::optional<Summary> loss, bits_per_byte, core, steps, seconds, tokens_per_s;
   // Minus the first row's; absent in that row.
@@ -40,8 +43,8 @@ struct SummaryRow {
   std::optional<PairedDifference> target_steps_difference;  // minus the first row's
 
   // Of runs_with_routers().
-  std::optional<double> worst_load;     // K max_load of the worst layer of the worst run
-  int64_t collapsed = 0, restless = 0;  // runs
+  std::optional<double> worst_load;  // K max_load of the worst layer of the worst run
+  int64_t collapsed = 0, restless = 0, too_early = 0;  // runs
 
   // Absent for a recorded matrix that has no configuration of the row (yet).
   std::optional<double> total() const, active() const;  // parameters
@@ -87,6 +90,10 @@ struct ContractTable {
   };
   std::vector<Relation> relation;
 };
+// Marks the rows whose runs recorded other data than the first run of the matrix, or, where
+// models were given other data (different_data()), than the first run of their row.
+void mark_mixed_data(std::vector<ContractTable>& tables, bool models_differ);
+
 // What differs between the rows beside models and contract. Precisions are what a table of several
 // compares, so each row is compared with those of its own.
 std::vector<Confound> confounds_of(const std::vector<SummaryRow>& rows);
@@ -102,6 +109,9 @@ struct MatrixSummary {
   int64_t cells = 0, done = 0, unavailable = 0;
   std::vector<UserError> unread = {};  // "RUN counts as unfinished: WHY it cannot be read"
   std::string different_data;          // of different_data() in lab/matrix/matrix.h
+  std::string mixed_data = {};         // the first of the rows'; "" if there is none
+  // "2 of 6 runs trained on their own validation data (x.bin): ..."; "" if none did.
+  std::string trained_validation = {};
   std::string shared_order = {};  // of shared_order_text(); "" if seeds have orders of their own
   std::optional<ClaimSeal> seal;  // of matrix.json
   std::vector<ContractTable> tables;

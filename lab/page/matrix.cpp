@@ -96,6 +96,8 @@ Json report_matrix(const std::string& folder) {
   Json json = json_or_throw<Json>(summary_json(summary));
   json["folder"] = folder;
   json["notes"] = recorded.notes;
+  if (!summary.trained_validation.empty())
+    json["notes"].push_back(summary.trained_validation + ".");
   for (const UserError& unread : summary.unread) json["notes"].push_back(unread.what());
   json["published"] = published_lanes(recorded.matrix.file.name);
   for (size_t i = 0; i < summary.tables.size(); ++i) {

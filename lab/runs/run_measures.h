@@ -17,9 +17,10 @@ struct RunMeasure {
   const char* says;  // description
   // What a run's configuration must have, or no run of it has the measure.
   enum class Needs { kNothing, kExperts, kTarget, kCore } needs;
-  // kRouters: what a router does, which a run that was stopped for its collapse has shown.
-  // kMachine: a time, which runs of other machines do not share (lab/runs/machine.h).
-  enum class About { kModel, kRouters, kMachine } about;
+  // kRouters: what a router does, which a run that was stopped for its collapse has shown; kWindow:
+  // that over the last W logged steps. kMachine: a time, which runs of other machines do not share
+  // (lab/runs/machine.h).
+  enum class About { kModel, kRouters, kWindow, kMachine } about;
   std::optional<double> (*of)(const RunRecord&);  // nullopt if the run does not have it
   // The value at a share of run.steps: of the evaluation nearest to it, if that is within
   // kShareDistance of the steps. Null: the measure has no value during a run.
@@ -28,6 +29,10 @@ struct RunMeasure {
   std::optional<double> (*resolution)(const RunRecord&) = nullptr;
 };
 constexpr double kShareDistance = 0.025;
+inline bool is_of_routers(const RunMeasure& measure) {
+  using About = RunMeasure::About;
+  return measure.about == About::kRouters || measure.about == About::kWindow;
+}
 
 const std::vector<RunMeasure>& run_measures();
 const RunMeasure* find_run_measure(const std::string& name);  // null if unknown

@@ -231,11 +231,11 @@ def check_not_reused(place):
         """A dry run reports the same refusal for the same run as the command itself."""
         said, taught = (line.split(": ", 1)[1] for line in refused(folder, error, hint))
         reuse = ("--reuse", place.path / folder)
-        shown = place.matrix("study.yaml", "not", *reuse, "--dry-run").stdout
+        shown = place.matrix("study.yaml", "not", *reuse, "--dry-run", expect=1).stdout
         for line in (f"NOT copied from {place.path / folder / RUNS[0]}", f"     refused: {said}\n     hint: {taught}\n",
                      "refused: 1 runs of --reuse cannot be copied"):
             check(line in shown, f"{line!r}: {shown}")
-        runs = json.loads(place.matrix("study.yaml", "not", *reuse, "--dry-run", "--json").stdout)["runs"]
+        runs = json.loads(place.matrix("study.yaml", "not", *reuse, "--dry-run", "--json", expect=1).stdout)["runs"]
         check([run["refused"] for run in runs] == [said, None], runs)
 
     refused("whole", f"{RUNS[0]} is nearest, to plain-steps-fp32-seed1: optimizer.beta1: 0.9 -> 0.8", "leave --reuse out",
@@ -337,7 +337,7 @@ def check_copy_cut_short(place):
     mine = place.matrix("study.yaml", "cut", "--only", "plain", "--reuse", whole, expect=1)
     check(f"{taken} has files but no run in it" in mine.stderr, mine.stderr)
     check(not part.exists(), "the leftover copy is removed")
-    shown = place.matrix("study.yaml", "cut", "--only", "plain", "--reuse", whole, "--dry-run").stdout
+    shown = place.matrix("study.yaml", "cut", "--only", "plain", "--reuse", whole, "--dry-run", expect=1).stdout
     check(f"refused: {folder / taken} has files but no run in it" in shown, f"a dry run reports it too: {shown}")
     (folder / taken / "note.txt").rename(folder / taken / ".lock")  # as left by a process
     done = place.matrix("study.yaml", "cut", "--only", "plain", "--reuse", whole)
@@ -431,7 +431,9 @@ def check_edited(place):
     refused = place.matrix("m.yaml", "whole", expect=1)
     check("optimizer.lr: 0.003 -> 0.001" in refused.stderr and "6 runs of" in refused.stderr, refused.stderr)
     check("--fresh-changed" in refused.stderr.splitlines()[-1], refused.stderr)
-    check("0.003 -> 0.001" in place.matrix("m.yaml", "whole", "--dry-run").stderr, "--dry-run reports it too")
+    shown = place.matrix("m.yaml", "whole", "--dry-run", expect=1).stderr
+    check("0.003 -> 0.001" in shown and "refused without --fresh-changed: 6 runs" in shown, f"--dry-run reports it too: {shown}")
+    place.matrix("m.yaml", "whole", "--dry-run", "--fresh-changed")
     place.matrix("m.yaml", "whole", "--fresh-changed", "--only", "dense")
     config = (folder / "dense-activeDN-fp32-seed1" / "config.yaml").read_text()
     check("lr: 0.001" in config, "the run was trained again")

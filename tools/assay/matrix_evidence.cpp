@@ -1,10 +1,15 @@
 #include "tools/assay/matrix_evidence.h"
 
+#include <filesystem>
+#include <map>
 #include <optional>
 
 #include "base/build_info.h"
 #include "base/check.h"
+#include "data/hash_files.h"
 #include "data/sha256.h"
+#include "data/tokenizer_files.h"
+#include "engine/config/check.h"
 #include "engine/config/paths.h"
 #include "session/data_evidence.h"
 #include "session/session_device.h"
@@ -33,7 +38,43 @@ TakenRun examine_run(const ReusableRun& run, const MatrixFolder& folder, ReuseEv
   return {.run = run, .evidence = evidence};
 }
 
+// Empty where a file is not on this machine, and of a corpus that the configuration generates.
+FileHashes hashes_now(const DataConfig& data) {
+  FileHashes hashes;
+  if (data.synth) return hashes;
+  try {
+    std::vector<std::string> paths = expand_files(data.train, "data.train");
+    const std::vector<std::string> val = expand_files(data.val, "data.val");
+    paths.insert(paths.end(), val.begin(), val.end());
+    if (!data.tokenizer.empty()) {
+      const std::vector<std::string> tokenizer = tokenizer_paths(data.tokenizer);
+      paths.insert(paths.end(), tokenizer.begin(), tokenizer.end());
+    }
+    for (const auto& [path, file] : hash_files(paths, UseCache::kYes)) hashes[path] = file.sha256;
+  } catch (const UserError&) {
+    return {};  // a run that is to be trained reports it
+  }
+  return hashes;
+}
+
 }  // namespace
+
+void note_data(Matrix& matrix, const MatrixFolder& folder, DataOf which) {
+  std::map<std::vector<std::string>, FileHashes> known;  // by the fields that name files
+  for (Cell& cell : matrix.cells) {
+    std::error_code ignored;
+    const bool begun = std::filesystem::exists(folder.run(cell) + "/meta.json", ignored);
+    if (!begun && which == DataOf::kBegunRuns) continue;
+    const DataConfig& data = cell.config.data;
+    std::vector<std::string> fields = data.train;
+    fields.push_back("");
+    fields.insert(fields.end(), data.val.begin(), data.val.end());
+    fields.insert(fields.end(), {"", data.tokenizer, data.synth ? "synth" : ""});
+    const auto [own, is_new] = known.try_emplace(std::move(fields));
+    if (is_new) own->second = hashes_now(data);
+    cell.data_sha256 = own->second;
+  }
+}
 
 std::vector<TakenRun> examine_runs(const std::string& device, ReuseEvidence::Elsewhere elsewhere,
                                    const std::vector<ReusableRun>& runs,

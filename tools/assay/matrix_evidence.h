@@ -1,5 +1,6 @@
-// Checks the evidence of runs that a matrix takes over from elsewhere (--reuse): their receipts,
-// and their data, program and device beside those of this machine (lab/matrix/reuse.h).
+// Hashes the data of a matrix's cells, and checks the evidence of runs that it takes over from
+// elsewhere (--reuse): their receipts, and their data, program and device beside those of this
+// machine (lab/matrix/reuse.h).
 #pragma once
 
 #include <string>
@@ -10,6 +11,11 @@
 #include "lab/matrix/state.h"
 
 namespace assay {
+
+// Fills Cell::data_sha256 of the cells whose run has begun, or of all: what a pattern of data.train
+// matches may have changed since. Hashes come from the cache where the files have not changed.
+enum class DataOf { kBegunRuns, kAllRuns };
+void note_data(Matrix& matrix, const MatrixFolder& folder, DataOf which);
 
 struct TakenRun {
   ReusableRun run;

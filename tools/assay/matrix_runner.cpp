@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -37,6 +38,17 @@ class LogTail {
   explicit LogTail(std::string path) : path_(std::move(path)) {
     std::error_code none;
     start_ = fs::exists(path_, none) ? static_cast<int64_t>(fs::file_size(path_, none)) : 0;
+  }
+
+  // What follows this beginning in the whole lines that have it, each once.
+  std::set<std::string> lines_after(const std::string& beginning) const {
+    std::ifstream file(path_, std::ios::binary);
+    file.seekg(start_);
+    std::set<std::string> found;
+    for (std::string line; std::getline(file, line) && !file.eof();) {
+      if (line.starts_with(beginning)) found.insert(line.substr(beginning.size()));
+    }
+    return found;
   }
 
   // The last whole line with this beginning in the last 8 KiB; "" if there is none.
@@ -203,6 +215,7 @@ class Runner {
       }
       const Running run = std::move(running_[i]);
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+      collect_warnings(run);
       if (*code == kExitInterrupted && result_.interrupted) {
         print(run.plan.cell->name + " is interrupted, with a checkpoint");
       } else if (*code == kExitDone) {
@@ -211,6 +224,19 @@ class Runner {
         flops_done_ += flops_done(run);
         fail({.cell = run.plan.cell->name, .code = *code, .error = error_of(run, *code)});
       }
+    }
+  }
+
+  void collect_warnings(const Running& run) {
+    std::vector<RunWarning>& all = result_.warnings;
+    for (const std::string& text : run.log.lines_after("warning: ")) {
+      auto same = std::find_if(all.begin(), all.end(),
+                               [&](const RunWarning& warning) { return warning.text == text; });
+      if (same == all.end()) {
+        all.push_back({.text = text, .runs = 0, .log = folder_.log(*run.plan.cell)});
+        same = all.end() - 1;
+      }
+      ++same->runs;
     }
   }
 

@@ -29,8 +29,16 @@ struct RunnerOptions {
   enum class OnFailure { kGoOn, kStop } on_failure = OnFailure::kGoOn;
 };
 
+// A line "warning: ..." of the runs' logs.
+struct RunWarning {
+  std::string text;  // without "warning: "
+  size_t runs = 0;   // that said so
+  std::string log;   // of the first of them
+};
+
 struct RunnerResult {
   std::vector<FailedRun> failed;
+  std::vector<RunWarning> warnings;  // in the order in which they were first said
   bool interrupted = false;
 };
 

@@ -33,7 +33,7 @@ function matrixAnswer() {
     claims.length ? `Claims: ${count('holds')} of ${claims.length} hold, ${count('fails')} fail, ${((open) => open + (open === 1 ? ' is' : ' are'))(claims.length - count('holds') - count('fails'))} open.` : ''];
   return [...text.filter(Boolean).map((line) => element('p', {className: 'answer', textContent: line})),
     element('p', {className: 'soft', textContent: (contracts.some(byTarget) ? 'Mean steps to the target, fewest first' : 'Mean validation losses in nats, best first') + '. < : the 95% interval of the difference seed by seed excludes 0; ~ : it includes 0; ! : it excludes 0 the other way, as the means are of all seeds; ? : one shared seed or none, or a few with all the same difference, which have no spread to judge by. Another contract may rank them differently.' + (order ? ` Note: ${order}.` : '')}),
-    ...(different ? [warning('Not comparable (--force): ' + different + '.')] : []), ...notes.map(warning)];
+    ...(different ? [warning('Not comparable: ' + different + '.')] : []), ...notes.map(warning)];
 }
 
 // The name of a row; pressed, it leaves only the row's runs in the curves.
@@ -65,7 +65,7 @@ function contractTable(contract) {
     [(byTarget(contract) ? 'steps to target minus ' : 'minus ') + first, (row) => (difference(row) ? signed(difference(row).mean, places) : null)],
     ['95% interval of the difference', (row) => intervalText(difference(row), places)],
     ['bits/byte', (row) => meanText(row.bits_per_byte)], ['CORE', (row) => meanText(row.core)],
-    ['CORE minus ' + first, (row) => (row.core_difference_to_first ? signed(row.core_difference_to_first.mean) : null)], ['95% interval of CORE\'s', (row) => intervalText(row.core_difference_to_first)], ['K max load', (row) => (row.worst_max_load_norm === null ? null : row.worst_max_load_norm.toFixed(2) + (row.collapsed_runs ? ` collapsed (${row.collapsed_runs})` : '') + (row.restless_runs ? ` restless (${row.restless_runs})` : ''))],
+    ['CORE minus ' + first, (row) => (row.core_difference_to_first ? signed(row.core_difference_to_first.mean) : null)], ['95% interval of CORE\'s', (row) => intervalText(row.core_difference_to_first)], ['K max load', (row) => (row.worst_max_load_norm === null ? null : row.worst_max_load_norm.toFixed(2) + (row.collapsed_runs ? ` collapsed (${row.collapsed_runs})` : '') + (row.restless_runs ? ` restless (${row.restless_runs})` : '') + (row.too_early_runs ? ` too early (${row.too_early_runs})` : ''))],
     ['active', (row) => known(row.parameters_active, scaled)], ['total', (row) => known(row.parameters_total, scaled)],
     ['steps', (row) => (row.steps ? grouped(row.steps.mean) : null)], ['tokens', (row) => known(row.tokens, scaled)], ['FLOPs', (row) => known(row.flops, flopsText)],
     ['training time', (row) => (row.seconds ? secondsText(row.seconds.mean) : null)],

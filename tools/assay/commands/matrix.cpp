@@ -162,6 +162,19 @@ MatrixSummary summarise(const Matrix& matrix, const MatrixFolder& folder) {
   return summary;
 }
 
+// What the runs warned of, each once: nobody reads the logs of runs that went well.
+void say_warnings(const std::vector<RunWarning>& warnings) {
+  constexpr size_t kMost = 10;
+  for (size_t i = 0; i < std::min(kMost, warnings.size()); ++i) {
+    const RunWarning& warning = warnings[i];
+    say(strprintf("warning: %s (%s, %s)", warning.text.c_str(),
+                  warning.runs == 1 ? "1 run" : strprintf("%zu runs", warning.runs).c_str(),
+                  warning.log.c_str()));
+  }
+  if (warnings.size() > kMost)
+    say(strprintf("warning: the logs have %zu more", warnings.size() - kMost));
+}
+
 // Writes the tables and the receipt.
 MatrixSummary write_results(const MatrixFolder& folder, const Matrix& matrix) {
   MatrixSummary summary = summarise(matrix, folder);
@@ -212,12 +225,24 @@ int print_failures(const std::vector<FailedRun>& failed, const std::vector<const
   return only_guards ? kExitStoppedByGuard : kExitUserError;
 }
 
-// --dry-run
-int print_plan(const MatrixArguments& a, MatrixPlan& plan, const MatrixFolder& folder) {
+// --dry-run. kExitUserError if the command itself would refuse what the plan shows.
+int print_plan(const MatrixArguments& a, MatrixPlan& plan, const MatrixFolder& folder,
+               const MatrixEdits& edits) {
+  say_edits(edits);
+  const bool edited = !edits.changed.empty() && !a.fresh_changed;
+  if (edited) {
+    say(
+        strprintf("refused without --fresh-changed: %zu runs with another configuration or other "
+                  "data",
+                  edits.changed_cells.size()));
+  }
   plan.flop_per_s = a.tflops * 1e12;
   examine_plan(plan, elsewhere(a), folder);
   std::fputs((a.json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
-  return kExitDone;
+  const bool not_copied = std::any_of(plan.runs.begin(), plan.runs.end(),
+                                      [](const PlannedCell& run) { return !run.refused.empty(); });
+  const bool incomparable = !a.force && !different_data(*plan.matrix).empty();
+  return edited || not_copied || incomparable ? kExitUserError : kExitDone;
 }
 
 // The runs of a plan that are not done, by what becomes of them.
@@ -285,6 +310,7 @@ Round train_matrix(const MatrixArguments& a, const MatrixFolder& folder, const M
       .budget = {.jobs = matrix.file.jobs, .memory_bytes = matrix.file.memory_bytes}};
   if (a.stop_on_failure) options.on_failure = RunnerOptions::OnFailure::kStop;
   const RunnerResult result = train_cells(folder, std::move(work.planned), options);
+  say_warnings(result.warnings);
   std::vector<FailedRun>& failed = work.failed;
   failed.insert(failed.end(), result.failed.begin(), result.failed.end());
   const MatrixSummary summary = write_results(folder, matrix);
@@ -330,16 +356,14 @@ void summarise(const MatrixArguments& a, const MatrixFolder& folder, const Matri
 Round run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFolder& folder) {
   Matrix matrix = lay_out(file, place_of(file));
   prefer_existing_runs(matrix, folder);
+  note_data(matrix, folder, a.reuse.empty() ? DataOf::kBegunRuns : DataOf::kAllRuns);
   const std::vector<const Cell*> selected = selected_cells(matrix, a.only);
   const MatrixEdits edits = find_edits(folder, matrix);
   if (!edits.started) require_judgeable_claims(matrix);
   const Reusable reusable = find_reusable(selected, folder, a.reuse);
   MatrixPlan plan = plan_matrix(matrix, folder, selected, reusable);
   for (const std::string& run : reusable.unfinished) say("not reused: " + run);
-  if (a.dry_run) {
-    say_edits(edits);
-    return {.code = print_plan(a, plan, folder), .open = {}};
-  }
+  if (a.dry_run) return {.code = print_plan(a, plan, folder, edits), .open = {}};
   if (a.summary) {
     summarise(a, folder, matrix, edits);
     return {};

@@ -42,11 +42,11 @@ void require_unchanged(const MatrixArguments& a, const MatrixFolder& folder,
   std::string more;
   if (edits.changed.size() > 1) more = strprintf(" (and %zu more)", edits.changed.size() - 1);
   throw UserError(
-      strprintf("%zu runs of %s were trained with another configuration: ",
+      strprintf("%zu runs of %s were trained with another configuration or other data: ",
                 edits.changed_cells.size(), folder.path().c_str()) +
           edits.changed.front() + more,
-      "undo the edit, move these runs away or choose another --run-dir; --fresh-changed deletes "
-      "them and trains them again");
+      "undo the edit, move these runs away, or choose another name or --run-dir; --fresh-changed "
+      "deletes them and trains them again");
 }
 
 void require_sealed_claims(const MatrixArguments& a, const MatrixFolder& folder,

@@ -32,7 +32,8 @@ void check_summary(const MatrixArguments& a);
 // --until-decided needs claims, and no fewer seeds than the file has.
 void check_until_decided(const MatrixArguments& a, const MatrixFile& file);
 
-// UserError where runs that are there have another configuration, unless --fresh-changed.
+// UserError where runs that are there have another configuration or were trained on other data,
+// unless --fresh-changed.
 void require_unchanged(const MatrixArguments& a, const MatrixFolder& folder,
                        const MatrixEdits& edits);
 // Claims that are edited once results are known are no prediction; UserError unless --late-claims.
