@@ -75,7 +75,10 @@ std::string field_called_elsewhere(const std::string& word) {
       {"d_ff", "model.ffn"},
       {"num_experts", "model.moe.experts"},
       {"n_experts", "model.moe.experts"},
-      {"num_experts_per_tok", "model.moe.top_k"}};
+      {"num_experts_per_tok", "model.moe.top_k"},
+      {"shared_experts", "model.moe.shared"},
+      {"n_shared_experts", "model.moe.shared"},
+      {"num_shared_experts", "model.moe.shared"}};
   const auto found = names.find(word);
   return found == names.end() ? "" : found->second;
 }

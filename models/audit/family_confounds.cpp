@@ -150,6 +150,28 @@ void add_experts(const std::vector<NamedConfig>& sparse, std::vector<Confound>& 
   if (differs) found.push_back({"experts", "experts differ: " + by_model(sparse, text)});
 }
 
+// Of mixtures with one number of experts that choose or share other numbers of them: a width that
+// keeps the active width makes each expert narrower, and the stored width smaller.
+void add_expert_width(const std::vector<NamedConfig>& sparse, std::vector<Confound>& found) {
+  const auto of = [&](size_t i) -> const MoeConfig& { return *sparse[i].config.model.moe; };
+  const auto stored = [&](size_t i) { return (of(i).experts + of(i).shared) * of(i).expert_ffn; };
+  bool differs = false, other_total = false;
+  for (size_t i = 0; i < sparse.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const bool recut = of(i).experts == of(j).experts && of(i).expert_ffn != of(j).expert_ffn &&
+                         (of(i).top_k != of(j).top_k || of(i).shared != of(j).shared);
+      differs |= recut;
+      other_total |= recut && stored(i) != stored(j);
+    }
+  }
+  if (!differs) return;
+  const auto text = [&](size_t i) {
+    return strprintf("%ld (%ld stored)", long(of(i).expert_ffn), long(stored(i)));
+  };
+  found.push_back({"expert_width", "width of an expert differs: " + by_model(sparse, text) +
+                                       (other_total ? ", so P_total does" : "")});
+}
+
 // Of mixtures: blocks that have no experts, and gates that say nothing.
 void add_mixtures(const std::vector<NamedConfig>& sparse, std::vector<Confound>& found) {
   std::set<int64_t> dense_layers;
@@ -165,6 +187,7 @@ void add_mixtures(const std::vector<NamedConfig>& sparse, std::vector<Confound>&
         {"dense_layers", "dense layers before the experts differ: " + by_model(sparse, layers)});
   }
   add_experts(sparse, found);
+  add_expert_width(sparse, found);
   for (const NamedConfig& model : sparse) {
     if (!has_constant_gates(*model.config.model.moe)) continue;
     found.push_back({"constant_gates", model.name +
@@ -178,17 +201,21 @@ void add_branch_scale(const std::vector<NamedConfig>& models, std::vector<Confou
   constexpr double kEqualWithin = 1e-6;
   const auto scale = [&](size_t i) {
     const ModelConfig& m = models[i].config.model;
-    return moe_blocks(m) > 0 ? routed_scale(*m.moe) : 1;
+    return moe_blocks(m) > 0 ? branch_scale(*m.moe) : 1;
   };
   bool differs = false;
   for (size_t i = 1; i < models.size(); ++i)
     differs |= std::fabs(scale(i) / scale(0) - 1) > kEqualWithin;
   if (!differs) return;
   const auto text = [&](size_t i) { return strprintf("%.3g", scale(i)); };
-  found.push_back({"branch_scale",
-                   "routed branch at initialisation, relative to a dense FFN of its "
-                   "width: " +
-                       by_model(models, text) + "; model.moe.router.gate_scale sets it"});
+  const bool shared = std::any_of(models.begin(), models.end(), [](const NamedConfig& m) {
+    return moe_blocks(m.config.model) > 0 && m.config.model.moe->shared > 0;
+  });
+  found.push_back(
+      {"branch_scale",
+       std::string(shared ? "routed and shared branch" : "routed branch") +
+           " at initialisation, relative to a dense FFN of its width: " + by_model(models, text) +
+           "; model.moe.router.gate_scale sets " + (shared ? "the routed part" : "it")});
 }
 
 // What takes an audit.

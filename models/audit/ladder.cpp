@@ -54,14 +54,17 @@ int64_t width_for(Config config, LadderEqual equal, double target, int64_t multi
   return n * multiple;
 }
 
+void require_mixture(const Config& base, const char* what) {
+  if (base.model.moe) return;
+  throw UserError(std::string("the base is dense: there are no experts ") + what,
+                  "give a mixture, e.g. --like models/presets/cpu/moe.yaml");
+}
+
 }  // namespace
 
 Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, int64_t multiple,
                       RungGates gates) {
-  if (!base.model.moe) {
-    throw UserError("the base is dense: there are no experts to cut finer",
-                    "give a mixture, e.g. --like models/presets/cpu/moe.yaml");
-  }
+  require_mixture(base, "to cut finer");
   const MoeConfig& m = *base.model.moe;
   const int64_t width = m.experts * m.expert_ffn;
   const bool whole_width = equal == LadderEqual::kWidth;
@@ -90,6 +93,30 @@ Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, in
   rung.changes = strprintf(
       "model: {moe: {experts: %ld, top_k: %ld, shared: %ld, expert_ffn: %ld%s}}\n",
       long(moe.experts), long(moe.top_k), long(moe.shared), long(moe.expert_ffn), router.c_str());
+  validate(rung.config);
+  return rung;
+}
+
+Rung shared_rung(const Config& base, int64_t shared, LadderEqual equal, int64_t multiple) {
+  require_mixture(base, "to share");
+  const MoeConfig& m = *base.model.moe;
+  const int64_t width = (m.top_k + m.shared) * m.expert_ffn, parts = m.top_k + shared;
+  const bool whole_width = equal == LadderEqual::kWidth;
+  if (whole_width && width % parts != 0) {
+    throw UserError(
+        strprintf("%ld shared experts: from K = %ld, S = %ld, F = %ld the same active width needs "
+                  "F = %.4g",
+                  long(shared), long(m.top_k), long(m.shared), long(m.expert_ffn),
+                  double(width) / double(parts)),
+        "--contract total, active or flops solves for a whole F that is nearest to it");
+  }
+  Rung rung{.name = "s" + std::to_string(shared), .config = base, .changes = ""};
+  MoeConfig& moe = *rung.config.model.moe;
+  moe.shared = shared;
+  moe.expert_ffn =
+      whole_width ? width / parts : width_for(rung.config, equal, measure(base, equal), multiple);
+  rung.changes = strprintf("model: {moe: {shared: %ld, expert_ffn: %ld}}\n", long(moe.shared),
+                           long(moe.expert_ffn));
   validate(rung.config);
   return rung;
 }

@@ -1,5 +1,6 @@
 // Families of models by construction, from one base: a granularity ladder (the same experts cut
-// finer), a horizon ladder (the same model for longer), and a depth dial.
+// finer), other numbers of shared experts, a horizon ladder (the same model for longer), and a
+// depth dial.
 //
 // Granularity: E experts instead of E0, each token choosing K = K0 E / E0 of them and S = S0 E / E0
 // shared, of width F = F0 E0 / E: E F, K F and S F stay, so routed and active widths do. The router
@@ -7,6 +8,9 @@
 // a multiple of `multiple`, whose value is nearest to the base's. With normalised gates the routed
 // branch begins K0 / K times as large as the base's (models/audit/routed_scale.h), unless
 // gate_scale is to keep its size.
+//
+// Shared: S shared experts beside the same E and K, with F = F0 (K0 + S0) / (K0 + S): the active
+// width stays, and all experts are as much narrower or wider.
 //
 // Depth: L blocks instead of L0 with the width in proportion, C = C0 L / L0 rounded to whole heads,
 // and the inner widths F = F0 C / C0 rounded to multiples of `multiple`.
@@ -24,7 +28,7 @@ enum class LadderEqual { kWidth, kTotal, kActive, kFlops };
 enum class RungGates { kOfBase, kKeepBranchScale };
 
 struct Rung {
-  std::string name;  // "e16", "d8", "x3"
+  std::string name;  // "e16", "s1", "d8", "x3"
   Config config;
   std::string changes;  // as YAML lines below the include of the base: "model: {...}\n"
 };
@@ -32,6 +36,8 @@ struct Rung {
 // UserError: a dense base; experts, choices or shared experts that are no whole number.
 Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, int64_t multiple,
                       RungGates gates = RungGates::kOfBase);
+// UserError likewise; shared may be 0.
+Rung shared_rung(const Config& base, int64_t shared, LadderEqual equal, int64_t multiple);
 // run.steps and the warm-down times `factor`; the warm-up keeps its steps.
 Rung horizon_rung(const Config& base, int64_t factor);
 Rung depth_rung(const Config& base, int64_t layers, int64_t multiple);

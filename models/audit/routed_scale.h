@@ -1,5 +1,6 @@
-// How large the routed branch of a mixture begins, from its gates: relative to a dense FFN of the
-// width K F that its K chosen experts have together.
+// How large the branch of a mixture begins, from its gates: the routed part relative to a dense FFN
+// of the width K F that its K chosen experts have together, and with the S shared experts beside it
+// relative to one of the active width (K + S) F.
 //
 // The down projections of experts and dense FFNs begin with one standard deviation, whatever their
 // width, so an FFN of width W writes sqrt(W) times the RMS of one column, and K independent experts
@@ -12,8 +13,8 @@
 //
 // So models of other K begin with branches of other sizes, and their optimizer's steps change the
 // branch in the same proportion; gate_scale K makes the first g 1. Shared experts have no gate:
-// their branch is that of a dense FFN of their width. Init nmoe scales routed experts by depth
-// besides.
+// their branch is that of a dense FFN of their width, so the whole is sqrt((K g^2 + S) / (K + S))
+// of the dense FFN. Init nmoe scales routed experts by depth besides.
 #pragma once
 
 #include "engine/config/config.h"
@@ -24,5 +25,6 @@ namespace assay {
 double gate_divisor(const MoeConfig& moe);
 // 1: as large as the dense FFN.
 double routed_scale(const MoeConfig& moe);
+double branch_scale(const MoeConfig& moe);  // with the shared experts
 
 }  // namespace assay

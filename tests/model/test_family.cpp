@@ -1,9 +1,13 @@
 // The horizon of every contract for every model, and the confounds between models and in ladders.
 #include <algorithm>
+#include <array>
+#include <cmath>
 
+#include "base/check.h"
 #include "models/audit/family.h"
 #include "models/audit/ladder.h"
 #include "tests/catch.h"
+#include "tests/data/expect_error.h"
 #include "tests/data/shard_files.h"
 #include "tests/data/temp_folder.h"
 #include "tests/model/speedrun_family.h"
@@ -122,6 +126,7 @@ TEST_CASE("routed branches that begin with other sizes are a confound, by their 
     return "routed branch at initialisation, relative to a dense FFN of its width: " + by_model +
            "; model.moe.router.gate_scale sets it";
   };
+  for (const size_t i : {1, 2}) models[i].config.model.moe->shared = 0;
   RouterConfig &six = models[1].config.model.moe->router,
                &seven = models[2].config.model.moe->router;
   REQUIRE(text() == scales("dense 1, moe-64 0.167, moe-256 0.143"));  // 1 / K
@@ -137,6 +142,43 @@ TEST_CASE("routed branches that begin with other sizes are a confound, by their 
   REQUIRE(text() == scales("dense 1, moe-64 0.0312, moe-256 0.00781"));
 }
 
+TEST_CASE("shared experts count in the branch, and narrow the experts of one active width") {
+  Config base = speedrun_moe(8, 2, 0, 0);
+  base.contract = {};
+  base.model.moe->expert_ffn = 96;
+  const Rung rung = shared_rung(base, 1, LadderEqual::kWidth, 8);
+  REQUIRE(rung.name == "s1");
+  REQUIRE(rung.changes == "model: {moe: {shared: 1, expert_ffn: 64}}\n");
+  REQUIRE(audit(rung.config).ffn_active_width == audit(base).ffn_active_width);
+  std::vector<NamedConfig> models = {{"base", base}, {"s1", rung.config}};
+  std::vector<Confound> found = recorded_confounds(models);
+  // 2 (1/2)^2 + 1 of 3 equal parts, against 2 (1/2)^2 of 2.
+  REQUIRE(has(found, "branch_scale",
+              "routed and shared branch at initialisation, relative to a dense FFN of its width: "
+              "base 0.5, s1 0.707; model.moe.router.gate_scale sets the routed part"));
+  REQUIRE(has(found, "expert_width",
+              "width of an expert differs: base 96 (768 stored), s1 64 (576 stored), so P_total "
+              "does"));
+  models[0].config.model.moe->router.gate_scale = std::sqrt(2.0);
+  REQUIRE(!has(recorded_confounds(models), "branch_scale", ""));
+  // What a study of experts, choices or widths varies has no such line.
+  for (const auto& [experts, top_k, width] :
+       {std::array{16, 2, 96}, std::array{16, 4, 48}, std::array{8, 4, 96}, std::array{8, 2, 48}}) {
+    models[1] = {"other", base};
+    MoeConfig& moe = *models[1].config.model.moe;
+    moe.experts = experts, moe.top_k = top_k, moe.expert_ffn = width;
+    REQUIRE(!has(recorded_confounds(models), "expert_width", ""));
+  }
+  models[1].config.model.moe->top_k = 4;  // twice the choices of half the width
+  REQUIRE(
+      has(recorded_confounds(models), "expert_width", "96 (768 stored), other 48 (384 stored)"));
+
+  expect_error([&] { shared_rung(base, 3, LadderEqual::kWidth, 8); },
+               "3 shared experts: from K = 2, S = 0, F = 96 the same active width needs F = 38.4");
+  REQUIRE(shared_rung(base, 3, LadderEqual::kActive, 1).config.model.moe->expert_ffn == 38);
+  REQUIRE(shared_rung(rung.config, 0, LadderEqual::kWidth, 8).config.model.moe->expert_ffn == 96);
+}
+
 TEST_CASE("a granularity ladder differs in the size of its branches, unless gate_scale keeps it") {
   Config base = speedrun_moe(64, 2, 2, 0);
   base.contract = {};
@@ -150,7 +192,7 @@ TEST_CASE("a granularity ladder differs in the size of its branches, unless gate
     return models;
   };
   const std::vector<NamedConfig> plain = rungs(RungGates::kOfBase);
-  REQUIRE(has(confounds(plain, {}), "branch_scale", "e32 1.5, e64 0.75, e96 0.5, e192 0.25;"));
+  REQUIRE(has(confounds(plain, {}), "branch_scale", "e32 1.27, e64 0.884, e96 0.791, e192 0.729;"));
   const std::vector<NamedConfig> kept = rungs(RungGates::kKeepBranchScale);
   REQUIRE(!has(confounds(kept, {}), "branch_scale", ""));
   REQUIRE(kept[3].config.model.moe->router.gate_scale == 4.5);

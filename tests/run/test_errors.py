@@ -21,6 +21,8 @@ failures = []
 CONFIGS = [
     ("unknown key", config_text(model="{hiden: 64}"), "unknown key hiden in model", "did you mean hidden"),
     ("unknown section", config_text(modell="{}"), "unknown key modell at the top level", "did you mean model"),
+    ("another program's name", config_text(model="{moe: {shared_experts: 1}}"),
+     "unknown key shared_experts in model.moe", "did you mean model.moe.shared?"),
     ("misplaced key", config_text(optimizer="{hidden: 64}"), "misplaced key hidden in optimizer", "model.hidden"),
     ("duplicate key", config_text(model="{hidden: 64, hidden: 128}"), "duplicate key model.hidden", "keep one"),
     ("duplicate section", config_text() + "run: {steps: 7}\n", "duplicate key run", "keep one"),

@@ -99,7 +99,7 @@ def check_whole(place):
     check(float(rows[0]["target_steps"]) > 0 and float(rows[0]["tokens_per_s"]) > 0, rows[0])
     text = (whole / "summary.md").read_text()
     for words in ("8 of 8 cells are done.", "Ranking under activeDN", "Ranking under totalDN", "tokens/P_active",
-                  "Another contract may rank them differently", "- confound: routed branch at initialisation"):
+                  "Another contract may rank them differently", "- confound: routed and shared branch at initialisation"):
         check(words in text, f"summary.md has {words!r}:\n{text}")
     # As if the run was killed before its receipt was written.
     (whole / RUNS[2] / "receipt.json").unlink()

@@ -76,7 +76,8 @@ def models_and_statistics(runs):
               "K*max_load", "no time to target")
     c = compare_json(*every)
     expect([m["name"] for m in c["models"]] == ["dense", "moe"], f"models: {c['models']}")
-    expect([one["name"] for one in c["confounds"]] == ["branch_scale"] and "\nconfound: routed branch" in text, f"{c['confounds']}\n{text}")
+    expect([one["name"] for one in c["confounds"]] == ["branch_scale"] and "\nconfound: routed and shared branch" in text,
+           f"{c['confounds']}\n{text}")
     expect(c["sentence"].endswith(" They also differ in branch scale."), c["sentence"])
     losses = {name: [r["val_loss_nats"] for r in m["runs"]] for name, m in zip(("dense", "moe"), c["models"])}
     dense = c["models"][0]

@@ -50,10 +50,11 @@ std::optional<LadderRequest> ladder_of(const MatchArguments& a) {
     throw UserError("--keep-branch-scale is about finer experts, but no --experts are given",
                     "add --experts 2,4,8, or leave it out");
   }
-  if (ladder.experts.empty() && ladder.depths.empty() && ladder.horizons.empty()) {
+  if (ladder.experts.empty() && ladder.shared.empty() && ladder.depths.empty() &&
+      ladder.horizons.empty()) {
     if (ladder.folder.empty()) return std::nullopt;
     throw UserError("-o writes a family of models, but none is named",
-                    "add --experts 2,4,8, --depths 4,8 or --horizons 1,3,10");
+                    "add --experts 2,4,8, --shared 0,1, --depths 4,8 or --horizons 1,3,10");
   }
   ladder.like = a.like;
   ladder.sets = a.sets;
@@ -108,12 +109,13 @@ int run_match(MatchArguments a) {
 
 void add_match_command(Commands& commands) {
   auto a = std::make_shared<MatchArguments>();
-  CLI::App* sub = commands.app.add_subcommand(
-      "match", "find models like a given one: dense ones of its size, finer experts, other depths");
+  CLI::App* sub = commands.app.add_subcommand("match",
+                                              "find models like a given one: dense ones of its "
+                                              "size, finer or shared experts, other depths");
   sub->add_option("--like", a->like, "configuration of the model to match")->required();
   sub->add_option("--contract", a->contracts,
                   "which parameters to match: active, total (default: both); of a family with "
-                  "--experts also flops, and without it E F stays")
+                  "--experts or --shared also flops, and without it the width stays")
       ->delimiter(',')
       ->allow_extra_args(false);
   sub->add_option(
@@ -128,6 +130,11 @@ void add_match_command(Commands& commands) {
   sub->add_flag("--keep-branch-scale", a->ladder.keep_branch_scale,
                 "with --experts: gate_scale in proportion to K, so that every routed branch begins "
                 "as large as the base's");
+  sub->add_option("--shared", a->ladder.shared,
+                  "mixtures with these numbers of shared experts, comma-separated, and experts as "
+                  "much narrower: (K + S) F stays")
+      ->delimiter(',')
+      ->check(whole_between(0, 65536));
   sub->add_option(
          "--depths", a->ladder.depths,
          "a depth dial: these numbers of blocks, with hidden and inner widths in proportion")
@@ -149,6 +156,7 @@ void add_match_command(Commands& commands) {
       "  assay match --like models/presets/cpu/moe.yaml --experts 2,4,8,16 --contract total -o "
       "ladder\n"
       "  assay match --like models/presets/cpu/moe.yaml --experts 2,4,8,16 --keep-branch-scale\n"
+      "  assay match --like models/presets/cpu/moe.yaml --shared 0,2 -o shared\n"
       "  assay match --like models/presets/cpu/moe.yaml --depths 2,4,8\n"
       "  assay match --like models/presets/cpu/moe.yaml --horizons 1,3,10 -o longer");
   commands.on_chosen(sub, [a] { return run_match(*a); });

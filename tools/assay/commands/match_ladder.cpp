@@ -34,8 +34,15 @@ LadderEqual equal_of(const std::string& contract) {
   if (contract == "active") return LadderEqual::kActive;
   if (contract == "flops") return LadderEqual::kFlops;
   if (contract.empty()) return LadderEqual::kWidth;
-  throw UserError("--contract " + contract + " is unknown",
-                  "with --experts choose total, active or flops, or leave it out to keep E F");
+  throw UserError(
+      "--contract " + contract + " is unknown",
+      "with --experts or --shared choose total, active or flops, or leave it out to keep "
+      "the width");
+}
+
+// True if --contract chooses the width of the experts.
+bool takes_width(const LadderRequest& r) {
+  return !r.experts.empty() || !r.shared.empty();
 }
 
 // UserError if a preset of the rung could not be read, if two rungs have one name, or if the
@@ -52,7 +59,7 @@ void require_usable(const LadderRequest& r, const Config& base, const std::vecto
                        : r.contract == "active" ? residual.active
                        : r.contract == "flops"  ? residual.flops
                                                 : 0;
-    if (r.experts.empty() || std::fabs(off) <= kMostResidual) continue;
+    if (std::fabs(off) <= kMostResidual || !takes_width(r)) continue;
     throw UserError(strprintf("%s: no width brings %s within %g%% of the base's, the nearest is "
                               "%+.3g%% off",
                               rung.name.c_str(), r.contract.c_str(), kMostResidual, off),
@@ -67,6 +74,7 @@ std::vector<Rung> rungs_of(const LadderRequest& r, const Config& base) {
   for (const int64_t e : r.experts) {
     rungs.push_back(granularity_rung(base, e, equal, r.multiple, gates));
   }
+  for (const int64_t s : r.shared) rungs.push_back(shared_rung(base, s, equal, r.multiple));
   for (const int64_t l : r.depths) rungs.push_back(depth_rung(base, l, r.multiple));
   for (const int64_t x : r.horizons) rungs.push_back(horizon_rung(base, x));
   require_usable(r, base, rungs);
@@ -99,7 +107,7 @@ std::vector<std::string> confounds_of(const LadderRequest& r, const std::vector<
   std::vector<std::string> lines;
   for (const Confound& c : confounds(models, {})) {
     // The router's share is what a mixture has more than a dense model, and here are none.
-    const bool shown = c.name == "router_share" || (c.name == "experts" && !r.experts.empty());
+    const bool shown = c.name == "router_share" || (c.name == "experts" && takes_width(r));
     if (!shown) lines.push_back(c.text);
   }
   return lines;

@@ -1,4 +1,4 @@
-// Families by construction, for `assay match --experts`, --depths and --horizons.
+// Families by construction, for `assay match --experts`, --shared, --depths and --horizons.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace assay {
 struct LadderRequest {
   std::string like;  // the base's file
   std::vector<std::string> sets;
-  std::vector<int64_t> experts, depths, horizons;
+  std::vector<int64_t> experts, shared, depths, horizons;
   std::string contract;            // "", total, active or flops
   bool keep_branch_scale = false;  // of experts: by gate_scale
   int64_t multiple = 8;
