@@ -1,5 +1,5 @@
-// Finds what makes the losses of two runs incomparable: tokenizer, data, validation, context
-// length.
+// Finds what makes the losses of two runs incomparable: tokenizer, validation, context length. Text
+// that only the training differs in does not.
 #include <algorithm>
 #include <filesystem>
 
@@ -64,6 +64,11 @@ class Differences {
     add(what, std::to_string(of_a), std::to_string(of_b));
   }
 
+  void add_training() {
+    const auto roles_a = data_roles(a_), roles_b = data_roles(b_);
+    if (roles_a && roles_b) add_files("training data", roles_a->train, roles_b->train);
+  }
+
   void add_data() {
     if (a_.data_sha256.empty() || b_.data_sha256.empty()) {
       const RunRecord& silent = a_.data_sha256.empty() ? a_ : b_;
@@ -78,7 +83,6 @@ class Differences {
     if (!roles_a || !roles_b) return add_files("data", shards(a_), shards(b_));
     // A loss is over the first tokens of the validation files, so their order matters.
     add_in_order("validation data", roles_a->val, roles_b->val);
-    add_files("training data", roles_a->train, roles_b->train);
     const std::string leak_a = trained_validation_files(a_), leak_b = trained_validation_files(b_);
     if (leak_a.empty() == leak_b.empty()) return;  // of both: a note; files may have other names
     add("validation data that was trained on", or_none(leak_a), or_none(leak_b));
@@ -117,6 +121,12 @@ std::vector<std::string> incomparable_differences(std::span<const RunRecord> run
     differences.add("run.sequence", first.run.sequence, other.run.sequence);
     differences.add("eval.tokens", first.eval.tokens, other.eval.tokens);
   }
+  return found;
+}
+
+std::vector<std::string> training_differences(std::span<const RunRecord> runs) {
+  std::vector<std::string> found;
+  for (size_t i = 1; i < runs.size(); ++i) Differences(runs[0], runs[i], found).add_training();
   return found;
 }
 

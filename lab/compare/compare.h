@@ -113,13 +113,16 @@ struct Comparison {
   std::vector<Ranking> rankings = {};
 };
 
-// UserError if the runs differ in tokenizer, data, sequence or validation tokens and
+// UserError if the runs differ in tokenizer, validation data, sequence or validation tokens and
 // options.incomparable is kRefuse. The runs must outlive the result.
 Comparison compare(std::span<const RunRecord> runs, const CompareOptions& options);
 
-// Differences that forbid a comparison, one sentence each; empty if data and validation are the
-// same.
+// Differences that forbid a comparison, one sentence each; empty if tokenizer and validation are
+// the same. Where a run does not tell its validation shards from the others, any shard counts.
 std::vector<std::string> incomparable_differences(std::span<const RunRecord> runs);
+// Training shards of other content, likewise: a confound of models (run_confounds()), and no one
+// curve of runs of a model.
+std::vector<std::string> training_differences(std::span<const RunRecord> runs);
 // UserError naming the first of them, if there is one.
 void refuse_incomparable(const std::vector<std::string>& differences, const std::string& hint);
 

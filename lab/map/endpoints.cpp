@@ -433,6 +433,8 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
   const std::vector<RunRecord> used = runs_of(groups);
   refuse_incomparable(incomparable_differences(used),
                       "leave some out: a loss can be compared on one text, tokenizer and length");
+  refuse_incomparable(training_differences(used),
+                      "leave some out: the curve of a model is that of one training text");
   if (measure == MapMeasure::kCore) require_same_core_questions(used);
   for (const RunRecord& run : used) {
     const std::string leak = trained_validation_text(run);

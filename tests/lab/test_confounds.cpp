@@ -113,6 +113,33 @@ TEST_CASE("a mixture whose gates make its branch smaller than the dense FFN is s
   REQUIRE(of(runs).empty());
 }
 
+TEST_CASE("a shared expert at one active width is said to change branch and experts") {
+  std::vector<RunRecord> runs = two_models();
+  for (size_t i = 0; i < runs.size(); ++i) {
+    MoeConfig& moe = runs[i].config.model.moe.emplace();
+    moe.experts = 8, moe.top_k = 2, moe.shared = i < 2 ? 0 : 1, moe.expert_ffn = i < 2 ? 96 : 64;
+  }
+  const std::vector<Confound> found = of(runs);
+  REQUIRE(confounds_sentence(found) == "They also differ in expert width, branch scale.");
+  REQUIRE(found.at(1).text.find("dense 0.5, moe 0.707;") != std::string::npos);
+}
+
+TEST_CASE("passes over the data are named where they differ and one is more than a pass") {
+  std::vector<RunRecord> runs = two_models();
+  for (RunRecord& run : runs) {
+    run.config.data.shuffle = false;
+    run.config.data.synth = SynthConfig{.train_tokens = 100'001};  // 100 steps of 1000 tokens
+  }
+  for (const size_t i : {2, 3}) runs[i].steps_done = 50;
+  REQUIRE(of(runs).empty());
+  for (const size_t i : {2, 3}) runs[i].steps_done = 150;
+  REQUIRE(of(runs).size() == 1);
+  REQUIRE(of(runs).at(0).name == "passes");
+  REQUIRE(of(runs).at(0).text == "passes over the training data differ: dense 1.00, moe 1.50");
+  for (const size_t i : {0, 1}) runs[i].steps_done = 150;
+  REQUIRE(of(runs).empty());
+}
+
 TEST_CASE("models of other seeds are said to be") {
   const std::vector<RunRecord> runs = {run_of("dense-s1", 1, 64, 3.30),
                                        run_of("dense-s2", 2, 64, 3.10),
