@@ -129,6 +129,14 @@ Value effective_experts(const RunRecord& run) {
   return std::exp(run.health->min_entropy_norm * std::log(experts));
 }
 
+// Of a run that logged enough for a verdict.
+Value is_collapsed(const RunRecord& run) {
+  if (!run.health) return std::nullopt;
+  const RouterState state = router_state(*run.health);
+  if (state == RouterState::kTooEarly) return std::nullopt;
+  return state == RouterState::kCollapsed ? 1.0 : 0.0;
+}
+
 // From the first validation at or after the first saturation to the last one.
 Value loss_after_saturation(const RunRecord& run) {
   const auto step = first_saturation(run);
@@ -224,6 +232,8 @@ const std::vector<RunMeasure>& run_measures() {
        About::kWindow, effective_experts},
       {"dead", "share of the experts without an assignment", Needs::kExperts, About::kWindow,
        [](const RunRecord& r) { return of_health(r, &RouterHealth::dead_share); }},
+      {"collapsed", "1 in a run whose routers are judged collapsed, else 0", Needs::kExperts,
+       About::kRouters, is_collapsed},
       {"saturated_layers", "share of the layers that saturated at any logged step", Needs::kExperts,
        About::kRouters,
        [](const RunRecord& r) {

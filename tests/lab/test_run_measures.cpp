@@ -21,6 +21,7 @@ TEST_CASE("measures of a run") {
   REQUIRE(std::abs(value("max_load") - 0.95 * 2 / 3) < 1e-12);
   REQUIRE(std::abs(value("max_load_by_depth") - 0.475) < 1e-12);
   REQUIRE(value("dead") == 0.75);
+  REQUIRE(value("collapsed") == 1);
   REQUIRE(std::abs(value("saturated_layers") - 1.0 / 3) < 1e-12);
   REQUIRE(value("step_cv") == 1.5);
   REQUIRE(value("swing") == 1.25);
@@ -37,6 +38,19 @@ TEST_CASE("measures of a run") {
   }
   REQUIRE(!find_run_measure("loss_after_saturation")->of(late));
   REQUIRE(find_run_measure("max_laod") == nullptr);
+}
+
+TEST_CASE("a run is collapsed or not by the verdict on its routers, once there is one") {
+  RunRecord run = run_of({"a", 1, 4.0, 0.5});
+  const auto collapsed = [&] { return find_run_measure("collapsed")->of(run); };
+  run.health->dead_share = 0;
+  REQUIRE(collapsed() == 0);
+  run.health->dead_share = 0.6;
+  REQUIRE(collapsed() == 1);
+  run.health->logged = 3, run.health->window = 20;
+  REQUIRE(!collapsed());
+  run.health->stopped_by_guard = true;
+  REQUIRE(collapsed() == 1);
 }
 
 TEST_CASE("measures of a run's losses and of its target") {

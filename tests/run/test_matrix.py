@@ -109,9 +109,13 @@ def check_whole(place):
     verified = assay("receipt", "verify", whole)
     check(verified.returncode == 0 and "totalDN.moe.fp32.val_loss_minus_first.mean" in verified.stdout, verified)
     (whole / "summary.csv").write_text((whole / "summary.csv").read_text().replace("moe", "mow"))
-    check(assay("receipt", "verify", whole).returncode == 2, "a table edited by hand is detected")
+    edited = assay("receipt", "verify", whole, "-q")
+    check(edited.returncode == 2 and [line.split()[0] for line in edited.stdout.splitlines()[1:-1]] == ["DRIFT"],
+          f"a table edited by hand is detected: {edited}")
     place.matrix("m.yaml", "whole", "--summary")
-    check(assay("receipt", "verify", whole).returncode == 0, "--summary writes it again")
+    again = assay("receipt", "verify", whole, "-q")
+    check(again.returncode == 0 and again.stdout.count("\n") == 2 and again.stdout.endswith(" 0 drift\n"),
+          f"--summary writes it again: {again}")
 
 
 def check_summary(place):

@@ -58,7 +58,7 @@ function answerNodes() {
   return [element('p', {className: 'answer', textContent: comparison.sentence}),
     tablePanel('comparison', 'Comparison', comparisonTable,
       notes.length ? element('ul', {className: 'soft'}, ...notes.map((text) => element('li', {textContent: text}))) : '',
-      element('p', {className: 'note', textContent: 'As in assay compare: differences are taken seed by seed, intervals are Student\'s 95% over the seeds.'}))];
+      element('p', {className: 'note', textContent: 'As in assay compare: differences are taken seed by seed, intervals are Student\'s 95% over the seeds. All runs are validated on one text, so they leave out how another text would change a loss.'}))];
 }
 
 function fillAnswer() {

@@ -112,7 +112,7 @@ function pointChart({name}) {
 
 function addMatrix() {
   addSection({id: 'matrix', title: 'Contracts', present: () => Boolean(report.matrix), how: 'Each contract holds something else fixed and has its own table. Click a model to see only the curves of its runs.',
-    top: contractPanels, charts: [{id: 'matrix-points', title: 'Points with intervals', wide: true, how: 'One row per model and contract.', controls: [{id: 'name', label: 'show', options: () => (report.matrix ? pointMeasures() : [['', '']])}],
+    top: contractPanels, charts: [{id: 'matrix-points', title: 'Points with intervals', wide: true, how: 'One row per model and contract. The intervals are over the seeds; they leave out how another validation text would change a loss.', controls: [{id: 'name', label: 'show', options: () => (report.matrix ? pointMeasures() : [['', '']])}],
       present: () => Boolean(report.matrix), build: pointChart}, gapChartSpec(), ...studyCharts()],
     bottom: claimPanels});
 }

@@ -53,7 +53,7 @@ struct VerifyArguments {
   std::string receipt;
   std::vector<std::string> data;
   std::optional<int64_t> rerun;
-  bool json = false;
+  bool quiet = false, json = false;
 };
 
 Json verification_json(const Verification& v) {
@@ -100,12 +100,14 @@ std::vector<Check> without_repetition(const std::vector<Check>& checks) {
   return shown;
 }
 
-// Prints all checks; those of a matrix's runs only where the finding is not kSame.
-void print_verification(const Verification& v) {
+// Prints all checks, those of a matrix's runs only where the finding is not kSame; if quiet only
+// what differs.
+void print_verification(const Verification& v, bool quiet) {
   std::printf("%s: %s %s\n", v.path.c_str(), v.kind.c_str(), v.name.c_str());
   for (const Check& check : without_repetition(v.checks)) {
     if (!check.run.empty() && check.finding == Finding::kSame) continue;
     const bool drift = check.finding == Finding::kDrift;
+    if (quiet && !drift) continue;
     const std::string run = check.run.empty() ? "" : check.run + ": ";
     std::printf("  %-13s  %s  %s\n", drift ? "DRIFT" : finding_name(check.finding),
                 (run + check.what).c_str(), check.detail.c_str());
@@ -172,7 +174,7 @@ int run_verify(const VerifyArguments& a) {
   if (a.json) {
     print_json(verification_json(v));
   } else {
-    print_verification(v);
+    print_verification(v, a.quiet);
   }
   print_failure(v);
   if (v.count(Finding::kDrift) > 0) return kExitVerificationFailed;
@@ -189,10 +191,12 @@ void add_verify(Commands& commands, CLI::App* receipt) {
       ->allow_extra_args(false);
   sub->add_option("--rerun", a->rerun,
                   "train the first N steps again and compare hashes and losses bit for bit");
+  sub->add_flag("-q,--quiet", a->quiet, "print only what differs, and the totals");
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
       "Examples:\n"
       "  assay receipt verify runs/moe\n"
+      "  assay receipt verify runs/matrix -q\n"
       "  assay receipt verify runs/moe --rerun 5\n"
       "`not available` means that something is missing: moved data, the build of assay that made "
       "the receipt, a deleted checkpoint. `drift` means that something exists and differs.\n"
