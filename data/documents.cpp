@@ -244,6 +244,7 @@ void DocumentReader::begin_text() {
 void DocumentReader::close() {
   bytes_before_ += file_->bytes_read();
   read_.push_back({.bytes = file_->bytes_read(), .sha256 = file_->sha256()});
+  split_may_follow_ = false;
   file_.reset();
 }
 
@@ -283,9 +284,20 @@ bool DocumentReader::next(RawDocument& document) {
     if (file_ == nullptr && !open_next()) return false;
     document.file_idx = next_file_ - 1;
     document.file = files_[document.file_idx];
-    if (is_jsonl(document.file) ? next_line(document) : next_text(document)) return true;
+    if (is_jsonl(document.file) ? next_line(document) : next_text(document)) {
+      count_split(document);
+      return true;
+    }
     close();
   }
+}
+
+void DocumentReader::count_split(const RawDocument& document) {
+  const bool is_text = document.line == 0 && document.begins &&
+                       document.bytes.find_first_not_of(kDocumentSpace) != std::string::npos;
+  if (!is_text) return;
+  splits_ += split_may_follow_ ? 1 : 0;
+  split_may_follow_ = true;
 }
 
 bool DocumentReader::next_text(RawDocument& document) {

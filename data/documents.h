@@ -105,6 +105,8 @@ class DocumentReader {
   const LeftOut& left_out() const { return left_out_; }
   const Repeated& repeated() const { return repeated_; }
   const LikeJsonl& like_jsonl() const { return like_jsonl_; }  // of the files read so far
+  // Of text files: documents that a separator divides from one before them in their file.
+  int64_t splits() const { return splits_; }
   // A file that was read to its end.
   struct Read {
     int64_t bytes = 0;
@@ -119,6 +121,7 @@ class DocumentReader {
   void close();
   void fill();
   void look_for_jsonl();
+  void count_split(const RawDocument& document);
   void require_bounded() const;
   bool next_text(RawDocument& document);
   bool next_line(RawDocument& document);
@@ -128,6 +131,8 @@ class DocumentReader {
   LeftOut left_out_;
   Repeated repeated_;
   LikeJsonl like_jsonl_;
+  int64_t splits_ = 0;
+  bool split_may_follow_ = false;  // the file had a document
   size_t next_file_ = 0;
   std::unique_ptr<InputFile> file_;
   std::vector<Read> read_;

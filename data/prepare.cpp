@@ -109,6 +109,7 @@ void add_like_jsonl(InputNotes& notes, const DocumentReader& reader) {
   const LikeJsonl& more = reader.like_jsonl();
   if (notes.like_jsonl.files == 0) notes.like_jsonl.first = more.first;
   notes.like_jsonl.files += more.files;
+  notes.splits += reader.splits();
 }
 
 // Counts the documents of each file, and those that are not UTF-8. In the order of the documents.

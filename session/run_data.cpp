@@ -1,6 +1,7 @@
 #include "session/run_data.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -11,6 +12,7 @@
 #include "data/tokenizer_files.h"
 #include "engine/config/check.h"
 #include "engine/run/run_dir.h"
+#include "models/audit/model_table.h"
 
 namespace assay {
 
@@ -233,6 +235,24 @@ std::string mixture_table(Loader& loader, const Config& config) {
                           long(all), long(config.run.steps));
 }
 
+std::string passes_text(const Loader& loader, const Config& config) {
+  const double of_step = loader.epochs(1);
+  if (of_step == 0) return "";
+  const int64_t tokens = std::llround(double(config.run.batch_tokens) / of_step);
+  return strprintf("training data: %s tokens, %.2f passes in %ld steps", grouped(tokens).c_str(),
+                   loader.epochs(config.run.steps), long(config.run.steps));
+}
+
+std::string many_passes_text(const Loader& loader, const Config& config) {
+  constexpr double kCheapPasses = 4;  // Muennighoff et al. 2023, "Scaling Data-Constrained ..."
+  const double passes = loader.epochs(config.run.steps);
+  if (passes <= kCheapPasses) return "";
+  return strprintf(
+      "%.2f passes over the training data: about %g cost little against new text, "
+      "further ones teach less and less (docs/data.md)",
+      passes, kCheapPasses);
+}
+
 void require_enough_data(Loader& loader, const Config& config) {
   const double most = config.data.max_epochs;
   if (most == 0) return;
@@ -242,8 +262,8 @@ void require_enough_data(Loader& loader, const Config& config) {
         strprintf("%ld steps of %ld tokens are %.2f passes over %s, more than data.max_epochs = %g",
                   long(config.run.steps), long(config.run.batch_tokens), epochs, what.c_str(),
                   most),
-        "give it more data (bash tools/get_fineweb.sh --steps N for FineWeb), or accept the "
-        "repetition: --set data.max_epochs=0");
+        "give it more data (more text of your own, or bash tools/get_fineweb.sh --steps N for "
+        "FineWeb), or accept the repetition: --set data.max_epochs=0");
   };
   check(loader.epochs(config.run.steps), "the training data");
   const std::span<const SourceUse> use = loader.source_use(config.run.steps);

@@ -49,6 +49,10 @@ RunData evaluation_data(const Config& config);
 LoaderConfig loader_config(const Config& config, const RunData& data);
 // A table of what config.run.steps steps draw from each source of a mixture; "" without one.
 std::string mixture_table(Loader& loader, const Config& config);
+// "training data: 120,000 tokens, 2.10 passes in 500 steps"; "" of a mixture.
+std::string passes_text(const Loader& loader, const Config& config);
+// A warning if those are so many that they teach less than new text would; "" otherwise.
+std::string many_passes_text(const Loader& loader, const Config& config);
 // UserError when run.steps, which are known, take more than data.max_epochs passes over the data.
 void require_enough_data(Loader& loader, const Config& config);
 // UserError when `run` holds a tokenizer.json (imported models do) and the data was made with

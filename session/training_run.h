@@ -86,6 +86,9 @@ class TrainingRun {
   std::unique_ptr<TrainingMemory> planned_memory(int rank);
   // What the sources of a mixture come to in run.steps steps, as a table; "" without a mixture.
   std::string mixture_table() { return assay::mixture_table(loader_, config()); }
+  // How often run.steps steps see the data of one source, and a warning if that is often; "" else.
+  std::string passes_text() const { return assay::passes_text(loader_, config()); }
+  std::string many_passes_text() const { return assay::many_passes_text(loader_, config()); }
 
   // Known after open().
   const RunDir& dir() const { return *dir_; }

@@ -56,6 +56,7 @@ TEST_CASE("documents that are not UTF-8 are counted, and kept") {
   const PrepareResult result = prepare(small_tokenizer(), config);
   REQUIRE(result.notes.not_utf8 == 2);
   REQUIRE(result.notes.first_not_utf8 == (folder / "in/a.txt") + ", document 2, byte 3");
+  REQUIRE(result.notes.splits == 2);  // of a.txt
   const Manifest manifest = read_manifest(folder / "out");
   REQUIRE(manifest.documents("train") == 5);
   std::vector<int64_t> counts;

@@ -4,6 +4,7 @@ the log explains, a schedule that fits, and warnings where it asks for something
 import math
 import os
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -25,6 +26,8 @@ def own_config(place, more=""):
 def check_balanced(place):
     done = place.train("own", "--json")
     check("warning" not in done.stderr, f"no warning: {done.stderr}")
+    check(re.search(r"\ntraining data: [\d,]+ tokens, 0\.\d\d passes in 300 steps\n", done.stderr),
+          f"passes: {done.stderr[:1500]}")
     check("routers: healthy" in done.stderr, f"healthy by default: {done.stderr[-600:]}")
     first = rows(place.run("own"), "SELECT value FROM eval WHERE step = 0 AND task = 'val' AND metric = 'loss_nats'")
     check(len(first) == 1 and abs(first[0][0] - math.log(512) - 0.5) < 0.1, f"the first loss: {first}")
@@ -44,6 +47,23 @@ def check_unbalanced(place):
     check("10 logged steps, fewer than W = 100 (" in verdict and "with a smaller window" in verdict, verdict)
     done = place.train("dense", "--steps", "3", "--set", "model.moe.first_dense_layers=2", "--set", f"run.threads={os.cpu_count() + 1}")
     check("no block has experts" in done.stderr and f"run.threads = {os.cpu_count() + 1} on" in done.stderr, done.stderr)
+
+
+def check_repeated(place):
+    planned = place.train("planned", "--plan", "--set", "run.steps=3000").stdout
+    check(re.search(r"\ntraining data: [\d,]+ tokens, (\d\.\d\d) passes in 3000 steps\n"
+                    r"warning: \1 passes over the training data: about 4 ", planned), planned)
+    few = place.train("planned", "--plan", "--set", "run.steps=1000").stdout
+    check("passes in 1000 steps" in few and "warning" not in few, few)
+
+
+def check_wild(place):
+    done = place.train("wild", "--steps", "20", "--set", "optimizer.lr=3")
+    check(re.search(r"warning: val loss [\d.]+ is above ln V = 6\.24 nats: .*a smaller optimizer\.lr, which is 3,",
+                    done.stderr), done.stderr)
+    for steps in ("1", "20"):
+        done = place.train(f"tame-{steps}", "--steps", steps)
+        check("is above ln V" not in done.stderr, f"{steps} steps: {done.stderr}")
 
 
 def check_short(place):
@@ -70,6 +90,8 @@ def main():
         own_config(place)
         check_balanced(place)
         check_unbalanced(place)
+        check_repeated(place)
+        check_wild(place)
         check_short(place)
     print("defaults: ok")
 

@@ -99,6 +99,8 @@ done = run("data", "prepare", "one.txt", "lines.txt", "--tokenizer", "c", "-o", 
 check("JSONL under another name", done.returncode == 0 and "warning: 1 file was read as text, but begins as JSONL: name it *.jsonl "
       "if each line is a document, the first: lines.txt" in done.stderr, done)
 
+(work / "mention.md").write_text("texts end in <|endoftext|> there")
+
 # A folder with all that people have in one.
 mess = work / "mess"
 mess.mkdir()
@@ -109,6 +111,10 @@ mess.mkdir()
 (mess / "loop").symlink_to("loop")
 (mess / "gone.txt").symlink_to("nowhere")
 done = run("data", "prepare", "mess", "--tokenizer", "tok.json", "-o", "messy")
+check("a split inside a file is said", "1 split inside files at <|endoftext|> (--separator '' keeps files whole)" in
+      works("data", "prepare", "mention.md", "one.txt", "--tokenizer", "c", "-o", "mention", "--val-every", "0"))
+check("none in whole files", "inside files" not in works("data", "prepare", "mention.md", "--tokenizer", "c", "-o",
+                                                          "whole-file", "--val-every", "0", "--separator", ""))
 check("a messy folder", done.returncode == 0 and "2 files read; 2 of other kinds left out (.html, .py)" in done.stdout, done)
 check("bytes that are not UTF-8", "warning: 2 documents are not UTF-8, the first: mess/latin.txt, document 1, byte 3"
       in done.stderr, done)

@@ -237,16 +237,42 @@ std::string end_text(RunEnd end, int64_t done, int64_t steps) {
   return at;
 }
 
+double uniform_loss(const ModelConfig& model) {
+  return std::log(double(model.vocab_size));
+}
+
+// What the spread of the first logits adds to it in a new run; 0 if that is little.
+double first_excess(const ModelConfig& model) {
+  const double spread = model.head_init * model.logit_gain, excess = spread * spread / 2;
+  return model.tie_embeddings || excess < 0.02 ? 0 : excess;
+}
+
 // What a new run's first loss should be compared with.
 std::string first_loss_text(const ModelConfig& model) {
-  const double uniform = std::log(double(model.vocab_size));
-  std::string text = strprintf("a uniform guess has a loss of ln V = %.3f nats", uniform);
-  const double spread = model.head_init * model.logit_gain;
-  if (model.tie_embeddings || spread * spread / 2 < 0.02) return text;
+  std::string text =
+      strprintf("a uniform guess has a loss of ln V = %.3f nats", uniform_loss(model));
+  const double excess = first_excess(model);
+  if (excess == 0) return text;
   return text + strprintf(
                     "; the first logits have a standard deviation of %g (model.head_init), "
                     "which adds about %.2f",
-                    spread, spread * spread / 2);
+                    model.head_init * model.logit_gain, excess);
+}
+
+// That the last validation is above ln V and above the first one; "" otherwise. A short run that
+// still comes down from its first loss is no such case.
+std::string worse_than_guessing(const Config& config, const RunRecord& record) {
+  const std::optional<EvalValue> last = record.last_val();
+  if (!last) return "";
+  const EvalValue& first = record.val_loss_nats.front();
+  const double uniform = uniform_loss(config.model);
+  const double began = first.step == 0 ? first.value : uniform + first_excess(config.model);
+  if (!(last->value > std::max(uniform, began))) return "";
+  return strprintf(
+      "val loss %.2f is above ln V = %.2f nats: on the validation text the model is "
+      "worse than a uniform guess; a smaller optimizer.lr, which is %g, or more "
+      "training data may help",
+      last->value, uniform, config.optimizer.lr);
 }
 
 // step: that the run has come to. The losses are of val_step, which may be an earlier one.
@@ -291,6 +317,7 @@ void announce_setup(TrainingRun& run) {
       grouped(tokens).c_str(), double(tokens) / double(counts.total),
       double(tokens) / double(counts.active)));
   if (const std::string text = landings_text(config); !text.empty()) log.info(text);
+  if (const std::string text = run.passes_text(); !text.empty()) log.info(text);
   // What `auto` becomes in most runs is no news.
   const bool usual_products =
       run.session().automatic_products && config.precision.products == ProductsMode::kSimulated;
@@ -301,6 +328,7 @@ void announce_setup(TrainingRun& run) {
   if (const std::string text = collapse_auto_text(config); !text.empty()) log.info(text);
   announce_precision(log, config, run.session().device);
   for (const std::string& text : training_warnings(config)) log.warn(text);
+  if (const std::string text = run.many_passes_text(); !text.empty()) log.warn(text);
   if (run.validation_tokens() < config.eval.tokens) {
     log.warn(
         strprintf("validation is on %s tokens: the validation data has no more whole "
@@ -354,6 +382,8 @@ void report_run(TrainingRun& run, RunResult result, TrainingRunOptions::Start st
     for (const std::string& summary : summary_lines(*record)) log.info(summary);
     if (const auto late = run.late_target()) log.info(late_target_text(*record, *late));
     report_slow_rank(log, dir, run.start().steps_done);
+    const std::string worse = worse_than_guessing(run.config(), *record);
+    if (result.end == RunEnd::kSteps && !worse.empty()) log.warn(worse);
   }
   if (result.end == RunEnd::kNonFinite) report_not_finite(log, dir, run.config(), result);
   if (result.end == RunEnd::kCollapseStop && record) report_collapse(log, result, *record);

@@ -128,6 +128,14 @@ std::string collapse_note(const Config& config) {
   return text.empty() ? "" : text + "\n";
 }
 
+// What the steps draw from the data; "" if their number is not known.
+std::string data_note(TrainingRun& run) {
+  if (!horizon_is_known(run.config())) return "";
+  const std::string passes = run.passes_text(), many = run.many_passes_text();
+  return run.mixture_table() + (passes.empty() ? "" : passes + "\n") +
+         (many.empty() ? "" : "warning: " + many + "\n");
+}
+
 // True if a line at the top level begins with the key.
 bool has_top_key(const std::string& text, const std::string& key) {
   std::istringstream lines(text);
@@ -179,10 +187,7 @@ void print_training_plan(const Config& config, const std::string& device, int ra
   TrainingRun run(std::move(session), options);
   plans.push_back(&run.plan());
   plan_others([&](int rank) { return run.planned_memory(rank); });
-  print_plans(
-      plans, sent_in(run.config()),
-      (horizon_is_known(run.config()) ? run.mixture_table() : "") + collapse_note(run.config()),
-      output);
+  print_plans(plans, sent_in(run.config()), data_note(run) + collapse_note(run.config()), output);
 }
 
 nlohmann::ordered_json plan_json(const MemoryPlan& plan) {

@@ -146,6 +146,7 @@ int run_prepare(const PrepareArguments& a) {
     json["trained_val_files"] = result.notes.trained_val_files;
     json["files_read"] = result.notes.files;
     json["files_given_again"] = result.notes.repeated.files;
+    json["splits_in_files"] = result.notes.splits;
     json["files_of_other_kinds"] = result.notes.left_out.other_files;
     json["entries_not_readable"] = result.notes.left_out.unreadable;
     json["seconds"] = result.seconds;
@@ -157,7 +158,8 @@ int run_prepare(const PrepareArguments& a) {
               result.seconds, static_cast<long>(result.empty_documents),
               static_cast<long>(result.duplicate_documents),
               static_cast<long>(result.notes.skipped.lines));
-  std::printf("%s\n", files_text(result.notes).c_str());
+  std::printf("%s\n%s", files_text(result.notes).c_str(),
+              splits_text(result.notes, a.documents).c_str());
   return kExitDone;
 }
 

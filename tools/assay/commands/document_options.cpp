@@ -99,4 +99,11 @@ std::string files_text(const InputNotes& notes) {
   return text + (shown < notes.left_out.kinds.size() ? ", ...)" : ")");
 }
 
+std::string splits_text(const InputNotes& notes, const DocumentArguments& a) {
+  if (notes.splits == 0 || a.separator != DocumentArguments().separator) return "";
+  return strprintf("%ld %s inside files at %s (--separator '' keeps files whole)\n",
+                   static_cast<long>(notes.splits), notes.splits == 1 ? "split" : "splits",
+                   a.separator.c_str());
+}
+
 }  // namespace assay

@@ -30,4 +30,8 @@ void warn_of_input(const InputNotes& notes);
 // "3 files read; 4 files of other kinds in the folders left out (.html, .py)"
 std::string files_text(const InputNotes& notes);
 
+// How many documents the separator that nobody asked for divided from another in their file, as a
+// line: a file that only mentions it is split there too. "" if there are none.
+std::string splits_text(const InputNotes& notes, const DocumentArguments& a);
+
 }  // namespace assay
