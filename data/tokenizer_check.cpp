@@ -42,12 +42,12 @@ Known known(const Tokenizer& tokenizer) {
   return {.sha256 = tokenizer_hash(tokenizer), .vocab_size = tokenizer.vocab_size()};
 }
 
-std::string manifest_of(const std::string& folder) {
+std::string manifest_in(const std::string& folder) {
   return folder + "/" + kManifestName;
 }
 
 std::string written_with(const std::string& folder) {
-  return manifest_of(folder) + " was written with";
+  return manifest_in(folder) + " was written with";
 }
 
 Known known_of(const std::string& folder) {
@@ -55,14 +55,14 @@ Known known_of(const std::string& folder) {
   return {.sha256 = manifest.tokenizer_sha256, .vocab_size = manifest.vocab_size};
 }
 
-// Each once, in the order of the shards.
-std::vector<std::string> folders_of(const std::vector<std::string>& shards) {
+// The folders of the shards that have a manifest, each once, in the order of the shards.
+std::vector<std::string> folders_with_manifest(const std::vector<std::string>& shards) {
   std::vector<std::string> folders;
   std::set<std::string> seen;
   for (const std::string& shard : shards) {
     const std::filesystem::path parent = std::filesystem::path(shard).parent_path();
     const std::string folder = parent.empty() ? "." : parent.string();
-    if (seen.insert(folder).second) folders.push_back(folder);
+    if (seen.insert(folder).second && has_manifest(folder)) folders.push_back(folder);
   }
   return folders;
 }
@@ -77,26 +77,32 @@ void require_same_tokenizer(const Tokenizer& model, const std::string& whose, co
 void require_tokenizer_of_shards(const Tokenizer& tokenizer, const std::string& whose,
                                  const std::vector<std::string>& shards) {
   const Known of_model = known(tokenizer);
-  for (const std::string& folder : folders_of(shards)) {
-    if (!has_manifest(folder)) continue;
+  for (const std::string& folder : folders_with_manifest(shards)) {
     require_same(of_model, whose, known_of(folder), written_with(folder), kAnotherThanTheModels);
   }
 }
 
 void require_one_tokenizer(const std::vector<std::string>& shards) {
-  const std::vector<std::string> folders = folders_of(shards);
+  const std::vector<std::string> folders = folders_with_manifest(shards);
   if (folders.size() < 2) return;
-  Known first;
-  std::string whose;
-  for (const std::string& folder : folders) {
-    if (!has_manifest(folder)) continue;
-    const Known here = known_of(folder);
-    if (whose.empty()) {
-      first = here;
-      whose = manifest_of(folder);
-    }
-    require_same(first, whose, here, written_with(folder), kSeveral);
+  const Known first = known_of(folders[0]);
+  for (size_t i = 1; i < folders.size(); ++i) {
+    require_same(first, manifest_in(folders[0]), known_of(folders[i]), written_with(folders[i]),
+                 kSeveral);
   }
+}
+
+std::string manifest_of(const std::vector<std::string>& shards) {
+  const std::vector<std::string> folders = folders_with_manifest(shards);
+  return folders.empty() ? "" : manifest_in(folders.front());
+}
+
+void refuse_unknown_tokenizer(const std::string& why, const std::string& data_tokenizer) {
+  throw UserError(
+      "the data has the tokens of " + data_tokenizer +
+          ", and the model's tokenizer cannot be compared with it: " + why,
+      "the model would read its ids as other text: give shards of the model's own tokens, or if "
+      "the ids mean the same, skip the check: --set data.check_tokenizer=false");
 }
 
 }  // namespace assay

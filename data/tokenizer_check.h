@@ -22,4 +22,12 @@ void require_one_tokenizer(const std::vector<std::string>& shards);
 void require_tokenizer_of_shards(const Tokenizer& tokenizer, const std::string& whose,
                                  const std::vector<std::string>& shards);
 
+// The first manifest beside the shards, which names their tokenizer; "" if there is none.
+std::string manifest_of(const std::vector<std::string>& shards);
+
+// Throws the UserError for data in the tokens of `data_tokenizer`, where nothing can be compared
+// with the model's tokenizer, and why.
+[[noreturn]] void refuse_unknown_tokenizer(const std::string& why,
+                                           const std::string& data_tokenizer);
+
 }  // namespace assay

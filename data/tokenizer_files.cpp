@@ -311,7 +311,7 @@ Tokenizer read_tokenizer(const std::string& path) {
   return parse_tokenizer_json(text, files.front());
 }
 
-std::string tokenizer_json(const Tokenizer& tokenizer) {
+static std::string json_with(const Tokenizer& tokenizer, const ordered_json& post_processor) {
   ordered_json added = ordered_json::array();
   for (const int32_t id : tokenizer.vocabulary().special)
     added.push_back({{"id", id},
@@ -331,7 +331,7 @@ std::string tokenizer_json(const Tokenizer& tokenizer) {
                              {"added_tokens", std::move(added)},
                              {"normalizer", nullptr},
                              {"pre_tokenizer", byte_level},
-                             {"post_processor", nullptr},
+                             {"post_processor", post_processor},
                              {"decoder", byte_level},
                              {"model",
                               {{"type", "BPE"},
@@ -345,6 +345,30 @@ std::string tokenizer_json(const Tokenizer& tokenizer) {
                                {"vocab", vocab_object(tokenizer)},
                                {"merges", merge_lines(tokenizer)}}}};
   return file.dump(1) + "\n";
+}
+
+std::string tokenizer_json(const Tokenizer& tokenizer) {
+  return json_with(tokenizer, nullptr);
+}
+
+std::string tokenizer_json_with_begin(const Tokenizer& tokenizer) {
+  const std::string begin(kEndOfText);
+  const auto part = [](const char* type, const std::string& id, int type_id) {
+    ordered_json one;
+    one[type] = {{"id", id}, {"type_id", type_id}};
+    return one;
+  };
+  const ordered_json first = part("SpecialToken", begin, 0), a = part("Sequence", "A", 0);
+  const ordered_json second = part("SpecialToken", begin, 1), b = part("Sequence", "B", 1);
+  const ordered_json token = {{"id", begin},
+                              {"ids", ordered_json::array({tokenizer.eot()})},
+                              {"tokens", ordered_json::array({begin})}};
+  ordered_json tokens;
+  tokens[begin] = token;
+  return json_with(tokenizer, {{"type", "TemplateProcessing"},
+                               {"single", ordered_json::array({first, a})},
+                               {"pair", ordered_json::array({first, a, second, b})},
+                               {"special_tokens", tokens}});
 }
 
 std::string tokenizer_hash(const Tokenizer& tokenizer) {

@@ -28,6 +28,9 @@ void write_gpt2_files(const Tokenizer& tokenizer, const std::string& folder);
 // read from.
 std::string tokenizer_json(const Tokenizer& tokenizer);
 std::string tokenizer_hash(const Tokenizer& tokenizer);
+// The text with a post-processor by which `tokenizers` begins each text with <|endoftext|>, as
+// training documents begin; reading it gives the same tokenizer. UserError without that token.
+std::string tokenizer_json_with_begin(const Tokenizer& tokenizer);
 
 // Parse file contents; `name` is used in error messages.
 Tokenizer parse_tokenizer_json(const std::string& text, const std::string& name);

@@ -53,26 +53,24 @@ void write_json(const std::string& path, const ordered_json& json) {
 }
 
 void write_tokenizer(const std::string& folder, const Tokenizer& tokenizer, int64_t positions) {
-  write_tokenizer_json(tokenizer, folder + "/tokenizer.json");
+  write_file_atomic(folder + "/tokenizer.json", tokenizer_json_with_begin(tokenizer));
   ordered_json j;
   j["tokenizer_class"] = "PreTrainedTokenizerFast";
   j["bos_token"] = kEndOfText;
   j["eos_token"] = kEndOfText;
   j["unk_token"] = nullptr;
-  j["add_bos_token"] = false;
+  j["add_bos_token"] = true;
   j["clean_up_tokenization_spaces"] = false;
   j["model_input_names"] = {"input_ids", "attention_mask"};
   j["model_max_length"] = positions;
   write_json(folder + "/tokenizer_config.json", j);
 }
 
-void write_generation(const std::string& folder, int32_t eot) {
+void write_generation(const std::string& folder, const ModelFacts& facts) {
   ordered_json j;
   j["_from_model_config"] = true;
-  if (eot >= 0) {
-    j["bos_token_id"] = eot;
-    j["eos_token_id"] = eot;
-  }
+  if (!facts.bos.is_null()) j["bos_token_id"] = facts.bos;
+  if (!facts.eos.is_null()) j["eos_token_id"] = facts.eos;
   j["do_sample"] = true;
   write_json(folder + "/generation_config.json", j);
 }
@@ -104,14 +102,16 @@ Exported export_checkpoint(const Config& config, const ExportPlan& plan,
   exported.tensors = static_cast<int64_t>(map.size());
   exported.bytes = written.bytes;
 
-  const int32_t eot = tokenizer ? tokenizer->eot() : -1;
-  if (tokenizer) write_tokenizer(out, *tokenizer, config.run.sequence);
-  write_generation(out, eot);
-  write_json(out + "/config.json",
-             model_json(model, exported.family,
-                        {.dtype = plan.dtype == DType::kF32 ? "float32" : "bfloat16",
-                         .positions = config.run.sequence,
-                         .eot = eot}));
+  ModelFacts facts{.dtype = plan.dtype == DType::kF32 ? "float32" : "bfloat16",
+                   .positions = std::max(config.run.sequence, plan.imported.positions),
+                   .bos = plan.imported.bos,
+                   .eos = plan.imported.eos};
+  if (tokenizer) {
+    facts.bos = facts.eos = tokenizer->eot();
+    write_tokenizer(out, *tokenizer, facts.positions);
+  }
+  write_generation(out, facts);
+  write_json(out + "/config.json", model_json(model, exported.family, facts));
   folder.commit();
   return exported;
 }

@@ -10,6 +10,7 @@
 #include "engine/config/config.h"
 #include "engine/tensor_ref.h"
 #include "interop/hf_architecture.h"
+#include "interop/imported_facts.h"
 
 namespace assay {
 
@@ -18,6 +19,7 @@ struct ExportPlan {
   std::string out;         // folder; made if absent, must be empty
   DType dtype = DType::kBF16;
   int64_t shard_bytes = 0;
+  ImportedFacts imported = {};  // of the checkpoint's run
 };
 
 struct Exported {
@@ -27,6 +29,8 @@ struct Exported {
   std::vector<std::string> folded;  // folded_gains()
 };
 
+// The context is the longer one of the run's sequence and what the model was imported with. The ids
+// of begin and end are <|endoftext|>, or without a tokenizer those that it was imported with.
 // UserError if no family matches the model exactly, or if `out` holds files. config.json is written
 // last.
 Exported export_checkpoint(const Config& config, const ExportPlan& plan,

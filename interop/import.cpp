@@ -23,6 +23,7 @@
 #include "engine/run/checkpoint.h"
 #include "engine/run/checkpoint_files.h"
 #include "engine/run/run_dir.h"
+#include "interop/imported_facts.h"
 #include "interop/model_json.h"
 #include "interop/tensor_map.h"
 #include "interop/weights.h"
@@ -157,23 +158,31 @@ class Filled {
   int64_t parameters_ = 0;
 };
 
-// The tokenizer of the folder; nullopt, and a note, if there is none.
-std::optional<Tokenizer> folder_tokenizer(const std::string& folder,
-                                          std::vector<std::string>& notes) {
+// The tokenizer of a model's folder. Without one, why that of the folder is left behind; "" if the
+// folder has none.
+struct FolderTokenizer {
+  std::optional<Tokenizer> tokenizer;
+  std::string why_left;
+};
+
+FolderTokenizer folder_tokenizer(const std::string& folder) {
   std::error_code ignored;
-  if (!fs::exists(folder + "/tokenizer.json", ignored) &&
-      !fs::exists(folder + "/vocab.json", ignored)) {
-    notes.push_back("the folder has no tokenizer.json: sample and CORE need --tokenizer FILE");
-    return std::nullopt;
+  const auto has = [&](const char* name) { return fs::exists(folder + "/" + name, ignored); };
+  FolderTokenizer found;
+  if (!has("tokenizer.json") && !has("vocab.json")) {
+    if (has("tokenizer.model")) {
+      found.why_left = folder + "/tokenizer.model: is of another kind than byte-level BPE";
+    }
+    return found;
   }
   try {
-    return read_tokenizer(folder);
+    found.tokenizer = read_tokenizer(folder);
   } catch (const ReadFailed&) {
     throw;
   } catch (const UserError& error) {
-    notes.push_back(std::string("no tokenizer was imported: ") + error.what());
-    return std::nullopt;
+    found.why_left = error.what();
   }
+  return found;
 }
 
 void require_vocabulary(const Tokenizer& tokenizer, const std::string& where, int64_t vocab) {
@@ -198,28 +207,50 @@ void require_data_of(const Tokenizer& tokenizer, const std::string& folder,
   }
 }
 
+// UserError if it is known which tokenizer the data is in, where the folder's was not read.
+void require_unknown_data(const std::string& why, const DataConfig& data) {
+  if (!data.check_tokenizer) return;
+  if (data.synth) refuse_unknown_tokenizer(why, "the corpus of data.synth");
+  if (!data.tokenizer.empty()) refuse_unknown_tokenizer(why, data.tokenizer);
+  for (const auto* files : {&data.train, &data.val}) {
+    if (files->empty()) continue;
+    const std::string manifest = manifest_of(expand_files(*files, "data"));
+    if (!manifest.empty()) refuse_unknown_tokenizer(why, manifest);
+  }
+}
+
+// The note on a run that has no tokenizer from the folder.
+std::string without_tokenizer(const std::string& why_left, const DataConfig& data) {
+  const std::string what = why_left.empty() ? "the folder has no tokenizer.json"
+                                            : "no tokenizer was imported: " + why_left;
+  if (!data.tokenizer.empty()) return what + "; data.tokenizer is taken to be its own";
+  if (data.synth && why_left.empty()) return what + "; that of data.synth is taken to be its own";
+  return what + "; sample and CORE need --tokenizer FILE";
+}
+
 // Whether data.tokenizer is going to be the folder's: the configuration names no other.
 bool takes_folder_tokenizer(const DataConfig& data) {
   return data.tokenizer.empty() && !data.synth;
 }
 
-// The folder's tokenizer, of which the given data must be; nullopt, and a note, if there is none
-// that the run could use.
-std::optional<Tokenizer> tokenizer_for_run(const std::string& folder, const ImportedModel& model,
-                                           const DataConfig& data,
-                                           std::vector<std::string>& notes) {
+// The folder's tokenizer, of which the given data must be; none, and a note, if there is none that
+// the run could use.
+FolderTokenizer tokenizer_for_run(const std::string& folder, const ImportedModel& model,
+                                  const DataConfig& data, std::vector<std::string>& notes) {
   const bool takes = takes_folder_tokenizer(data);
-  std::vector<std::string> unsaid;
-  std::optional<Tokenizer> tokenizer = folder_tokenizer(folder, takes ? notes : unsaid);
-  if (tokenizer) require_data_of(*tokenizer, folder, data);
-  if (!tokenizer || !takes) return tokenizer;
-  if (!tokenizer->has_eot()) {
-    notes.push_back("no tokenizer was imported: it has no special token " +
-                    std::string(kEndOfText) + ": sample and CORE need --tokenizer FILE");
-    return std::nullopt;
+  FolderTokenizer found = folder_tokenizer(folder);
+  if (found.tokenizer) require_data_of(*found.tokenizer, folder, data);
+  if (!found.why_left.empty()) require_unknown_data(found.why_left, data);
+  if (found.tokenizer && takes && !found.tokenizer->has_eot()) {
+    found = {.tokenizer = std::nullopt,
+             .why_left = "it has no special token " + std::string(kEndOfText)};
   }
-  require_vocabulary(*tokenizer, folder, model.model.vocab_size);
-  return tokenizer;
+  if (!found.tokenizer) {
+    notes.push_back(without_tokenizer(found.why_left, data));
+  } else if (takes) {
+    require_vocabulary(*found.tokenizer, folder, model.model.vocab_size);
+  }
+  return found;
 }
 
 // The model as a section of a configuration, without what training adds (auxiliary losses, init):
@@ -269,7 +300,8 @@ Config run_config(const ImportPlan& plan, const ImportedModel& imported) {
     read_file(path);  // its error names the file, and not the text that includes it
     text += "include: " + yaml_scalar(fs::absolute(path).string()) + "\n";
   } else {
-    const int64_t known = imported.positions > 0 ? imported.positions : kLongestSequence;
+    const int64_t known =
+        imported.facts.positions > 0 ? imported.facts.positions : kLongestSequence;
     const int64_t sequence = std::min(known, kLongestSequence);
     text += strprintf("run: {sequence: %ld, micro_batch: 4, batch_tokens: %ld}\n", long(sequence),
                       long(16 * sequence));
@@ -303,17 +335,25 @@ TrainingState first_state(const Config& config) {
   return state;
 }
 
-// checkpoint: with the weights.
-// own_tokenizer: data.tokenizer, if that is the run's own file; else "".
+// What imported.json says of a run besides Imported.
+struct Origin {
+  std::string checkpoint;      // with the weights
+  std::string own_tokenizer;   // data.tokenizer, if that is the run's own file; else ""
+  std::string left_tokenizer;  // why the folder's was left behind; "" if it was not
+  ImportedFacts facts;
+};
+
 void write_origin(const RunDir& dir, const ImportPlan& plan, const Imported& imported,
-                  const std::string& checkpoint, const std::string& own_tokenizer) {
+                  const Origin& origin) {
   nlohmann::ordered_json j;
   j["folder"] = fs::absolute(plan.folder).lexically_normal().string();
   j["architecture"] = family_name(imported.family).architecture;
   j["config_json_sha256"] = sha256_file(plan.folder + "/config.json");
-  const CheckpointManifest manifest = read_checkpoint_manifest(checkpoint);
+  const CheckpointManifest manifest = read_checkpoint_manifest(origin.checkpoint);
   j[kWeightsHash] = manifest.files.at(whole_file(TensorKind::kModel)).sha256;
-  if (!own_tokenizer.empty()) j[kImportedTokenizer] = own_tokenizer;
+  if (!origin.own_tokenizer.empty()) j[kImportedTokenizer] = origin.own_tokenizer;
+  if (!origin.left_tokenizer.empty()) j[kLeftTokenizer] = origin.left_tokenizer;
+  add_facts(j, origin.facts);
   j["dtypes"] = imported.dtypes;
   j["notes"] = imported.notes;
   const auto replace = nlohmann::ordered_json::error_handler_t::replace;
@@ -358,7 +398,7 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
   result.config = run_config(plan, model);
   std::string& tokenizer_file = result.config.data.tokenizer;
   const bool takes_tokenizer = takes_folder_tokenizer(result.config.data);
-  const std::optional<Tokenizer> tokenizer =
+  const FolderTokenizer found =
       tokenizer_for_run(plan.folder, model, result.config.data, result.notes);
   if (!tokenizer_file.empty()) {
     require_vocabulary(read_tokenizer(tokenizer_file), tokenizer_file, model.model.vocab_size);
@@ -373,8 +413,8 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
   NewFolder folder(plan.run);
   const RunDir dir(folder.part(), RunDir::Start::kContinue);
   // Data that the run trains on later is compared with this tokenizer.
-  if (tokenizer && (takes_tokenizer || result.config.data.check_tokenizer)) {
-    write_tokenizer_json(*tokenizer, dir.file("tokenizer.json"));
+  if (found.tokenizer && (takes_tokenizer || result.config.data.check_tokenizer)) {
+    write_tokenizer_json(*found.tokenizer, dir.file("tokenizer.json"));
     const fs::path later = fs::path(folder.path()) / "tokenizer.json";
     if (takes_tokenizer) tokenizer_file = fs::absolute(later).lexically_normal().string();
   }
@@ -388,7 +428,11 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
   meta.recipe = result.config.precision.recipe;
   meta.threads = result.config.run.threads;
   write_meta(dir, meta);
-  write_origin(dir, plan, result, saved, takes_tokenizer ? tokenizer_file : "");
+  write_origin(dir, plan, result,
+               {.checkpoint = saved,
+                .own_tokenizer = takes_tokenizer ? tokenizer_file : "",
+                .left_tokenizer = found.why_left,
+                .facts = model.facts});
   dir.write_config(result.config);
   folder.commit();
   result.checkpoint = folder.path() + saved.substr(folder.part().size());

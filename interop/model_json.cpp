@@ -103,6 +103,18 @@ void require_usual_frequencies(const JsonFields& rope) {
   OnlyValues(rope).refuse(key, "scaled frequencies are not supported");
 }
 
+// In rope_scaling transformers 5 reads rotary fields instead of those beside it, which are all that
+// versions before it read: they must agree.
+void require_agreement(const JsonFields& scaling, const char* key, double beside) {
+  if (!scaling.has(key) || scaling.positive(key) == beside) return;
+  throw UserError(
+      scaling.about(strprintf("%s is %s, but outside of rope_scaling %s is %.10g",
+                              scaling.name_of(key).c_str(), shown(scaling.all()[key]).c_str(), key,
+                              beside)),
+      "versions of transformers read one or the other: write the value that the model was trained "
+      "with in both places");
+}
+
 // transformers 5 keeps rotary fields in rope_parameters, older ones beside the others.
 void read_rope(const JsonFields& fields, Family family, ModelConfig& m) {
   const JsonFields inside = fields.object("rope_parameters").value_or(fields);
@@ -117,6 +129,10 @@ void read_rope(const JsonFields& fields, Family family, ModelConfig& m) {
   const double usual = family == Family::kGlm4Moe ? 0.5 : 1;
   if (where(part).positive_or(part, usual) != 1) {
     OnlyValues(where(part)).refuse(part, "positions must rotate whole heads, not a part of each");
+  }
+  if (const auto scaling = fields.object("rope_scaling")) {
+    require_agreement(*scaling, "rope_theta", m.rope_theta);
+    require_agreement(*scaling, part, 1);
   }
 }
 
@@ -199,7 +215,6 @@ void read_glm4_moe(const JsonFields& fields, ModelConfig& m) {
 
 ordered_json model_json(const ModelConfig& m, Family family, const ModelFacts& facts) {
   const FamilyName& name = family_name(family);
-  const ordered_json eot = facts.eot < 0 ? ordered_json() : ordered_json(facts.eot);
   ordered_json j;
   j["architectures"] = {name.architecture};
   j["model_type"] = name.model_type;
@@ -220,8 +235,8 @@ ordered_json model_json(const ModelConfig& m, Family family, const ModelFacts& f
   if (family == Family::kLlama) j["mlp_bias"] = false;
   if (family == Family::kMixtral || family == Family::kGlm4Moe) add_moe(j, m, family);
   j["tie_word_embeddings"] = writes_tied(m);
-  j["bos_token_id"] = eot;
-  j["eos_token_id"] = eot;
+  j["bos_token_id"] = facts.bos;
+  j["eos_token_id"] = facts.eos;
   j["use_cache"] = true;
   j["torch_dtype"] = facts.dtype;
   return j;
@@ -260,7 +275,8 @@ ImportedModel read_model_json(const std::string& path) {
                     "a token can choose each expert once");
   }
   imported.further_blocks = fields.optional_count("num_nextn_predict_layers", 0).value_or(0);
-  imported.positions = fields.optional_count("max_position_embeddings").value_or(0);
+  imported.facts = facts_of(fields.all());
+  imported.facts.positions = fields.optional_count("max_position_embeddings").value_or(0);
   return imported;
 }
 

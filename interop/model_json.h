@@ -6,21 +6,22 @@
 
 #include "engine/config/config.h"
 #include "interop/hf_architecture.h"
+#include "interop/imported_facts.h"
 
 namespace assay {
 
 // Fields of config.json besides the model's shape.
 struct ModelFacts {
   std::string dtype = "bfloat16";
-  int64_t positions = 0;  // sequence length of training
-  int32_t eot = -1;       // id of <|endoftext|>; -1 = unknown
+  int64_t positions = 0;            // longest context
+  nlohmann::ordered_json bos, eos;  // ids; null = unknown
 };
 nlohmann::ordered_json model_json(const ModelConfig& model, Family family, const ModelFacts& facts);
 
 struct ImportedModel {
   Family family = Family::kLlama;
   ModelConfig model;
-  int64_t positions = 0;  // longest context; 0 = unknown
+  ImportedFacts facts;
   // Blocks after the last one that predict further tokens; they are not part of the model.
   int64_t further_blocks = 0;
 };

@@ -173,6 +173,23 @@ std::string own_tokenizer(const CheckpointSource& source) {
   return std::filesystem::exists(data.tokenizer, ignored) ? data.tokenizer : "";
 }
 
+namespace {
+
+// UserError if the model's own tokenizer was left behind at its import, and the user has named no
+// other: that of the data, unless it is a file that is not to be compared, is no substitute.
+void require_not_left(const CheckpointSource& source) {
+  const DataConfig& data = source.config.data;
+  if (source.names_tokenizer) return;
+  if (!data.check_tokenizer && !data.synth && !data.tokenizer.empty()) return;
+  const std::string why = left_tokenizer(run_of(source));
+  if (why.empty()) return;
+  throw UserError(
+      source.folder + " has no tokenizer: the model's was left behind at the import: " + why,
+      "give that of its tokens: --tokenizer FILE, a tokenizer.json or the folder that has it");
+}
+
+}  // namespace
+
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path) {
   // Without data.synth the configuration names the file, also for a run without data.
   const DataConfig& data = source.config.data;
@@ -188,6 +205,7 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
     }
   };
   std::string file = path;
+  if (file.empty()) require_not_left(source);
   if (file.empty()) file = imported_tokenizer(run_of(source));
   if (file.empty()) file = data.synth ? of_corpus() : data.tokenizer;
   if (file.empty()) {

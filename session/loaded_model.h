@@ -51,7 +51,9 @@ std::string own_tokenizer(const CheckpointSource& source);
 // an imported model, else that of its data. UserError when there is none, when it has no
 // <|endoftext|>, when it has more tokens than the model, when `path` has another one than
 // known_tokenizer() and the run, or, without `path`, when its file has changed since (unless
-// data.check_tokenizer is off, or source.names_tokenizer).
+// data.check_tokenizer is off, or source.names_tokenizer). Without `path` also when the model's own
+// was left behind at its import, unless source.names_tokenizer, or data.check_tokenizer is off and
+// there is a data.tokenizer.
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path);
 
 // The run's tokenizer as far as it is known without the file that a user names: own_tokenizer(),

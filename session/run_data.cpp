@@ -271,8 +271,15 @@ void require_enough_data(Loader& loader, const Config& config) {
 }
 
 void require_tokenizer_of_run(const std::string& run, const Config& config, const RunData& data) {
+  if (!config.data.check_tokenizer) return;
+  if (const std::string why = left_tokenizer(run); !why.empty()) {
+    std::string known = data.tokenizer;
+    if (known.empty()) known = manifest_of(data.train);
+    if (known.empty()) known = manifest_of(data.val);
+    if (!known.empty()) refuse_unknown_tokenizer(why, known);
+  }
   const std::string file = imported_tokenizer(run);
-  if (!config.data.check_tokenizer || file.empty()) return;
+  if (file.empty()) return;
   const Tokenizer tokenizer = read_tokenizer(file);
   if (!data.tokenizer.empty()) {
     require_same_tokenizer(tokenizer, file, read_tokenizer(data.tokenizer), data.tokenizer);

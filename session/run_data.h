@@ -56,7 +56,7 @@ std::string many_passes_text(const Loader& loader, const Config& config);
 // UserError when run.steps, which are known, take more than data.max_epochs passes over the data.
 void require_enough_data(Loader& loader, const Config& config);
 // UserError when `run` holds a tokenizer.json (imported models do) and the data was made with
-// another tokenizer.
+// another tokenizer, or when the model's tokenizer was left behind and that of the data is known.
 void require_tokenizer_of_run(const std::string& run, const Config& config, const RunData& data);
 // SHA-256 by file, and how each was obtained. After hash_data() (session/data_evidence.h).
 std::map<std::string, std::string> data_hashes(const RunData& data);

@@ -355,16 +355,20 @@ std::string imported_tokenizer(const std::string& run) {
 
 namespace {
 
-// data.tokenizer as the run was imported with it, if that is its own file; "" if it is another, and
-// of an earlier version.
-std::string tokenizer_at_import(const std::string& run) {
+// A text in imported.json; "" if there is none.
+std::string imported_text(const std::string& run, const char* key) {
   const auto imported = json_of<nlohmann::json>(read_file(run + "/" + kImportedFile));
-  const bool says = imported.is_object() && imported.contains(kImportedTokenizer) &&
-                    imported[kImportedTokenizer].is_string();
-  return says ? imported[kImportedTokenizer].get<std::string>() : "";
+  const bool says = imported.is_object() && imported.contains(key) && imported[key].is_string();
+  return says ? imported[key].get<std::string>() : "";
 }
 
 }  // namespace
+
+std::string left_tokenizer(const std::string& run) {
+  std::error_code ignored;
+  if (run.empty() || !fs::exists(fs::path(run) / kImportedFile, ignored)) return "";
+  return imported_text(run, kLeftTokenizer);
+}
 
 // The configuration has the path of the run's last launch, and the run may have been renamed before
 // that and since. Every launch compares what it reads with the run's own file, unless
@@ -377,7 +381,9 @@ std::string present_tokenizer(const std::string& run, const DataConfig& data) {
   }
   const bool is_named_so = fs::path(configured).filename() == kRunTokenizer;
   const bool is_gone = is_named_so && !fs::exists(configured, ignored);
-  const std::string at_import = tokenizer_at_import(run);
+  // data.tokenizer as the run was imported with it, if that is its own file; "" if it is another,
+  // and of an earlier version.
+  const std::string at_import = imported_text(run, kImportedTokenizer);
   const bool was_own =
       !at_import.empty() && (configured == at_import || (is_named_so && data.check_tokenizer));
   if (!is_gone && !was_own) return configured;

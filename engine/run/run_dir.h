@@ -35,6 +35,10 @@ constexpr const char* kRunTokenizer = "tokenizer.json";
 std::string imported_tokenizer(const std::string& run);
 // Under this key imported.json has the run's data.tokenizer, where that is its own file.
 constexpr const char* kImportedTokenizer = "tokenizer";
+// Under this key it says why the model's tokenizer was left behind at the import.
+constexpr const char* kLeftTokenizer = "left_tokenizer";
+// That reason; "" for every other run, for one of an earlier version, and for no run ("").
+std::string left_tokenizer(const std::string& run);
 // data.tokenizer of a run's configuration, as it is now: the folder of an imported run, of whose
 // own file the configuration has the whole path, may have been renamed or copied since.
 std::string present_tokenizer(const std::string& run, const DataConfig& data);

@@ -41,6 +41,23 @@ TEST_CASE("tokenizer.json and the GPT-2 files round-trip") {
   REQUIRE(read_file(folder / "tokenizer.json") == tokenizer_json(tokenizer));
 }
 
+TEST_CASE("the form that begins texts with <|endoftext|> is the same tokenizer") {
+  const Tokenizer tokenizer = small_tokenizer();
+  const std::string text = tokenizer_json_with_begin(tokenizer);
+  json file = json::parse(text);
+  const json post = file["post_processor"];
+  REQUIRE(post["type"] == "TemplateProcessing");
+  REQUIRE(post["single"][0]["SpecialToken"]["id"] == std::string(kEndOfText));
+  REQUIRE(post["single"][1]["Sequence"]["id"] == "A");
+  REQUIRE(post["special_tokens"][std::string(kEndOfText)]["ids"] == json::array({tokenizer.eot()}));
+  REQUIRE(tokenizer_hash(parse_tokenizer_json(text, "again")) == tokenizer_hash(tokenizer));
+  // The form that is hashed has no post-processor, as before.
+  const json plain = json::parse(tokenizer_json(tokenizer));
+  REQUIRE(plain["post_processor"].is_null());
+  file["post_processor"] = nullptr;
+  REQUIRE(file == plain);
+}
+
 TEST_CASE("GPT-2's own files round-trip through tokenizer.json") {
   const std::string folder = test_data("gpt2");
   if (folder.empty()) return;

@@ -168,6 +168,20 @@ TEST_CASE("the tokenizer of an imported run, which was renamed twice") {
   REQUIRE(present(gone, true) == own);
 }
 
+TEST_CASE("imported.json says why a tokenizer was left behind, if it was") {
+  const TempFolder folder;
+  const std::string run = folder / "run";
+  make_folders(run);
+  REQUIRE(left_tokenizer("").empty());
+  REQUIRE(left_tokenizer(run).empty());  // not an imported run
+  for (const char* none : {"{}", "not JSON", R"({"left_tokenizer": 1})"}) {
+    write_file_atomic(run + "/imported.json", none);
+    REQUIRE(left_tokenizer(run).empty());
+  }
+  write_file_atomic(run + "/imported.json", R"({"left_tokenizer": "of another kind"})");
+  REQUIRE(left_tokenizer(run) == "of another kind");
+}
+
 TEST_CASE("a run is deleted while the ranks of the launch write their last words there") {
   const TempFolder folder;
   const std::string path = folder / "a";

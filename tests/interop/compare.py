@@ -220,9 +220,24 @@ def check_ours(work, tokens):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     text = "Half of a euro:  \tthe cat's 123 hats, \u00e9t\u00e9 \u4e2d\u6587.\n\n"
     ours = json.loads(run("assay", "tokenizer", "encode", "--tokenizer", folder / "tokenizer.json", "--text", text, "--json"))
-    theirs = tokenizer(text)["input_ids"]
+    theirs = tokenizer(text, add_special_tokens=False)["input_ids"]
     report("tokenizer.json -> AutoTokenizer", f"{len(theirs)} ids that differ", sum(a != b for a, b in zip(
         ours["ids"], theirs)) + abs(len(ours["ids"]) - len(theirs)), 0)
+    compare_continuation(trained, model, tokenizer)
+
+
+@torch.no_grad()
+def compare_continuation(trained, model, tokenizer):
+    """The most probable ids after what AutoTokenizer makes of a prompt, beside those of `assay sample`."""
+    prompt, count = "Assay trains", 16
+    said = json.loads(run("assay", "sample", trained, "--prompt", prompt, "--temperature", "0", "--tokens", str(count),
+                          "--past-end", "--json"))
+    ours = said["texts"][0]["prompt_tokens"] + said["texts"][0]["tokens"]
+    theirs = tokenizer(prompt)["input_ids"]
+    for _ in range(count):
+        theirs.append(model(torch.tensor([theirs])).logits[0, -1, :len(tokenizer)].argmax().item())
+    report("assay sample -> greedy", f"{len(theirs)} ids that differ", sum(a != b for a, b in zip(ours, theirs)) + abs(
+        len(ours) - len(theirs)), 0)
 
 
 def check_events(work):

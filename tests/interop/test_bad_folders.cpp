@@ -106,6 +106,12 @@ TEST_CASE("unsupported features are refused") {
   refused_with("glm4_moe", "partial_rotary_factor", 0.5, "partial_rotary_factor is 0.5");
   refused_with("glm4_moe", "partial_rotary_factor", "(absent)", "partial_rotary_factor is absent");
   refused_with("llama", "partial_rotary_factor", 0.25, "partial_rotary_factor is 0.25");
+  refused_with(
+      "llama", "rope_scaling", {{"rope_type", "default"}, {"rope_theta", 500000.0}},
+      "rope_scaling.rope_theta is 500000.0, but outside of rope_scaling rope_theta is 5000");
+  refused_with("glm4_moe", "rope_scaling",
+               {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}},
+               "rope_scaling.partial_rotary_factor is 0.5, but outside of rope_scaling");
   for (const char* name : {"llama", "qwen3", "mixtral", "glm4_moe"}) {
     refused_with(name, "rope_parameters",
                  {{"rope_theta", 5000.0}, {"rope_type", "default"}, {"partial_rotary_factor", 0.5}},
@@ -127,6 +133,22 @@ TEST_CASE("Llama folders of before rope_theta have its class's default") {
   const Damaged model("llama");
   model.change([](json& config) { config.erase("rope_theta"); });
   REQUIRE(imported(model.path, model.folder / "run").config.model.rope_theta == 10000.0);
+}
+
+TEST_CASE("a rope_theta that only rope_scaling has is refused, one in both places is read") {
+  const Damaged model("llama");
+  const auto with = [&](const json& outside) {
+    model.change([&](json& config) {
+      config["rope_theta"] = outside;
+      config["rope_scaling"] = {{"rope_type", "default"}, {"rope_theta", 500000.0}};
+    });
+  };
+  with(nullptr);  // transformers 5 reads 500000, and 4 its class's default
+  model.refused(
+      "rope_scaling.rope_theta is 500000.0, but outside of rope_scaling rope_theta is "
+      "10000");
+  with(500000);
+  REQUIRE(imported(model.path, model.folder / "run").config.model.rope_theta == 500000.0);
 }
 
 TEST_CASE("weights that do not match config.json are refused") {
@@ -199,6 +221,21 @@ TEST_CASE("a tokenizer must fit the vocabulary, and an unsupported one is not co
   const Imported without = imported(model.path, model.folder / "without");
   REQUIRE(without.config.data.tokenizer.empty());
   REQUIRE(without.notes.at(0).find("no tokenizer was imported") != std::string::npos);
+  REQUIRE(left_tokenizer(model.folder / "without").find("model.type is \"Unigram\"") !=
+          std::string::npos);
+}
+
+TEST_CASE("data whose tokenizer is known is refused for a model whose own cannot be read") {
+  const Damaged model("llama");
+  const std::string unread = ", and the model's tokenizer cannot be compared with it: ";
+  write_file_atomic(model.folder / "words.json", "{}");
+  const std::string words = "data.tokenizer=" + (model.folder / "words.json");
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    write_file_atomic(model.file(name), R"({"model": {"type": "Unigram"}})");
+    const std::string its = unread + model.file(name) + ": ";
+    model.refused("words.json" + its, {words});
+    fs::remove(model.file(name));
+  }
 }
 
 TEST_CASE("a tokenizer without <|endoftext|> is not copied, and the model goes without") {
@@ -215,6 +252,7 @@ TEST_CASE("a tokenizer without <|endoftext|> is not copied, and the model goes w
   REQUIRE(without.config.data.tokenizer.empty());
   REQUIRE_FALSE(fs::exists(model.folder / "without/tokenizer.json"));
   REQUIRE(without.notes.at(0).find("it has no special token <|endoftext|>") != std::string::npos);
+  REQUIRE(left_tokenizer(model.folder / "without") == "it has no special token <|endoftext|>");
 }
 
 TEST_CASE("blocks that predict further tokens are dropped with a note") {

@@ -51,10 +51,15 @@ std::vector<Case> with_gains() {
 }
 
 void exported(const Config& config, const std::string& checkpoint, const std::string& out,
-              DType dtype = DType::kF32, int64_t shard_bytes = 1 << 30) {
-  export_checkpoint(
-      config, {.checkpoint = checkpoint, .out = out, .dtype = dtype, .shard_bytes = shard_bytes},
-      std::nullopt);
+              DType dtype = DType::kF32, int64_t shard_bytes = 1 << 30,
+              const ImportedFacts& facts = {}) {
+  export_checkpoint(config,
+                    {.checkpoint = checkpoint,
+                     .out = out,
+                     .dtype = dtype,
+                     .shard_bytes = shard_bytes,
+                     .imported = facts},
+                    std::nullopt);
 }
 
 }  // namespace
@@ -100,6 +105,37 @@ TEST_CASE("export keeps the bits of a model without gains, and the logits of one
   const Imported back = imported(folder / "plain-hf", folder / "plain-back");
   REQUIRE(read_file(checkpoint + "/model.safetensors") ==
           read_file(back.checkpoint + "/model.safetensors"));
+}
+
+TEST_CASE("an imported model is exported with its context and its ids of begin and end") {
+  const TempFolder folder;
+  const std::string source = folder / "source", run = folder / "run";
+  std::filesystem::copy(fixture("llama"), source);
+  nlohmann::json config = read_json_object(source + "/config.json", "");
+  config["max_position_embeddings"] = 8192;
+  config["bos_token_id"] = 1;
+  config["eos_token_id"] = {2, 3};
+  write_file_atomic(source + "/config.json", config.dump());
+  Imported first = imported(source, run);
+  const auto config_of = [&](const std::string& out) {
+    exported(first.config, first.checkpoint, out, DType::kF32, 1 << 30, imported_facts(run));
+    return read_json_object(out + "/config.json", "");
+  };
+  const nlohmann::json again = config_of(folder / "again");
+  for (const char* key : {"max_position_embeddings", "bos_token_id", "eos_token_id"}) {
+    REQUIRE(again[key] == config[key]);
+  }
+  REQUIRE(read_json_object(folder / "again/generation_config.json", "")["eos_token_id"] ==
+          config["eos_token_id"]);
+  first.config.run.sequence = 16384;
+  REQUIRE(config_of(folder / "longer")["max_position_embeddings"] == 16384);
+  // A run that an earlier version imported.
+  write_file_atomic(run + "/imported.json", "{}");
+  first.config.run.sequence = 2048;
+  const nlohmann::json earlier = config_of(folder / "earlier");
+  REQUIRE(earlier["max_position_embeddings"] == 2048);
+  REQUIRE(earlier["bos_token_id"].is_null());
+  REQUIRE(imported_facts("").positions == 0);
 }
 
 TEST_CASE("in bf16 every weight is rounded once, and selection biases are not") {

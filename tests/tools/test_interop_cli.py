@@ -30,6 +30,10 @@ def check_family(moe, architecture, sets):
               config["max_position_embeddings"] == 64, config)
         tokenizer = json.loads((out / "tokenizer.json").read_text())
         check(tokenizer["added_tokens"][0]["id"] == config["eos_token_id"], tokenizer["added_tokens"])
+        post = tokenizer["post_processor"] or {}  # AutoTokenizer begins a text as sample does
+        check(post.get("special_tokens", {}).get("<|endoftext|>", {}).get("ids") == [config["eos_token_id"]] and
+              "SpecialToken" in post["single"][0], post)
+        check(json.loads((out / "tokenizer_config.json").read_text())["add_bos_token"] is True, "add_bos_token")
 
         said = json.loads(works("import", out, "-o", back, "--config", w.config, *sets, "--json"))
         check(said["architecture"] == architecture and said["notes"] == [], said)
@@ -73,6 +77,73 @@ def check_own_tokenizer():
         text = [json.loads(works("sample", run, "--prompt", "Once upon a", "--temperature", "0", "--tokens", "20", "--json"))["texts"]
                 for run in (w.run("run"), back)]
         check(text[0] == text[1], text)
+
+
+def check_unreadable_tokenizer():
+    """A model whose tokenizer Assay cannot read does not get that of the data in its place."""
+    with Workplace(sequence=64) as w:
+        w.train("run", "--steps", "20")
+        out = w.run("exported")
+        works("export", w.run("run"), "-o", out, "--dtype", "fp32")
+        file = json.loads((out / "tokenizer.json").read_text())
+        file["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True},
+                                                                       file["pre_tokenizer"]]}
+        (out / "tokenizer.json").write_text(json.dumps(file))
+        config = json.loads((out / "config.json").read_text())
+        config.update(max_position_embeddings=8192, bos_token_id=1, eos_token_id=[2, 3])
+        (out / "config.json").write_text(json.dumps(config))
+        read = json.loads((w.run("run") / "meta.json").read_text())["data_sha256"]
+        corpus = pathlib.Path(next(path for path in read if path.endswith("tokenizer.json"))).parent
+        tokenizer = corpus / "tokenizer.json"
+        shards = ["--set", f"data.train=[{corpus}/*_train_*.bin]", "--set", f"data.val=[{corpus}/*_val_*.bin]", "--set",
+                  "eval.tokens=1024", "--set", "run.sequence=64", "--set", "run.steps=20", "--set", "schedule.warmup=0", "--set",
+                  "schedule.warmdown=0"]
+        named = ["--set", f"data.tokenizer={tokenizer}"]
+
+        def refused(*command, known):
+            done = assay(*command)
+            check(done.returncode == 1 and f"the data has the tokens of {known}, and the model's tokenizer cannot be compared "
+                  f"with it: {out}/tokenizer.json: pre_tokenizer is not ByteLevel" in done.stderr and
+                  "--set data.check_tokenizer=false" in done.stderr, (command, done.stdout, done.stderr))
+
+        refused("import", out, "-o", w.run("no"), "--config", w.config, known="the corpus of data.synth")
+        refused("import", out, "-o", w.run("no"), *shards, known=corpus / "manifest.json")
+        refused("import", out, "-o", w.run("no"), *shards, *named, known=tokenizer)
+        check(not w.run("no").exists(), "a refused import makes a run")
+
+        # Without data there is a run, whose data is compared later.
+        bare = w.run("bare")
+        check("no tokenizer was imported: " in works("import", out, "-o", bare), "no note")
+        refused("eval", bare, *shards, known=corpus / "manifest.json")
+
+        # The user may say that the ids mean the same: even then the corpus's tokenizer is not taken for the model's.
+        forced, again = w.run("forced"), w.run("again")
+        said = works("import", out, "-o", forced, "--config", w.config, "--set", "data.check_tokenizer=false")
+        check("no tokenizer was imported: " in said and "need --tokenizer FILE" in said, said)
+        works("eval", forced)
+        sample = ("sample", forced, "--prompt", "Once", "--tokens", "2", "--json")
+        done = assay(*sample)
+        check(done.returncode == 1 and "left behind at the import" in done.stderr and "--tokenizer FILE" in done.stderr, done.stderr)
+        works(*sample, "--tokenizer", tokenizer)
+        said = works("export", forced, "-o", again)
+        check("no tokenizer files: " in said and "left behind at the import" in said and not (again / "tokenizer.json").exists(),
+              said)
+        kept = json.loads((again / "config.json").read_text())
+        check([kept[key] for key in ("max_position_embeddings", "bos_token_id", "eos_token_id")] == [8192, 1, [2, 3]], kept)
+        # A run that an earlier version imported is read as before.
+        origin = json.loads((forced / "imported.json").read_text())
+        for key in ("left_tokenizer", "max_position_embeddings", "bos_token_id", "eos_token_id"):
+            del origin[key]
+        (forced / "imported.json").write_text(json.dumps(origin))
+        works(*sample)
+
+        # A folder without a tokenizer: the user says whose tokens the data has, and is told that it was taken so.
+        (out / "tokenizer.json").unlink()
+        said = json.loads(works("import", out, "-o", w.run("none"), "--config", w.config, "--json"))
+        check(said["notes"] == ["the folder has no tokenizer.json; that of data.synth is taken to be its own"], said)
+        works("sample", w.run("none"), "--prompt", "Once", "--tokens", "2")
+        said = json.loads(works("import", out, "-o", w.run("of-file"), *shards, *named, "--json"))
+        check(said["notes"] == ["the folder has no tokenizer.json; data.tokenizer is taken to be its own"], said)
 
 
 def check_renamed():
@@ -158,6 +229,7 @@ check_family(False, "LlamaForCausalLM", [])
 check_family(True, "MixtralForCausalLM", SOFTMAX)
 check_family(True, "Glm4MoeForCausalLM", [])
 check_own_tokenizer()
+check_unreadable_tokenizer()
 check_renamed()
 check_alone()
 print("interop_cli: ok")

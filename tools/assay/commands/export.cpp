@@ -53,7 +53,8 @@ int export_hf(const ExportArguments& a) {
                                               {.checkpoint = source.folder,
                                                .out = a.out,
                                                .dtype = dtype,
-                                               .shard_bytes = a.max_shard_mib << 20},
+                                               .shard_bytes = a.max_shard_mib << 20,
+                                               .imported = imported_facts(run_of(source))},
                                               tokenizer);
   const std::string architecture = family_name(exported.family).architecture;
   if (a.json) {
@@ -81,6 +82,9 @@ int export_hf(const ExportArguments& a) {
   if (tokenizer) {
     std::printf("  tokenizer.json, tokenizer_config.json: %ld tokens\n",
                 long(tokenizer->vocab_size()));
+    std::printf(
+        "  AutoTokenizer begins a text with <|endoftext|>, as sample does; "
+        "add_special_tokens=False leaves it out\n");
   } else {
     std::printf("  no tokenizer files: %s; --tokenizer FILE adds them\n", no_tokenizer.c_str());
   }
