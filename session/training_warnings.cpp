@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 
 #include "base/check.h"
 #include "base/cores.h"
 #include "engine/telemetry/collapse_guard.h"
+#include "engine/telemetry/router_stats.h"
 #include "models/audit/contract.h"
 #include "models/parameters/table.h"
 
@@ -124,6 +126,38 @@ void add_collapse_stop(const Config& config, Lines& lines) {
       long(stop->logged_steps), long(logged), long(config.run.steps), long(config.run.log_every)));
 }
 
+// A rule that even routing meets too, since the counts it judges are small.
+void add_forced_stop(const Config& config, Lines& lines) {
+  const auto& stop = config.telemetry.collapse_stop;
+  if (!stop || moe_blocks(config.model) == 0) return;
+  const MoeConfig& moe = *config.model.moe;
+  std::string_view measure = stop->measure;
+  const bool over_window = measure.starts_with("window_") || measure == "dead_for_norm";
+  if (measure.starts_with("window_")) measure.remove_prefix(std::string_view("window_").size());
+  const double assignments = double(config.run.batch_tokens) * double(moe.top_k) *
+                             double(over_window ? config.telemetry.window : 1);
+  const UniformRouting uniform = uniform_routing(moe.experts, moe.top_k, assignments);
+  double even = 0;
+  if (measure == "dead_for_norm") {
+    even = uniform.dead_share;
+  } else if (measure == "active_norm") {
+    even = 1 - uniform.dead_share;
+  } else if (measure == "entropy_norm") {
+    even = uniform.entropy_norm;
+  } else if (measure == "gini") {
+    even = uniform.gini;
+  } else {
+    return;
+  }
+  const bool forced = stop->at_least ? even >= *stop->at_least : even <= stop->at_most.value_or(-1);
+  if (!forced) return;
+  lines.push_back(
+      strprintf("telemetry.collapse_stop holds however even the routers are: %s gives each expert "
+                "%.2g assignments, and sampling alone then makes %s %.3g (its bound: %g)",
+                over_window ? "the window" : "a step", assignments / double(moe.experts),
+                stop->measure.c_str(), even, stop->at_least ? *stop->at_least : *stop->at_most));
+}
+
 void add_threads(const Config& config, Lines& lines) {
   const int cores = usable_cores();
   if (config.run.threads > cores) {
@@ -147,6 +181,7 @@ std::vector<std::string> training_warnings(const Config& config) {
   }
   add_optimizer(config, lines);
   add_collapse_stop(config, lines);
+  add_forced_stop(config, lines);
   if (config.eval.source_tokens > 0 && !config.data.mixture) {
     lines.push_back(strprintf("eval.source_tokens = %ld is not used: there is no data.mixture",
                               long(config.eval.source_tokens)));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "base/check.h"
 
@@ -68,6 +69,32 @@ double saturation_limit(int64_t experts, int64_t top_k) {
   if (experts == 0) return kUsual;
   if (experts <= top_k) return std::numeric_limits<double>::infinity();
   return std::max(kUsual, (1 + double(top_k) / double(experts)) / 2);
+}
+
+UniformRouting uniform_routing(int64_t experts, int64_t top_k, double assignments) {
+  if (top_k < 1 || experts <= top_k || assignments <= 0) return {};
+  // Each expert's count is binomial: `tokens` draws with this share. From kSums assignments per
+  // expert on the normal distribution is within 0.1% of the sums.
+  constexpr double kSums = 64;
+  const double tokens = std::max(1.0, std::round(assignments / double(top_k)));
+  const double share = double(top_k) / double(experts), mean = tokens * share;
+  const double ceiling = std::log(double(experts));
+  UniformRouting u{.dead_share = std::pow(1 - share, tokens)};
+  if (mean >= kSums) {
+    u.entropy_norm = 1 - (1 - share) / (2 * mean * ceiling);
+    u.gini = std::sqrt((1 - share) / (std::numbers::pi * mean));
+    return u;
+  }
+  double chance = u.dead_share, up_to = 0, used = 0, differ = 0;  // of exactly, at most k
+  for (double k = 0; k <= tokens && (k <= mean || chance > 1e-18); ++k) {
+    up_to += chance;
+    if (k > 1) used += chance * k * std::log(k);
+    differ += up_to * std::max(0.0, 1 - up_to);
+    chance *= (tokens - k) / (k + 1) * share / (1 - share);
+  }
+  u.entropy_norm = (std::log(tokens * double(top_k)) - used / mean) / ceiling;
+  u.gini = differ / mean;
+  return u;
 }
 
 std::optional<double> gate_entropy_norm(double gate_entropy, int64_t top_k) {

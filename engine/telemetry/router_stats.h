@@ -41,6 +41,15 @@ RouterStats router_stats(View<const int64_t, 1> counts, int64_t top_k);
 std::optional<double> gate_entropy_norm(double gate_entropy, int64_t top_k);
 double bias_range(View<const float, 1> bias);  // max b - min b; 0 for an empty bias
 
+// What sampling alone gives where every token draws K distinct ones of E experts, all alike: the
+// share of the experts that get none of A assignments, and the entropy / ln E and Gini coefficient
+// to expect. The Gini coefficient is also the share of the assignments in which two such draws
+// differ. Even loads (0, 1, 0) without assignments, or if K = E or K is unknown (0).
+struct UniformRouting {
+  double dead_share = 0, entropy_norm = 1, gini = 0;
+};
+UniformRouting uniform_routing(int64_t experts, int64_t top_k, double assignments);
+
 // Mean share of a token's experts in `now` that it also had in `before`. Both (N, K), ids distinct
 // in a row.
 double router_overlap(View<const int32_t, 2> before, View<const int32_t, 2> now);

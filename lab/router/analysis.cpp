@@ -112,6 +112,7 @@ RouterLayer layer_of(const LayerHistory& from, const RouterHistory& history,
   const int64_t last = history.steps.back();
   const auto value = [&](const char* name) { return from.at(name, last).value_or(0); };
   RouterLayer layer{.layer = from.layer,
+                    .assignments = value("window_assignments"),
                     .cv = value("window_cv"),
                     .cv_floor = value("window_cv_floor"),
                     .max_load = value("window_max_load"),
@@ -159,8 +160,8 @@ RouterAnalysis analyse_router(const RunRecord& run, const RouterHistory& history
                    .cv_ceiling = 100 * std::sqrt((experts - top_k) / top_k),
                    .max_load_ceiling = 1 / top_k,
                    .entropy_ceiling = std::log(experts)};
-  a.turnover_floor = turnover_floor(a.experts, history.top_k,
-                                    history.layers.front().last("assignments").value_or(0));
+  const double assignments = history.layers.front().last("assignments").value_or(0);
+  a.turnover_floor = uniform_routing(a.experts, a.top_k, assignments).gini;
   for (const double load : kCcdfLoads) {
     if (load <= experts / top_k) a.ccdf_loads.push_back(load);
   }

@@ -33,7 +33,8 @@ struct RouterAtStep {
 struct RouterLayer {
   int64_t layer = 0;                         // block index
   std::optional<int64_t> saturated_at = {};  // first logged step with max_load >= 0.9 / K
-  // Over the last W logged steps together.
+  // Over the last W logged steps together. assignments: 0 = unknown.
+  double assignments = 0;
   double cv = 0, cv_floor = 0, max_load = 0, max_load_norm = 0, gini = 0, active_norm = 0;
   std::optional<double> cv_norm, entropy_norm;
   // Per load of RouterAnalysis::ccdf_loads: share of the experts with at least that load.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 namespace assay {
 namespace {
@@ -24,6 +23,7 @@ constexpr const char* kHistoryMeasures[] = {"assignments",
                                             "lead",
                                             "gate_entropy_norm",
                                             "overlap",
+                                            "window_assignments",
                                             "window_cv",
                                             "window_cv_norm",
                                             "window_cv_floor",
@@ -88,11 +88,6 @@ double load_turnover(const std::vector<uint32_t>& before, const std::vector<uint
     moved += std::abs(now[e] / sum_now - before[e] / sum_before);
   }
   return moved / 2;
-}
-
-double turnover_floor(int64_t experts, int64_t top_k, double assignments) {
-  if (assignments <= 0) return 0;
-  return std::sqrt(double(experts - top_k) / (std::numbers::pi * assignments));
 }
 
 RouterHistory read_router_history(const TelemetryReader& telemetry, int64_t top_k, int64_t window,

@@ -38,9 +38,6 @@ struct RouterHistory {
 // Share of the assignments that went to other experts than before: half the sum over experts of
 // |load - load before|.
 double load_turnover(const std::vector<uint32_t>& before, const std::vector<uint32_t>& now);
-// Expected turnover between two independent uniform draws of A = `assignments` each, K distinct
-// experts a token: sqrt((E - K) / (pi A)).
-double turnover_floor(int64_t experts, int64_t top_k, double assignments);
 
 // window: telemetry.window. up_to: without the steps after this one. UserError if a load vector
 // does not unpack.

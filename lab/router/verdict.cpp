@@ -15,6 +15,7 @@ constexpr double kBiasClamp = 16;    // engine: a bias stays within +-16
 constexpr double kEarlyShare = 0.1;  // of the planned steps
 constexpr double kHardGates = 0.25;  // gate_entropy / ln K
 constexpr double kMoving = 3;        // turnover / its floor
+constexpr double kMovingWay = 0.5;   // or of the way from its floor to 1, if that is less
 constexpr double kFastTurns = 0.25;  // turnover beyond sampling / swing
 // As --set takes them.
 constexpr const char* kRouter = "model.moe.router.";
@@ -36,7 +37,8 @@ Facts facts_of(const RouterAnalysis& a) {
                       .cv_norm = l.cv_norm,
                       .entropy_norm = l.entropy_norm,
                       .saturated_at = l.saturated_at,
-                      .steps = l.steps});
+                      .steps = l.steps,
+                      .assignments = l.assignments});
   }
   Facts f{.health = health_of(layers, a.experts, a.top_k)};
   f.health.logged = a.logged;
@@ -86,6 +88,11 @@ RouterAdvice overshoots(const RouterAnalysis& a, const RouterConfig& router, con
               "; of scores that drift: a smaller optimizer.router_lr"};
 }
 
+// Whether more assignments move than sampling and uneven loads explain.
+bool moves_much(double turnover, double floor) {
+  return floor > 0 && turnover > std::min(kMoving * floor, floor + kMovingWay * (1 - floor));
+}
+
 void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const Facts& f,
                     std::vector<RouterAdvice>& advice) {
   if (!router.bias_rate.on() || !f.worst->bias_range || !f.worst->margin) return;
@@ -124,7 +131,7 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
          to_make_up(margin) + ", which changes choices within a hundred steps; or add " + kAux +
              ", which acts at once; compare the validation losses, since balance competes with "
              "them"});
-  } else if (a.turnover_floor > 0 && f.worst->turnover > kMoving * a.turnover_floor) {
+  } else if (moves_much(f.worst->turnover, a.turnover_floor)) {
     advice.push_back(overshoots(a, router, *f.worst, measured, shown));
   } else if (by_sign && known && travel < lead && lead > 2 * kSwapSteps * rate) {
     advice.push_back(

@@ -22,6 +22,23 @@ void add_steps(const LayerHealth& layer, RouterHealth& health) {
   }
 }
 
+// Of a window with few assignments; else as if sampling gave nothing.
+UniformRouting by_sampling(const RouterHealth& h) {
+  if (!h.few_assignments()) return {};
+  return uniform_routing(h.experts, h.top_k, h.assignments);
+}
+
+// To a rule on dead experts or the entropy.
+std::string sampling_text(const RouterHealth& h) {
+  if (!h.few_assignments()) return "";
+  const UniformRouting uniform = by_sampling(h);
+  return strprintf(
+      "; with %.2g assignments per expert in the window sampling alone leaves %.1f%% of the "
+      "experts dead and an entropy of %.3f ln E: the shares of dead experts are of the others, and "
+      "the entropy is compared with that",
+      h.assignments / double(h.experts), 100 * uniform.dead_share, uniform.entropy_norm);
+}
+
 }  // namespace
 
 std::string state_word(RouterState state) {
@@ -38,9 +55,17 @@ std::optional<int64_t> RouterHealth::first_saturated() const {
   return first;
 }
 
+bool RouterHealth::few_assignments() const {
+  return assignments > 0 && experts > top_k && top_k > 0 &&
+         assignments < kFewAssignments * double(experts);
+}
+
 std::string RouterHealth::text() const {
-  const std::string text = strprintf("K*max_load %.2f (layer %ld), %.1f%% of the experts dead",
-                                     worst_max_load_norm, long(worst_layer), 100 * dead_share);
+  std::string text = strprintf("K*max_load %.2f (layer %ld), %.1f%% of the experts dead",
+                               worst_max_load_norm, long(worst_layer), 100 * dead_share);
+  if (few_assignments()) {
+    text += strprintf(" (sampling alone gives %.1f%%)", 100 * by_sampling(*this).dead_share);
+  }
   return router_state(*this) == RouterState::kRestless ? text + "; " + steps_text() : text;
 }
 
@@ -73,6 +98,7 @@ RouterHealth health_of(std::span<const LayerHealth> layers, int64_t experts, int
     health.mean_cv_norm += l.cv_norm.value_or(0);
     cv_layers += l.cv_norm ? 1 : 0;
     add_steps(l, health);
+    health.assignments = std::max(health.assignments, l.assignments);
     if (l.entropy_norm) {
       health.min_entropy_norm = std::min(health.min_entropy_norm, *l.entropy_norm);
     }
@@ -101,18 +127,22 @@ RouterJudgement judge_router(const RouterHealth& h) {
   if (h.experts > 0 && h.experts == h.top_k) {
     return {RouterState::kHealthy, "K = E: every expert is in every token's top-K"};
   }
-  if (!h.saturated.empty() || h.dead_share > kCollapsedDead) {
+  const UniformRouting uniform = by_sampling(h);
+  const double dead = (h.dead_share - uniform.dead_share) / (1 - uniform.dead_share);
+  if (!h.saturated.empty() || dead > kCollapsedDead) {
     return {RouterState::kCollapsed,
             strprintf("a layer with max_load >= %.3g / K, or more than %.0f%% of the experts dead",
-                      saturation_limit(h.experts, h.top_k), 100 * kCollapsedDead)};
+                      saturation_limit(h.experts, h.top_k), 100 * kCollapsedDead) +
+                sampling_text(h)};
   }
   const double excess = load_excess(h.worst_max_load_norm, h.experts, h.top_k);
-  if (excess >= kUnevenExcess || h.dead_share > kUnevenDead ||
-      h.min_entropy_norm < kUnevenEntropy) {
+  if (excess >= kUnevenExcess || dead > kUnevenDead ||
+      h.min_entropy_norm < kUnevenEntropy * uniform.entropy_norm) {
     return {RouterState::kUneven,
             strprintf("the largest load is at least %.0f%% of the way from even to its ceiling, or "
                       "more than %.0f%% of the experts are dead, or an entropy is under %.1f ln E",
-                      100 * kUnevenExcess, 100 * kUnevenDead, kUnevenEntropy)};
+                      100 * kUnevenExcess, 100 * kUnevenDead, kUnevenEntropy) +
+                sampling_text(h)};
   }
   if (!h.restless.empty()) {
     return {
@@ -130,7 +160,8 @@ RouterJudgement judge_router(const RouterHealth& h) {
   return {RouterState::kHealthy,
           strprintf("largest load under %.0f%% of the way to its ceiling, at most %.0f%% of the "
                     "experts dead, every entropy at least %.1f ln E",
-                    100 * kUnevenExcess, 100 * kUnevenDead, kUnevenEntropy)};
+                    100 * kUnevenExcess, 100 * kUnevenDead, kUnevenEntropy) +
+              sampling_text(h)};
 }
 
 }  // namespace assay

@@ -71,6 +71,7 @@ std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const 
   fill("window_cv_norm", [](LayerHealth& l, double value) { l.cv_norm = value; });
   fill("window_entropy_norm", [](LayerHealth& l, double value) { l.entropy_norm = value; });
   fill("window_active_norm", [](LayerHealth& l, double value) { l.active_norm = value; });
+  fill("window_assignments", [](LayerHealth& l, double value) { l.assignments = value; });
   const MoeConfig& moe = *run.config.model.moe;
   const double limit = saturation_limit(moe.experts, moe.top_k);
   auto curves = telemetry.router_curves(kStepLoadColumns, run.last_logged);

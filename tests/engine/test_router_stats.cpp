@@ -46,6 +46,39 @@ TEST_CASE("uniform load: cv 0, entropy ln E") {
   }
 }
 
+TEST_CASE("what sampling alone gives: exact where counts are small, and close to closed forms") {
+  struct Row {
+    double assignments, dead, entropy, gini;  // of 16384 experts
+  };
+  // Poisson counts of mean m: exp(-m), ln A - E[ln(1 + count)] over ln E, and for the Gini
+  // coefficient exp(-2m) (I0(2m) + I1(2m)).
+  for (const Row& r : {Row{1024, 0.93941, 0.70988, 0.94121},
+                       {4096, 0.77880, 0.84017, 0.80146},
+                       {8192, 0.60653, 0.89623, 0.67367},
+                       {16384, 0.36788, 0.94091, 0.52378},
+                       {57344, 0.03020, 0.98414, 0.29603}}) {
+    INFO(r.assignments);
+    const UniformRouting u = uniform_routing(16384, 1, r.assignments);
+    REQUIRE(u.dead_share == Approx(r.dead).epsilon(1e-3));
+    REQUIRE(u.entropy_norm == Approx(r.entropy).epsilon(1e-4));
+    REQUIRE(u.gini == Approx(r.gini).epsilon(1e-4));
+  }
+  // One token chooses half of the experts: the others are dead, and two tokens differ in half.
+  const UniformRouting one = uniform_routing(8, 4, 4);
+  REQUIRE(one.dead_share == 0.5);
+  REQUIRE(one.gini == approx(0.5));
+  REQUIRE(one.entropy_norm == approx(std::log(4.0) / std::log(8.0)));
+  // Where the sums end the closed forms go on.
+  const UniformRouting below = uniform_routing(64, 1, 4095), above = uniform_routing(64, 1, 4096);
+  REQUIRE(above.gini == approx(std::sqrt(63 / (3.14159265358979323846 * 4096))));
+  REQUIRE(below.gini == Approx(above.gini).epsilon(2e-3));
+  REQUIRE(below.entropy_norm == Approx(above.entropy_norm).epsilon(1e-4));
+  for (const UniformRouting& even : {uniform_routing(4, 4, 100), uniform_routing(4, 1, 0),
+                                     uniform_routing(4, 0, 100), uniform_routing(1, 1, 9)}) {
+    REQUIRE((even.dead_share == 0 && even.entropy_norm == 1 && even.gini == 0));
+  }
+}
+
 TEST_CASE("exactly K experts used: every measure at its other end") {
   const int64_t experts = 4096, k = 7;
   Counts counts(size_t(experts), 0);

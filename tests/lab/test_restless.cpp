@@ -36,7 +36,8 @@ LayerHealth layer_of(const std::vector<Counts>& steps, int64_t top_k) {
           .active_norm = window.active_norm,
           .cv_norm = window.cv_norm,
           .entropy_norm = window.entropy_norm,
-          .steps = step_loads(curves, int64_t(steps.size()), window.cv)};
+          .steps = step_loads(curves, int64_t(steps.size()), window.cv),
+          .assignments = window.assignments};
 }
 
 RouterHealth health_of_steps(const std::vector<Counts>& steps, int64_t top_k) {

@@ -123,6 +123,7 @@ TEST_CASE("a planted collapse is found in its layer, at its step, with its dead 
   REQUIRE(collapsed.dead_median == kSteps - (kCollapse - 1));
   REQUIRE(collapsed.dead_longest == kSteps);
   REQUIRE(a.ccdf_loads == std::vector<double>{0.1, 0.5, 1, 2});
+  REQUIRE(collapsed.assignments == 672 * kWindow);
   REQUIRE(collapsed.ccdf == std::vector<double>{0.25, 0.25, 0.25, 0.25});
   REQUIRE(a.verdict.state == RouterState::kCollapsed);
   REQUIRE(rules_of(a.verdict) == std::vector<std::string>{"no_balancing"});
@@ -183,16 +184,21 @@ TEST_CASE("the distance of logged steps is the usual one of those whose turnover
   REQUIRE(analyse_router(record(""), history, {}, {1}).step_gap == 1);
 }
 
-TEST_CASE("the floor of turnover is what uniform sampling gives") {
-  REQUIRE(turnover_floor(1, 1, 100) == 0);
-  REQUIRE(turnover_floor(4, 1, 0) == 0);
-  REQUIRE(turnover_floor(4, 4, 100) == 0);
-  // Two draws of A assignments over E experts: half the sum of |difference|, where each difference
-  // is normal with variance 2 (1/E)(1 - 1/E) / A.
-  const double expected = 0.5 * 64 * std::sqrt(2 * (1 / 64.0) * (63 / 64.0) / 4096) *
-                          std::sqrt(2 / 3.14159265358979323846);
-  REQUIRE(turnover_floor(64, 1, 4096) == Approx(expected));
-  REQUIRE(turnover_floor(16, 8, 8 * 4096) == Approx(0.00881).epsilon(0.001));
+TEST_CASE("the floor of turnover is what uniform sampling gives, and at most 1") {
+  const auto floor_at = [](double assignments) {
+    RouterHistory history;
+    history.experts = 16384, history.top_k = 1, history.window = 1;
+    history.steps = {1};
+    LayerHistory& layer = history.layers.emplace_back();
+    layer.measure["max_load_norm"] = {{1, 0.1}};
+    layer.measure["assignments"] = {{1, assignments}};
+    layer.window_counts = std::vector<uint64_t>(16384, 1);
+    return analyse_router(record(""), history, {}, {1}).turnover_floor;
+  };
+  REQUIRE(floor_at(0) == 0);
+  // sqrt((E - K) / (pi A)) would be 2.257 and 0.080.
+  REQUIRE(floor_at(1024) == Approx(0.9412).epsilon(1e-3));
+  REQUIRE(floor_at(50 * 16384) == Approx(0.0798).epsilon(2e-3));
 }
 
 TEST_CASE("the load's excess is 0 where even and 1 at its ceiling") {
@@ -267,6 +273,31 @@ TEST_CASE("advice depends on the effect of the bias") {
   l.bias_range = 29;
   REQUIRE(rules_of(router_verdict(a, balanced_by_bias(1e-2))) ==
           std::vector<std::string>{"bias_at_clamp"});
+}
+
+TEST_CASE("a bias that overshoots is found where sampling alone moves most assignments") {
+  RouterAnalysis a = healthy_analysis();
+  RouterLayer& l = a.layers[0];
+  l.max_load_norm = 0.95;
+  l.bias_range = 0.3;
+  l.margin = 0.1;
+  struct Row {
+    double floor, turnover;
+    const char* rule;
+  };
+  // Three times the floor up to 0.2; above it half of the way from there to 1.
+  for (const Row& row : {Row{0.2, 0.59, "bias_too_weak"},
+                         {0.2, 0.61, "bias_overshoots"},
+                         {0.5, 0.74, "bias_too_weak"},
+                         {0.5, 0.76, "bias_overshoots"},
+                         {0.9, 0.96, "bias_overshoots"},
+                         {0, 0.5, "bias_too_weak"}}) {
+    INFO(row.floor << " " << row.turnover);
+    a.turnover_floor = row.floor;
+    l.turnover = row.turnover;
+    REQUIRE(rules_of(router_verdict(a, balanced_by_bias(1e-2))) ==
+            std::vector<std::string>{row.rule});
+  }
 }
 
 TEST_CASE("advice on bias_rate auto is about its steps") {

@@ -78,6 +78,21 @@ TEST_CASE("a setting that nothing uses is named") {
       {kMoe,
        {"telemetry.collapse_stop={at_least: 0.9, for: 10}", "run.log_every=10", "eval.every=50"},
        "it needs 10 logged steps in a row (for), and the run logs at most 9"},
+      {kMoe,
+       {"model.moe.experts=4096", "model.moe.top_k=1", "run.batch_tokens=256", "run.micro_batch=1",
+        "telemetry.window=5",
+        "telemetry.collapse_stop={measure: dead_for_norm, at_least: 0.5, for: 10}"},
+       "telemetry.collapse_stop holds however even the routers are: the window gives each "
+       "expert 0.31 assignments, and sampling alone then makes dead_for_norm 0.732 (its bound: "
+       "0.5)"},
+      {kMoe,
+       {"model.moe.experts=4096", "model.moe.top_k=1", "run.batch_tokens=256", "run.micro_batch=1",
+        "telemetry.collapse_stop={measure: entropy_norm, at_most: 0.8, for: 10}"},
+       "a step gives each expert 0.062 assignments, and sampling alone then makes entropy_norm 0."},
+      {kMoe,
+       {"model.moe.experts=4096", "model.moe.top_k=1", "run.batch_tokens=256", "run.micro_batch=1",
+        "telemetry.collapse_stop={measure: gini, at_least: 0.9, for: 10}"},
+       "sampling alone then makes gini 0.941 (its bound: 0.9)"},
       {"data: {synth: {}, val: [v.bin]}\n", {}, "data.val is not used: data.synth has its own"},
       {"data: {synth: {}, tokenizer: t.json}\n", {}, "data.tokenizer is not used: data.synth has"},
   };
@@ -99,6 +114,12 @@ TEST_CASE("a setting that is used is not") {
   REQUIRE(warnings_of(kMoe, {"model.moe.router.aux=gates", "model.moe.router.bias_rate=0"}) == "");
   // 0.07 of 100 steps is 7 and not the double above it.
   REQUIRE(warnings_of(kMoe, {"telemetry.collapse_stop={at_least: 0.9, for: 93, from: 0.07}"}) ==
+          "");
+  // Even routers pass these bounds, in a window of 100 steps too.
+  REQUIRE(warnings_of(kMoe, {"model.moe.experts=4096", "run.batch_tokens=256", "run.micro_batch=1",
+                             "telemetry.collapse_stop={measure: dead_for_norm, at_least: 0.5}"}) ==
+          "");
+  REQUIRE(warnings_of(kMoe, {"telemetry.collapse_stop={measure: active_norm, at_most: 0.5}"}) ==
           "");
   // Validated steps are logged, too.
   REQUIRE(warnings_of(kMoe, {"telemetry.collapse_stop={at_least: 0.9, for: 11}", "run.log_every=10",

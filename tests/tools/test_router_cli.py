@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """assay router as a user calls it: on a finished run, on one that is training, and refusals."""
+import contextlib
 import json
 import pathlib
 import re
@@ -79,6 +80,15 @@ def check_restless(w):
     said = analysis(run)
     expect(said["verdict"]["state"] == "recovered" and [l["overlap_median"] for l in said["layers"]] == [0.99] * 2, said["verdict"])
     expect("restless in" not in assay("compare", run).stdout, "compare")
+    # Half of the experts dead is what one token gives, which chooses two of four, but not what 4000 tokens give.
+    with contextlib.closing(sqlite3.connect(run / "telemetry.db")) as db:
+        for assignments, state in ((2, "recovered"), (8000, "uneven")):
+            db.execute("UPDATE router_layer SET window_active_norm = 0.5, window_entropy_norm = 0.5, "
+                       f"window_assignments = {assignments}")
+            db.commit()
+            said = analysis(run)["verdict"]
+            ended = json.loads(assay("early-warning", run, "--json").stdout)["runs"][0]["end"]
+            expect(said["state"] == ended == state, f"{assignments} assignments: {said}, {ended}")
     shutil.rmtree(run)
 
 
