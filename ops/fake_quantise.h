@@ -58,7 +58,7 @@ struct FakeCopy {
 enum FakeMeasure {
   kFakeValues,      // number of values
   kFakeFlushed,     // values x != 0 that became 0
-  kFakeSaturated,   // values whose scaled magnitude exceeds the largest element
+  kFakeSaturated,   // values whose scaled magnitude exceeds largest_scaled() (quantise/scale.h)
   kFakeErrors,      // sum of (y / S - x)^2, x rotated if the copy is
   kFakeSquares,     // sum of x^2
   kFakeFlips,       // codes, sign included, that differ from those of the earlier copy

@@ -74,7 +74,7 @@ LineCoder line_coder(const QuantFormat& f) {
 
 void measure_line(double* sums, const QuantFormat& f, const bf16* y, const float* x,
                   const LineLanes& scale, float s, int64_t n) {
-  const float largest = largest_element(f.element);
+  const float largest = largest_scaled(f.element);
   int32_t flushed = 0, saturated = 0;
   double errors = 0, squares = 0;
 #pragma omp simd reduction(+ : flushed, saturated, errors, squares)

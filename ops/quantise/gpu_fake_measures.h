@@ -28,7 +28,7 @@ struct Merged {
 GPU_DEVICE void measure_unit(double (&sums)[kFakeFlips], const float (&v)[kUnit],
                              const uint32_t (&y)[kUnit], int count, const QuantFormat& f,
                              const BlockScale& scale, float s) {
-  const float largest = largest_element(f.element);
+  const float largest = largest_scaled(f.element);
   for (int i = 0; i < kUnit; ++i) {
     if (i >= count) continue;
     const float got = std::bit_cast<float>(y[i] << 16);

@@ -38,6 +38,12 @@ constexpr float largest_element(ElementFormat element) {
                                            : e2m1::kLargest;
 }
 
+// The largest magnitude of (x multiply) / divide that is not beyond M: one place of a float above
+// it, because M / amax rounds, and its product with amax again (test quantise_format).
+constexpr float largest_scaled(ElementFormat element) {
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(largest_element(element)) + 1);
+}
+
 // M / amax for a finite amax.
 constexpr float scale_for(float largest, float amax) {
   constexpr float kMost = std::bit_cast<float>(0x7F7FFFFFu);

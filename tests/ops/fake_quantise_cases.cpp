@@ -4,6 +4,7 @@
 
 #include "ops/dequantise.h"
 #include "ops/fake_quantise.h"
+#include "ops/quantise/scale.h"
 #include "tests/ops/quantise_case.h"
 #include "tests/ref/fake_quantise.h"
 #include "tests/tolerance.h"
@@ -223,6 +224,29 @@ OpInstance special_instance(const QuantFormat& f, float bad) {
           fake_quantise_cost(a)};
 }
 
+// amax (M / amax) is, rounded, one place above M: no value of such a tensor is beyond M.
+OpInstance scale_rounded_up_instance(const QuantFormat& f) {
+  constexpr float kAmax = 1.2109375f;
+  const Shape s{.rows = 32, .columns = 128, .measures = Shape::Measures::kTaken};
+  auto bench = std::make_shared<Workbench>();
+  const View<bf16, 2> x = bench->in<bf16, 2>("x", {s.rows, s.columns}, {Fill::kZero});
+  for (int64_t i = 0; i < x.size(); ++i) {
+    x[i] = bf16(i % 3 == 0 ? kAmax : i % 3 == 1 ? -kAmax : 0.25f);
+  }
+  const FakeQuantise<bf16> a = arguments<bf16>(*bench, f, f, s, x);
+  const auto check = [=](Report& report) {
+    const float largest = largest_element(f.element);
+    report.below("the scale is not rounded up", kAmax * (largest / kAmax) > largest ? 0 : 1, 0.5);
+    for (const int64_t first : {int64_t{0}, int64_t{kFakeMeasures}}) {
+      const View<const double, 1> got{a.measures.data + first + kFakeSaturated, {1}};
+      report.equal("saturated", got, {0.0});
+    }
+    compare(report, a, s);
+  };
+  return {bench, [a, bench](Exec on) { fake_quantise(on, bench->located(a)); }, check,
+          fake_quantise_cost(a)};
+}
+
 // x after quantise and dequantise on the CPU, back in the order of x.
 template <typename X>
 std::vector<double> quantised_and_back(const FakeCopy& like, const View<const X, 2>& x,
@@ -360,6 +384,10 @@ std::vector<OpCase> fake_quantise_cases() {
                    .measures = kTaken,
                    .amax = Shape::Amax::kKnown});
       }
+    }
+    if (f.scale == ScaleKind::kTensor) {
+      cases.push_back({"fake_quantise", "fake_quantise " + name + " with a scale rounded up",
+                       [f] { return scale_rounded_up_instance(f); }});
     }
     for (const float bad : {0.0f, INFINITY, NAN}) {
       cases.push_back({"fake_quantise", "fake_quantise " + name + " with " + std::to_string(bad),

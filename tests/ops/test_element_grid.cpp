@@ -1,5 +1,6 @@
 // ops/quantise/round_to_format.h against the codes of base/small_float.h: all bf16, floats near the
-// numbers of a format and the midpoints between them, and random floats.
+// numbers of a format and the midpoints between them, and random floats. Where ops/quantise/scale.h
+// takes the amax of a block to.
 #include <bit>
 #include <cstdint>
 
@@ -7,6 +8,7 @@
 #include "base/random.h"
 #include "base/small_float.h"
 #include "ops/quantise/round_to_format.h"
+#include "ops/quantise/scale.h"
 #include "tests/catch.h"
 
 namespace assay {
@@ -59,6 +61,19 @@ int64_t differences_at_ties() {
   return wrong;
 }
 
+// The largest value that a scale made from an amax takes this amax to.
+float largest_of_scaled(const QuantFormat& f) {
+  RandomSequence random({3, stream_id("amax"), 0});
+  float most = 0;
+  for (int i = 0; i < 1 << 18; ++i) {
+    const float amax = std::bit_cast<float>(random.next() % kInfinityBits);
+    const BlockScale scale = block_scale(f, tensor_scale(f, amax), magnitude_bits(amax));
+    const float v = amax * scale.multiply / scale.divide;
+    if (most < v) most = v;
+  }
+  return most;
+}
+
 }  // namespace
 
 TEST_CASE("rounding to an element's grid is what its code decodes to, for every bf16") {
@@ -71,6 +86,16 @@ TEST_CASE("the same for floats around the format's numbers and midpoints, and at
   REQUIRE(differences_at_ties<e4m3>() == 0);
   REQUIRE(differences_at_ties<e5m2>() == 0);
   REQUIRE(differences_at_ties<e2m1>() == 0);
+}
+
+TEST_CASE("the rounding of a float scale takes amax one place beyond the largest number, no more") {
+  using enum ElementFormat;
+  for (const ElementFormat element : {kE4M3, kE5M2, kE2M1}) {
+    for (const ScaleKind kind : {ScaleKind::kTensor, ScaleKind::k1x128}) {
+      REQUIRE(largest_of_scaled({element, kind}) == largest_scaled(element));
+    }
+    REQUIRE(largest_of_scaled({element, ScaleKind::k1x32}) <= largest_element(element));
+  }
 }
 
 }  // namespace assay

@@ -72,7 +72,9 @@ inline void fake_element(FakeCopy& copy, const QuantFormat& f, const std::vector
   copy.y[at] = y;
   copy.codes[at] = (is_zero ? 0 : code) + (std::signbit(y) ? 128 : 0);
   copy.flushed += x != 0 && y == 0;
-  copy.saturated += std::abs(v) > numbers.back();
+  // One place of a float above the largest number comes from the rounding of the scale.
+  const float above = std::nextafter(float(numbers.back()), std::numeric_limits<float>::infinity());
+  copy.saturated += std::abs(v) > double(above);
   copy.errors += (y / copy.s - double(x)) * (y / copy.s - double(x));
   copy.squares += double(x) * double(x);
 }
