@@ -145,7 +145,8 @@ def check_tail(place):
 def check_other_recipe(place):
     place.train("changed", *recipe("bf16"), "--stop-after", "20")
     done = place.train("changed", *recipe("mxfp8", "--set", "precision.override=[experts.wgrad=bf16]"))
-    check("precision: the checkpoint was trained in bf16, the run continues in mxfp8 with experts.wgrad=bf16" in done.stderr,
+    check("precision: the checkpoint was trained in bf16, the run continues in mxfp8 with experts.wgrad=bf16; "
+          "the weights are quantised again from the checkpoint's masters" in done.stderr,
           f"reports that the recipe changed: {done.stderr}")
     check("resumes after step 20" in done.stderr, done.stderr)
     again = place.train("changed", *recipe("mxfp8", "--set", "precision.override=[experts.wgrad=bf16]"))

@@ -100,14 +100,14 @@ void announce_precision(Log& log, const Config& config, const SessionDevice& dev
       "(docs/precision.md)");
 }
 
-// Warns when the recipe has changed. Checkpoints hold fp32 masters in every recipe, so any recipe
-// can resume from them.
+// Warns when the recipe has changed. Checkpoints hold masters that no recipe quantises, so any
+// recipe can resume from them.
 void announce_other_recipe(TrainingRun& run) {
   const std::optional<PrecisionConfig> then = run.other_precision_before();
   if (!then) return;
   run.log().warn(
       strprintf("precision: the checkpoint was trained in %s, the run continues in %s; the "
-                "weights are quantised again from the checkpoint's fp32 masters",
+                "weights are quantised again from the checkpoint's masters",
                 precision_text(*then).c_str(), precision_text(run.config().precision).c_str()));
 }
 
