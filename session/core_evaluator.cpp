@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "data/sha256.h"
 #include "data/tokenizer_files.h"
+#include "engine/config/schedule.h"
 #include "eval/core_tasks.h"
 #include "eval/ranks.h"
 #include "session/eval_file.h"
@@ -54,10 +55,10 @@ std::string log_text(const CoreReport& report) {
 
 TrainingCore::TrainingCore(const Config& config, const RunData& data, std::string run,
                            std::string device, const EvaluationRanks& ranks)
-    : config_(*config.eval.core),
+    : run_config_(config),
+      config_(*config.eval.core),
       run_(std::move(run)),
       device_(std::move(device)),
-      recipe_(config.precision.recipe),
       max_tokens_(config_.max_tokens > 0 ? config_.max_tokens : config.run.sequence),
       batch_rows_(config.run.micro_batch * config.run.sequence),
       ranks_(ranks),
@@ -117,7 +118,8 @@ std::optional<Evaluation> TrainingCore::evaluate(Exec on, Model& model, const Ev
   file["step"] = at.steps_done;
   file["commit"] = build_info().commit;
   file["device"] = device_;
-  file["recipe"] = recipe_;
+  file["recipe"] = run_config_.precision.recipe;
+  file["phase"] = precision_phase(run_config_, at.steps_done);
   file["core"] = core_json(*report);
   run_part(ranks_.all, [&] {
     if (ranks_.first()) record_evaluation(run_, at.steps_done, file);

@@ -41,8 +41,9 @@ class TrainingCore final : public Evaluator {
   std::optional<CoreReport> score(Exec on, Model& model, int64_t step,
                                   const EvalWatch& watch) const;
 
+  const Config run_config_;
   const CoreEvalConfig config_;
-  const std::string run_, device_, recipe_;
+  const std::string run_, device_;
   const int64_t max_tokens_, batch_rows_;
   const EvaluationRanks ranks_;
   Tokenizer tokenizer_;

@@ -40,7 +40,7 @@ CoreSize core_size(const ordered_json& file) {
 }
 
 // Who measured: beside the losses in the file, and in its "core", which may be of another command.
-constexpr const char* kOrigin[] = {"commit", "device", "recipe"};
+constexpr const char* kOrigin[] = {"commit", "device", "recipe", "phase"};
 
 bool has_losses(const ordered_json& file) {
   for (const auto& [key, value] : file.items()) {

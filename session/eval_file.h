@@ -19,8 +19,9 @@ struct RecordedEvaluation {
 };
 
 // Merges `result` into the file; the step's earlier measurements under other keys are kept. Its
-// commit, device and recipe are put into its "core" too: beside it they are those of the losses, or
-// of CORE in a file without losses. Files of earlier versions have them only beside it.
+// commit, device, recipe and phase are put into its "core" too: beside it they are those of the
+// losses, or of CORE in a file without losses. Files of earlier versions have them only beside it,
+// and no phase.
 // UserError when the file cannot be written or the existing one is damaged.
 RecordedEvaluation record_evaluation(const std::string& run, int64_t step,
                                      nlohmann::ordered_json result);

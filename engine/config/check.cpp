@@ -151,7 +151,8 @@ void validate_optimizer(const Config& c) {
   }
   if (c.optimizer.state == StateFormat::kBf16 && c.precision.recipe == "fp32") {
     throw UserError("optimizer.state is bf16, but precision.recipe is fp32, without bf16 weights",
-                    "choose precision.recipe: bf16, or optimizer.state: fp32");
+                    "choose precision.recipe: bf16; only a new run can take optimizer.state: fp32 "
+                    "instead");
   }
   if (c.schedule.decay == DecayShape::kCosine && c.schedule.floor > c.optimizer.lr) {
     throw UserError(strprintf("schedule.floor = %g is above optimizer.lr = %g", c.schedule.floor,

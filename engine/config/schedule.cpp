@@ -49,10 +49,17 @@ int64_t recipe_steps(const Config& config) {
   return config.run.steps - (tail > 0 ? fraction_of_steps(config.run.steps, tail) : 0);
 }
 
+static bool quantises(const PrecisionConfig& p) {
+  const bool plain = p.recipe == "bf16" || p.recipe == "fp32";  // `auto`: not resolved yet
+  return !plain || !p.override_.empty();
+}
+
+const char* precision_phase(const Config& config, int64_t steps_done) {
+  return quantises(config.precision) && steps_done > recipe_steps(config) ? "bf16" : "recipe";
+}
+
 bool same_formats(const Config& a, const Config& b, int64_t steps) {
-  const std::string& recipe = a.precision.recipe;
-  const bool quantises = recipe != "bf16" && recipe != "fp32";  // `auto`: not resolved yet
-  if (!quantises && a.precision.override_.empty()) return true;
+  if (!quantises(a.precision)) return true;
   return std::min(recipe_steps(a), steps) == std::min(recipe_steps(b), steps);
 }
 

@@ -35,6 +35,10 @@ Schedule make_schedule(const Config& config);
 // Number of steps before precision.bf16_tail; the tail is rounded up to whole steps.
 int64_t recipe_steps(const Config& config);
 
+// The formats of the last of `steps_done` steps, as evaluations record them: "bf16" in the tail of
+// a recipe that quantises, else "recipe".
+const char* precision_phase(const Config& config, int64_t steps_done);
+
 // Whether the first `steps` steps of two runs of one recipe are in the same formats: in the
 // recipe's up to the tail, in bf16 from there on. Always if the recipe quantises nothing.
 bool same_formats(const Config& a, const Config& b, int64_t steps);

@@ -500,7 +500,8 @@ std::unique_ptr<Model> make_decoder(const ModelConfig& config, Recipe recipe,
   if (recipe == Recipe::kFp32 && options.state == StateFormat::kBf16) {
     throw UserError("optimizer.state is bf16, but precision.recipe " + options.precision.recipe +
                         " is fp32 here, without bf16 weights",
-                    "choose precision.recipe: bf16, or optimizer.state: fp32");
+                    "choose precision.recipe: bf16; only a new run can take optimizer.state: fp32 "
+                    "instead");
   }
   if (recipe == Recipe::kBf16) return std::make_unique<Decoder<bf16>>(config, options);
   return std::make_unique<Decoder<float>>(config, options);

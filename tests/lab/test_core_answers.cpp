@@ -272,13 +272,16 @@ TEST_CASE("an evaluation file says who measured CORE, and who the losses") {
   const TempFolder folder;
   const RunRecord run = run_with(folder, "a", core_of("1100", "1111"));  // of an earlier version
   const auto recorded = [&](const char* name, Json measured) {
-    measured.update(
-        Json{{"checkpoint", name}, {"commit", name}, {"device", name}, {"recipe", name}});
+    measured.update(Json{{"checkpoint", name},
+                         {"commit", name},
+                         {"device", name},
+                         {"recipe", name},
+                         {"phase", name}});
     record_evaluation(run.path, FakeRun::kSteps, measured);
     return Json::parse(read_file(evaluation_file(run.path, FakeRun::kSteps)));
   };
   const auto expect_origin = [](const Json& part, const char* name) {
-    for (const char* key : {"commit", "device", "recipe"}) REQUIRE(part.at(key) == name);
+    for (const char* key : {"commit", "device", "recipe", "phase"}) REQUIRE(part.at(key) == name);
   };
   REQUIRE_FALSE(recorded("loss", {{"val_loss_nats", 3.5}})["core"].contains("commit"));
   Json file = recorded("core", {{"core", core_of("1100", "0000")}});

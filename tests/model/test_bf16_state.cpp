@@ -228,7 +228,9 @@ TEST_CASE("bf16 state needs bf16 weights") {
     FAIL("not refused");
   } catch (const UserError& error) {
     REQUIRE(std::string(error.what()).rfind("optimizer.state is bf16, but", 0) == 0);
-    REQUIRE(error.hint() == "choose precision.recipe: bf16, or optimizer.state: fp32");
+    REQUIRE(error.hint() ==
+            "choose precision.recipe: bf16; only a new run can take "
+            "optimizer.state: fp32 instead");
   }
 }
 

@@ -66,6 +66,12 @@ TEST_CASE("the last steps in bf16 are a share of the steps, rounded up") {
     config.precision.bf16_tail = tail;
     CAPTURE(steps, tail);
     REQUIRE(recipe_steps(config) == before);
+    for (const char* recipe : {"bf16", "mxfp8"}) {
+      config.precision.recipe = recipe;
+      const bool quantises = config.precision.recipe == "mxfp8";
+      REQUIRE(precision_phase(config, before) == std::string("recipe"));
+      REQUIRE(precision_phase(config, before + 1) == std::string(quantises ? "bf16" : "recipe"));
+    }
   }
 }
 

@@ -7,7 +7,7 @@ import struct
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, check_resumes, checkpoints
+from harness import Workplace, assay, check, check_resumes, checkpoints, edit_tensors
 
 STATE = ("--set", "optimizer.state=bf16", "--set", "precision.recipe=bf16")
 
@@ -48,7 +48,27 @@ def check_refused(place):
     check("optimizer.state: fp32 -> bf16" in done.stderr and "hint:" in done.stderr, f"fp32 to bf16: {done.stderr}")
     done = place.train("no", "--set", "optimizer.state=bf16", "--set", "precision.recipe=fp32", expect=1)
     check("error: optimizer.state is bf16, but precision.recipe is fp32" in done.stderr, f"recipe fp32: {done.stderr}")
-    check("hint: choose precision.recipe: bf16, or optimizer.state: fp32" in done.stderr, f"its hint: {done.stderr}")
+    check("hint: choose precision.recipe: bf16; only a new run can take optimizer.state: fp32 instead" in done.stderr, f"its hint: {done.stderr}")
+
+
+def check_not_finite(place):
+    """What is advised where finite weights overflow: never fp32, which bf16 masters cannot be computed with in."""
+    place.train("large", *STATE, "--steps", "1")
+
+    def edit(tensors):
+        values, _ = tensors["final.norm"]
+        values[:] = [3e38] * len(values)
+    edit_tensors(checkpoints(place.run("large"))[-1], edit)
+    sound = "hint: an earlier checkpoint of the run may be sound"
+    for sets, recipe, hint in (((), "bf16", sound),
+                               (("precision.recipe=mxfp8",), "mxfp8", f"{sound}, or this one with --set precision.recipe=bf16"),
+                               (("precision.override=[fprop=mxfp8]",), "bf16",
+                                f"{sound}, or this one with --set precision.recipe=bf16 --set 'precision.override=[]'")):
+        changes = [word for one in sets for word in ("--set", one)]
+        done = assay("eval", place.run("large"), "--tasks", "loss", "--json", *changes)
+        check(done.returncode == 0 and json.loads(done.stdout)["val_loss_nats"] is None, f"{sets}: {done}")
+        told = done.stderr.splitlines()[-2:]
+        check(told == [f"warning: the validation loss is NaN or infinite in {recipe}", hint], f"{sets}: {done.stderr}")
 
 
 def main():
@@ -60,6 +80,7 @@ def main():
     with Workplace() as place:
         place.train("whole", *STATE)
         check_read(place)
+        check_not_finite(place)
     print("bf16 state: ok")
 
 

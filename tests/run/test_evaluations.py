@@ -124,6 +124,43 @@ def check_asked_later(place):
     check(len(rows(place.run("asked"), "SELECT * FROM eval WHERE task = 'core' AND step = 40")) == 3, "the score is recorded")
 
 
+def check_phase(place):
+    """A checkpoint of the last steps, which are in bf16, is measured in bf16, and in other formats if they are named."""
+    def measured(*sets, words=()):
+        changes = [word for one in sets for word in ("--set", one)]
+        done = assay("eval", place.run("tail"), "--json", *(words or ("--tasks", "loss")), *changes)
+        check(done.returncode == 0, done.stderr)
+        said = json.loads(done.stdout)
+        return said if words else (said["val_loss_nats"], said["recipe"], said["phase"], "note: step 60 is" in done.stderr)
+
+    own = measured()
+    check(own[1:] == ("nvfp4", "bf16", False), own)
+    check(measured("precision.recipe=bf16") == (own[0], "bf16", "recipe", False), "its formats by name")
+    nvfp4 = measured("precision.bf16_tail=0")
+    check(nvfp4[0] != own[0] and nvfp4[1:] == ("nvfp4", "recipe", False), f"{nvfp4}, {own}")
+    check(measured("precision.recipe=nvfp4") == (*nvfp4[:3], True), "the recipe by name")
+    mxfp8 = measured("precision.recipe=mxfp8")
+    check(mxfp8[1:] == ("mxfp8", "recipe", True) and mxfp8[0] not in (own[0], nvfp4[0]), f"another recipe: {mxfp8}")
+    check(measured("precision={recipe: mxfp8}")[0] == mxfp8[0], "the recipe in its section")
+    check(measured("precision.override=[fprop=bf16]")[0] == own[0], "overrides by name")
+    both = measured("precision.recipe=mxfp8", "precision.bf16_tail=0.5")
+    check(both == (own[0], "mxfp8", "bf16", False), f"a tail by name: {both}")
+    done = assay("eval", place.run("tail"), "--set", "precision.recipe=mxfp8")
+    check("note: step 60 is in the run's last steps, in bf16 (precision.bf16_tail = 0.5); "
+          "measured in mxfp8, as --set says\n" in done.stderr, done.stderr)
+
+    kept = json.loads((place.run("tail") / "evals" / "step-00000060.json").read_text())
+    check(kept["phase"] == "bf16" and kept["recipe"] == "nvfp4", f"the file says so: {kept['phase']}")
+    core = json.loads((place.run("tail") / "evals" / "step-00000040.json").read_text())
+    check(core["phase"] == core["core"]["phase"] == "bf16", "and that of the run's own evaluation")
+    words = ("--tasks", "core", "--bundle", place.path / "bundle", "--max-rows", "2", "--part", "1/1",
+             "--output", place.path / "part.json")
+    origins = [measured(*sets, words=words)["origin"] for sets in ((), ("precision.bf16_tail=0",))]
+    check([o.get("phase") for o in origins] == ["bf16", None], f"parts of two phases are not of one evaluation: {origins}")
+    done = assay("sample", place.run("tail"), "--prompt", "The", "--tokens", "2", "--json")
+    check(done.returncode == 0 and json.loads(done.stdout)["phase"] == "bf16", f"sample: {done}")
+
+
 def check_failure(place):
     """An evaluation that cannot be written does not end the run, and is made up for later."""
     place.train("blocked", "--steps", "20")
@@ -195,6 +232,7 @@ def main():
         names = rows(place.run("looked-bf16"), "SELECT DISTINCT metric FROM eval WHERE task = 'core' ORDER BY metric")
         check(names == [("core",), ("not_scored_rows",), ("standard_error",)], f"all tasks, all rows: {names}")
         check_asked_later(place)
+        check_phase(place)
         check_failure(place)
         check_landings(place)
         check_validated_late(place)

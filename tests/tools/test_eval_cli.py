@@ -180,7 +180,7 @@ def check_all_tasks(w):
 def check_origin(w):
     """What is kept in the file is not said to be of a later command, which measured something else."""
     file = w.run("moe") / "evals" / "step-00000060.json"
-    keys = ("checkpoint", "commit", "device", "recipe")
+    keys = ("checkpoint", "commit", "device", "recipe", "phase")
     kept = json.loads(file.read_text())
     expect({k: kept["core"].get(k) for k in keys} == {k: kept[k] for k in keys}, kept)
     # As by another program, on another device: of CORE, and of the loss.

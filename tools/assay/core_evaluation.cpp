@@ -8,6 +8,7 @@
 #include "data/progress.h"
 #include "data/sha256.h"
 #include "data/tokenizer_files.h"
+#include "engine/config/schedule.h"
 #include "engine/run/checkpoint_merge.h"
 #include "eval/core_tasks.h"
 #include "session/same_on_all.h"
@@ -29,6 +30,9 @@ nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& t
   j["model.safetensors"] = merged_model_sha256(source.folder);
   j["tokenizer"] = tokenizer_hash(tokenizer);
   j["recipe"] = loaded.session.config.precision.recipe;
+  // Left out otherwise, so that such parts agree with those of earlier versions.
+  const std::string phase = precision_phase(loaded.session.config, source.state.step);
+  if (phase != "recipe") j["phase"] = phase;
   j["device"] = loaded.session.backend == Backend::kGpu ? "cuda" : "cpu";
   for (size_t i = 0; i < examples.size(); ++i) {
     const CoreTask& task = examples[i].task();

@@ -15,14 +15,14 @@
 #include "data/hash_files.h"
 #include "data/sha256.h"
 #include "data/tokenizer_files.h"
-#include "engine/config/text.h"
-#include "engine/config/yaml.h"
+#include "engine/config/schedule.h"
 #include "engine/run/checkpoint_files.h"
 #include "engine/run/progress.h"
 #include "eval/validation.h"
 #include "lab/runs/core_parts.h"
 #include "models/audit/audit_report.h"
 #include "models/decoder/recipe.h"
+#include "models/linear/precision.h"
 #include "session/eval_file.h"
 #include "session/ranks.h"
 #include "session/run_data.h"
@@ -30,6 +30,7 @@
 #include "session/session_device.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/core_evaluation.h"
+#include "tools/assay/eval_source.h"
 #include "tools/assay/launch_ranks.h"
 #include "tools/assay/print_json.h"
 #include "tools/assay/training_plan.h"
@@ -54,46 +55,6 @@ struct EvalArguments {
 
 bool wants(const EvalArguments& a, const char* task) {
   return std::find(a.tasks.begin(), a.tasks.end(), task) != a.tasks.end();
-}
-
-// --set data.*: the user names other data than the run's.
-bool names_other_data(const EvalArguments& a) {
-  return std::any_of(a.sets.begin(), a.sets.end(), [](const std::string& set) {
-    return set.starts_with("data.") || set.starts_with("data=");
-  });
-}
-
-// The tokenizer too: by itself, or as that of generated text.
-bool names_other_tokenizer(const EvalArguments& a) {
-  return std::any_of(a.sets.begin(), a.sets.end(), [](const std::string& set) {
-    return gives_field(set, "data.tokenizer") || gives_field(set, "data.synth") ||
-           set.starts_with("data.synth.");
-  });
-}
-
-// The checkpoint, with its configuration as --set changes it.
-CheckpointSource open_with_sets(const EvalArguments& a, const Ranks* ranks = nullptr) {
-  const bool first = !ranks || ranks->first();
-  CheckpointSource source =
-      open_checkpoint(a.checkpoint, first ? Warnings::kPrinted : Warnings::kNone);
-  if (a.sets.empty()) return source;
-  const Config trained_config = source.config;
-  const std::string trained = section_hashes(trained_config).at("model");
-  source.config = parse_config_text(source.state.config_yaml, source.folder + "/state.json",
-                                    source.folder, a.sets);
-  source.names_data = names_other_data(a);
-  source.names_tokenizer = names_other_tokenizer(a);
-  if (!source.names_tokenizer) source.config.data.tokenizer = trained_config.data.tokenizer;
-  if (section_hashes(source.config).at("model") != trained) {
-    throw UserError("--set changes the model, which " + source.folder + " fixes",
-                    "eval takes --set data.*, eval.*, run.* and precision.*");
-  }
-  const DataConfig& data = source.config.data;
-  if (data.synth && data.val != trained_config.data.val) {
-    throw UserError("data.val is given, but the text is generated (data.synth), validation too",
-                    "evaluate on other text: --set data.synth=null --set 'data.val=[FILE]'");
-  }
-  return source;
 }
 
 // UserError where a rank would measure other text, or count other bytes of it. Collective.
@@ -197,7 +158,7 @@ int evaluate_part(const EvalArguments& a) {
     throw UserError("--part works only for core", "give --tasks core --part " + a.part);
   }
   require_bundle(a);
-  const CheckpointSource source = open_with_sets(a);
+  const CheckpointSource source = open_with_sets(a.checkpoint, a.sets);
   const auto file = [&] {
     try {
       return std::make_unique<AtomicFile>(part_file_of(a, source, part));
@@ -247,7 +208,7 @@ int merge_parts(const EvalArguments& a) {
 }
 
 int print_plan(const EvalArguments& a) {
-  const CheckpointSource source = open_with_sets(a);
+  const CheckpointSource source = open_with_sets(a.checkpoint, a.sets);
   const int64_t sequence = source.config.run.sequence;
   const EvaluationSize size =
       wants(a, "core")
@@ -316,14 +277,29 @@ std::string result_line(const EvalResult& r) {
                    is_in_bytes(r) ? "bytes" : "tokens");
 }
 
-// Weights that were loaded are finite: what is computed with them overflows.
-void warn_not_finite(const std::string& recipe) {
+// --set of a recipe that may compute finite values from the same weights; "" if there is none. In
+// fp32 there is no computing with masters in bf16.
+std::string wider_recipe(const Config& config, bool quantised) {
+  const PrecisionConfig& p = config.precision;
+  const bool in_bf16 = config.optimizer.state == StateFormat::kBf16;
+  if (in_bf16 ? !quantised : p.recipe == "fp32") return "";
+  return std::string("--set precision.recipe=") + (in_bf16 ? "bf16" : "fp32") +
+         (p.override_.empty() ? "" : " --set 'precision.override=[]'");
+}
+
+// Weights that were loaded are finite: what is computed with them overflows. recipe: resolved.
+void warn_not_finite(const CheckpointSource& source, const std::string& recipe) {
+  Config config = source.config;
+  config.precision.recipe = recipe;
+  const bool in_tail = precision_phase(config, source.state.step) != std::string("recipe");
+  const std::string wider = wider_recipe(
+      config, !in_tail && (is_quantised_recipe(recipe) || !config.precision.override_.empty()));
   std::fflush(stdout);
   std::fprintf(stderr,
                "warning: the validation loss is NaN or infinite in %s\n"
                "hint: an earlier checkpoint of the run may be sound%s\n",
-               recipe.c_str(),
-               recipe == "fp32" ? "" : ", or this one with --set precision.recipe=fp32");
+               in_tail ? "bf16" : recipe.c_str(),
+               wider.empty() ? "" : (", or this one with " + wider).c_str());
 }
 
 void require_same_evaluation(const EvalArguments& a, const CheckpointSource& source, Ranks& ranks) {
@@ -339,14 +315,16 @@ void require_same_evaluation(const EvalArguments& a, const CheckpointSource& sou
 // Measures and prints, as this process's rank of `ranks` or alone.
 int evaluate_here(const EvalArguments& a, Ranks* ranks) {
   const bool core = wants(a, "core");
-  const CheckpointSource source = open_with_sets(a, ranks);
+  const CheckpointSource source = open_with_sets(a.checkpoint, a.sets, ranks);
   if (ranks) require_same_evaluation(a, source, *ranks);
   ordered_json result;
   result["checkpoint"] = source.folder;
   result["step"] = source.state.step;
   result["commit"] = build_info().commit;
   result["device"] = device_name_of(a.device);
-  result["recipe"] = resolved_recipe(source.config.precision.recipe, backend_of(a.device));
+  const std::string recipe = resolved_recipe(source.config.precision.recipe, backend_of(a.device));
+  result["recipe"] = recipe;
+  result["phase"] = precision_phase(source.config, source.state.step);
   if (!a.sets.empty()) result["set"] = a.sets;
   const std::unique_ptr<AtomicFile> rows = rows_file(a, ranks);
   std::optional<CoreReport> report;
@@ -373,7 +351,7 @@ int evaluate_here(const EvalArguments& a, Ranks* ranks) {
   } else {
     std::printf("%s, step %ld\n%s", source.folder.c_str(), long(source.state.step), text.c_str());
   }
-  if (!finite) warn_not_finite(result["recipe"].get<std::string>());
+  if (!finite) warn_not_finite(source, recipe);
   record(a, source, result);
   if (rows) write_rows(*rows, *report);
   return kExitDone;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "engine/config/schedule.h"
 #include "eval/generate.h"
 #include "eval/prompt_file.h"
 #include "session/loaded_model.h"
@@ -132,14 +133,19 @@ const std::string& recipe_of(const LoadedModel& loaded) {
   return loaded.session.config.precision.recipe;
 }
 
+std::string phase_of(const LoadedModel& loaded) {
+  return precision_phase(loaded.session.config, loaded.source.state.step);
+}
+
 double per_second(int64_t tokens, double seconds) {
   return seconds > 0 ? double(tokens) / seconds : 0.0;
 }
 
 void print_speed(const LoadedModel& loaded, const GenerationWork& work, int64_t texts) {
+  const bool in_recipe = phase_of(loaded) == "recipe";
   std::string line =
       strprintf("%s, %s: %ld prompt tokens at %.0f tokens/s", loaded.session.device.name().c_str(),
-                recipe_of(loaded).c_str(), long(work.prompt_tokens),
+                in_recipe ? recipe_of(loaded).c_str() : "bf16", long(work.prompt_tokens),
                 per_second(work.prompt_tokens, work.prompt_seconds));
   if (work.decoded_tokens > 0) {
     line += strprintf(", then %ld at %.0f tokens/s", long(work.decoded_tokens),
@@ -195,6 +201,7 @@ ordered_json result_json(const LoadedModel& loaded, const SampleArguments& a, in
   j["step"] = loaded.source.state.step;
   j["device"] = loaded.session.device.name();
   j["recipe"] = recipe_of(loaded);
+  j["phase"] = phase_of(loaded);
   j["temperature"] = a.sampling.temperature;
   j["top_k"] = a.sampling.top_k;
   j["top_p"] = a.sampling.top_p;
