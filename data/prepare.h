@@ -52,7 +52,7 @@ struct InputNotes {
   int64_t trained_val_files = 0;
   std::string first_trained_val;  // "texts/a.md, as texts/a.md"; "" if there is none
   LikeJsonl like_jsonl;
-  Repeated repeated;  // within inputs, or within val_inputs
+  Repeated repeated;   // within inputs, or within val_inputs
   int64_t splits = 0;  // DocumentReader::splits()
 };
 
