@@ -375,8 +375,15 @@ OpInstance backward_instance(const Shape& s) {
     const Wanted w = wanted_backward<T>(s, attention, qkv, dout);
     report.near("dqkv", a.dqkv, w.dqkv, [&](int64_t i) { return w.tolerance[size_t(i)]; });
   };
-  return {bench, [a, bench](Exec on) { attention_backward<T>(on, bench->located(a)); }, check,
-          attention_backward_cost(a)};
+  // Of the scratch, which has room for either backend, the op gets the end: as much as it asks for.
+  const auto run = [a, bench, shape](Exec on) {
+    const int64_t most = a.scratch.dim[0];
+    const int64_t asked = attention_backward_scratch(on.gpu ? Backend::kGpu : Backend::kCpu, shape);
+    AttentionBackward<T> here = a;
+    here.scratch = a.scratch.rows(most - asked, asked);
+    attention_backward<T>(on, bench->located(here));
+  };
+  return {bench, run, check, attention_backward_cost(a)};
 }
 
 OpInstance reference_instance() {

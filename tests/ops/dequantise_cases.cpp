@@ -127,9 +127,9 @@ OpInstance error_instance(const QuantFormat& f, double percent) {
   bench->must_move(q.x, 0);
   bench->must_move(q.row.tensor_scale, 0);
   bench->must_move(q.row.amax, 0);
-  return {
-      bench, run, check, quantise_cost(q) + dequantise_cost(d),
-      OpInstance::Alone{[=](Exec on) { dequantise(on, bench->located(d)); }, dequantise_cost(d)}};
+  const OpInstance::Alone alone{[=](Exec on) { dequantise(on, bench->located(d)); },
+                                dequantise_cost(d)};
+  return {bench, run, check, quantise_cost(q) + dequantise_cost(d), {}, alone};
 }
 
 // y = x W^T of NVFP4 operands, decoded to bf16 and multiplied as bf16. Products are exact, so y
@@ -181,7 +181,10 @@ OpInstance product_instance(int64_t rows, int64_t out, int64_t in) {
     report.near("y", product.y, want,
                 [&](int64_t i) { return tol::sum(double(in), size[size_t(i)]); });
   };
-  return {bench, run, check, linear_forward_cost(product), OpInstance::Alone{}};
+  const auto workspace = [=](Backend backend) {
+    return linear_workspace_bytes<bf16>(backend, rows, out, in);
+  };
+  return {bench, run, check, linear_forward_cost(product), workspace, OpInstance::Alone{}};
 }
 
 }  // namespace

@@ -49,10 +49,14 @@ OpInstance instance(const Shape& s, By by) {
     report.equal("slot", a.slot, doubles(want.slot));
   };
   void (*const call)(Exec, const Dispatch&) = by == By::kCub ? by_cub::dispatch : dispatch;
-  return {bench, [=](Exec on) { call(on, bench->located(a)); }, check, dispatch_cost(a)};
+  OpInstance made{bench, [=](Exec on) { call(on, bench->located(a)); }, check, dispatch_cost(a)};
+  if (by == By::kCub) {
+    made.workspace = [n = a.token.dim[0]](Backend) { return by_cub::workspace_bytes(n); };
+  }
+  return made;
 }
 
-// The sort of the embedding's backward pass.
+// The sort of the embedding's backward pass, whose scratch is in the workspace.
 OpInstance sort_instance(int64_t n, int64_t limit, By by) {
   auto bench = std::make_shared<Workbench>();
   const View<int32_t, 1> keys = bench->in<int32_t, 1>("keys", {n});
@@ -81,7 +85,10 @@ OpInstance sort_instance(int64_t n, int64_t limit, By by) {
     here.scratch = on.workspace;
     call(on, here);
   };
-  return {bench, run, check, cost};
+  const auto workspace = [=](Backend) {
+    return by == By::kCub ? by_cub::workspace_bytes(n) : gpu::sort_positions_scratch_bytes(n);
+  };
+  return {bench, run, check, cost, workspace};
 }
 
 }  // namespace

@@ -105,8 +105,11 @@ OpInstance backward_instance(const Shape& s) {
       return count[size_t(i)] == 1.0 ? tol::exact() : tol::sum(count[size_t(i)], size[size_t(i)]);
     });
   };
+  const auto workspace = [s](Backend backend) {
+    return embedding_backward_workspace_bytes(backend, s.tokens, s.width);
+  };
   return {bench, [a, bench](Exec on) { embedding_backward<T>(on, bench->located(a)); }, check,
-          embedding_backward_cost(a)};
+          embedding_backward_cost(a), workspace};
 }
 
 OpInstance reference_instance() {

@@ -148,8 +148,8 @@ OpInstance shared_instance(const Shared& s) {
     report.near("norm", of_ranks.norm, {want.norm()},
                 [&](int64_t) { return tol::rounding<float>(want.norm()); });
   };
-  return {
-      bench, run, check, {.bytes = 2 * cost.bytes, .flops = 2 * cost.flops}, OpInstance::Alone{}};
+  const Cost twice{.bytes = 2 * cost.bytes, .flops = 2 * cost.flops};
+  return {bench, run, check, twice, {}, OpInstance::Alone{}};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/grouped_linear.h"
 #include "tests/ops/amax_case.h"
 #include "tests/ops/matrix_case.h"
 #include "tests/ops/op_case.h"
@@ -40,6 +41,15 @@ struct GroupedShape {
            (rows == RowOrder::kGathered ? " gather" : "") + scaled_name(scaled);
   }
 };
+
+// The workspace of each of its products.
+template <typename T>
+auto grouped_workspace(const GroupedShape& s) {
+  return [experts = s.experts(), assignments = s.assignments(), out = s.out,
+          in = s.in](Backend backend) {
+    return grouped_workspace_bytes<T>(backend, assignments, experts, out, in);
+  };
+}
 
 // True if ops with SwiGLU record the amax; cases for timing do not.
 inline bool asks_amax(const GroupedShape& s) {

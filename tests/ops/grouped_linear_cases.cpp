@@ -33,7 +33,7 @@ OpInstance forward_instance(const Shape& s) {
     report.near("y", got.view(), want, product_rule<T>(double(s.in), want, size));
   };
   return {bench, [a, bench](Exec on) { grouped_linear_forward<T>(on, bench->located(a)); }, check,
-          grouped_linear_forward_cost(a)};
+          grouped_linear_forward_cost(a), grouped_workspace<T>(s)};
 }
 
 template <typename T>
@@ -56,7 +56,7 @@ OpInstance dgrad_instance(const Shape& s) {
     report.near("dx", got.view(), want, product_rule<T>(double(s.out), want, size));
   };
   return {bench, [a, bench](Exec on) { grouped_linear_dgrad<T>(on, bench->located(a)); }, check,
-          grouped_linear_dgrad_cost(a)};
+          grouped_linear_dgrad_cost(a), grouped_workspace<T>(s)};
 }
 
 // All assignments of some experts.
@@ -128,7 +128,7 @@ OpInstance wgrad_instance(const Shape& s, GradientSum sum = GradientSum::kAdd,
                 [&](int64_t i) { return sums(i) + tol::addition_in_memory(); });
   };
   return {bench, [a, bench](Exec on) { grouped_linear_wgrad<T>(on, bench->located(a)); }, check,
-          grouped_linear_wgrad_cost(a)};
+          grouped_linear_wgrad_cost(a), grouped_workspace<T>(s)};
 }
 
 OpInstance reference_instance() {

@@ -100,7 +100,7 @@ OpInstance linear_instance(const CodedShape& s) {
     report_products(report, "y", a.y, s.shape, want);
   };
   return {bench, [a, bench](Exec on) { grouped_scaled_linear(on, bench->located(a)); }, check,
-          grouped_scaled_linear_cost(a)};
+          grouped_scaled_linear_cost(a), grouped_workspace<bf16>(s.shape)};
 }
 
 // n is 2 F.
@@ -131,7 +131,7 @@ OpInstance forward_instance(const CodedShape& s) {
     });
   };
   return {bench, [a, bench](Exec on) { grouped_scaled_swiglu_forward(on, bench->located(a)); },
-          check, grouped_scaled_swiglu_forward_cost(a)};
+          check, grouped_scaled_swiglu_forward_cost(a), grouped_workspace<bf16>(s.shape)};
 }
 
 // n is F.
@@ -168,7 +168,7 @@ OpInstance dgrad_instance(const CodedShape& s) {
     });
   };
   return {bench, [a, bench](Exec on) { grouped_scaled_swiglu_dgrad(on, bench->located(a)); }, check,
-          grouped_scaled_swiglu_dgrad_cost(a)};
+          grouped_scaled_swiglu_dgrad_cost(a), grouped_workspace<bf16>(s.shape)};
 }
 
 using Make = OpInstance (*)(const CodedShape&);

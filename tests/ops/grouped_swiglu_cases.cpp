@@ -40,7 +40,7 @@ OpInstance forward_instance(const GroupedShape& s) {
     });
   };
   return {bench, [a, bench](Exec on) { grouped_swiglu_forward<T>(on, bench->located(a)); }, check,
-          grouped_swiglu_forward_cost(a)};
+          grouped_swiglu_forward_cost(a), grouped_workspace<T>(s)};
 }
 
 // s.in is F. One expert: without offsets.
@@ -86,8 +86,12 @@ OpInstance dgrad_instance(const GroupedShape& s) {
              std::abs(slope[size_t(i)]) * of_dh + 0x1p-100;
     });
   };
+  const auto workspace = [of_product = grouped_workspace<T>(s), s](Backend backend) {
+    const bool dense = backend == Backend::kGpu && s.experts() == 1;
+    return dense ? grouped_swiglu_dgrad_workspace_bytes(s.assignments()) : of_product(backend);
+  };
   return {bench, [a, bench](Exec on) { grouped_swiglu_dgrad<T>(on, bench->located(a)); }, check,
-          grouped_swiglu_dgrad_cost(a)};
+          grouped_swiglu_dgrad_cost(a), workspace};
 }
 
 template <typename T>

@@ -150,6 +150,15 @@ void check_nats(Report& report, View<float, 1> nats, const Expected& want, const
               [&](int64_t i) { return want.nats_tolerance[size_t(i)]; });
 }
 
+// The products of a chunk.
+template <typename T>
+auto workspace_of(int64_t tokens, int64_t vocab, int64_t width) {
+  return [=](Backend backend) {
+    const int64_t rows = head_loss_chunk_rows(tokens, vocab);
+    return linear_workspace_bytes<T>(backend, rows, vocab, width);
+  };
+}
+
 template <typename T>
 OpInstance training_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
@@ -196,7 +205,7 @@ OpInstance training_instance(const Shape& s) {
     *logits = on.gpu ? Logits::kRounded : Logits::kFloat;
     head_loss<T>(on, bench->located(a));
   };
-  return {bench, run, check, head_loss_cost(a)};
+  return {bench, run, check, head_loss_cost(a), workspace_of<T>(s.tokens, s.vocab, s.width)};
 }
 
 // Makes the most likely id the target of every third checked row.
@@ -244,7 +253,7 @@ OpInstance eval_instance(const Shape& s) {
     });
   };
   return {bench, [a, bench](Exec on) { head_loss_eval<T>(on, bench->located(a)); }, check,
-          head_loss_eval_cost(a)};
+          head_loss_eval_cost(a), workspace_of<T>(s.tokens, s.vocab, s.width)};
 }
 
 // Ids 2, 3 and 7 have the largest logit: the first of them is the most likely. Ids 2 and 3 are in
@@ -280,7 +289,7 @@ OpInstance ties_instance() {
     report.equal("most_likely", a.most_likely, {1, 0, 0, 0});
   };
   return {bench, [a, bench](Exec on) { head_loss_eval<T>(on, bench->located(a)); }, check,
-          head_loss_eval_cost(a)};
+          head_loss_eval_cost(a), workspace_of<T>(target.dim[0], vocab, 1)};
 }
 
 OpInstance reference_instance() {

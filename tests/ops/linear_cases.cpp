@@ -67,6 +67,11 @@ auto product_rule(int64_t k, const std::vector<double>& want, const std::vector<
   };
 }
 
+template <typename T>
+auto workspace_of(int64_t rows, int64_t out, int64_t in) {
+  return [=](Backend backend) { return linear_workspace_bytes<T>(backend, rows, out, in); };
+}
+
 template <typename T, typename Y>
 OpInstance forward_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
@@ -85,7 +90,7 @@ OpInstance forward_instance(const Shape& s) {
     report.near("y", got.view(), want, product_rule<Y>(s.in, want, size, s.add, begin));
   };
   return {bench, [a, bench](Exec on) { linear_forward<T, Y>(on, bench->located(a)); }, check,
-          linear_forward_cost(a)};
+          linear_forward_cost(a), workspace_of<T>(s.rows, s.out, s.in)};
 }
 
 template <typename T>
@@ -106,7 +111,7 @@ OpInstance dgrad_instance(const Shape& s) {
     report.near("dx", got.view(), want, product_rule<T>(s.out, want, size, s.add, begin));
   };
   return {bench, [a, bench](Exec on) { linear_dgrad<T>(on, bench->located(a)); }, check,
-          linear_dgrad_cost(a)};
+          linear_dgrad_cost(a), workspace_of<T>(s.rows, s.out, s.in)};
 }
 
 template <typename T>
@@ -132,7 +137,7 @@ OpInstance wgrad_instance(const Shape& s, GradientSum sum = GradientSum::kAdd) {
                 product_rule<float>(s.rows, want, size, Add::kNone, begin));
   };
   return {bench, [a, bench](Exec on) { linear_wgrad<T>(on, bench->located(a)); }, check,
-          linear_wgrad_cost(a)};
+          linear_wgrad_cost(a), workspace_of<T>(s.rows, s.out, s.in)};
 }
 
 // The header's bitwise promises: rows in three calls give the bits of one call; for dweight, cut at
@@ -177,7 +182,7 @@ OpInstance split_rows_instance(Scaled scaled) {
     report.equal("dx", dx_cut, Workbench::doubles(dx));
     report.equal("dweight", dweight_cut, Workbench::doubles(dweight));
   };
-  return {bench, run, check, {}};
+  return {bench, run, check, {}, workspace_of<T>(rows, out, in)};
 }
 
 OpInstance reference_instance() {

@@ -53,8 +53,11 @@ OpInstance instance(const Setup& s) {
     }
     report.below("distance", std::sqrt(off), tol::rounded_twice(std::sqrt(away)));
   };
+  const auto workspace = [s](Backend backend) {
+    return newton_schulz_workspace_bytes(backend, s.n, s.rows, s.cols);
+  };
   return {bench, [a, bench](Exec on) { newton_schulz(on, bench->located(a)); }, check,
-          newton_schulz_cost(a)};
+          newton_schulz_cost(a), workspace};
 }
 
 std::string case_name(const Setup& s) {

@@ -11,6 +11,7 @@ namespace assay {
 namespace {
 
 constexpr size_t kGuard = 256;
+constexpr int64_t kWorkspaceGuard = 4096;
 constexpr std::byte kSentinel{0xA5};
 constexpr std::byte kPoisonByte{0xFF};  // NaN in float and bf16
 
@@ -20,6 +21,11 @@ bool same_bytes(const std::byte* a, const std::byte* b, size_t bytes) {
 
 CaseMemory memory{[](size_t bytes) { return ::operator new(bytes); },
                   [](void* p) { ::operator delete(p); }};
+
+// Bytes of the sentinel behind a buffer.
+size_t guard_behind() {
+  return memory.watched ? 0 : kGuard;
+}
 
 }  // namespace
 
@@ -31,7 +37,7 @@ CaseMemory case_memory() {
 }
 
 std::byte* Workbench::add(const std::string& name, size_t bytes, Role role) {
-  const size_t padded = kGuard + 64 + bytes + kGuard;
+  const size_t padded = kGuard + (memory.watched ? 0 : 64) + bytes + guard_behind();
   auto* const whole = static_cast<std::byte*>(memory.allocate(padded));
   const double times = role == Role::kTmp ? 0 : role == Role::kAcc ? 2 : 1;
   Buffer b{.name = name,
@@ -123,7 +129,7 @@ std::vector<std::string> Workbench::damage() const {
   for (const Buffer& b : buffers_) {
     bool intact = true;
     for (size_t i = 1; i <= kGuard; ++i) intact &= b.data[-static_cast<ptrdiff_t>(i)] == kSentinel;
-    for (size_t i = 0; i < kGuard; ++i) intact &= b.data[b.bytes + i] == kSentinel;
+    for (size_t i = 0; i < guard_behind(); ++i) intact &= b.data[b.bytes + i] == kSentinel;
     if (!intact) names.push_back(b.name + ": written outside");
     if (b.role == Role::kIn && !same_bytes(b.start.data(), b.data, b.bytes)) {
       names.push_back(b.name + ": input changed");
@@ -161,6 +167,24 @@ std::byte* Workbench::moved(std::byte* p) const {
     }
   }
   return p;
+}
+
+CaseWorkspace::CaseWorkspace(int64_t bytes) : memory_(nullptr, memory.release) {
+  if (bytes == 0) return;
+  sentinel_ = memory.watched ? 0 : kWorkspaceGuard;
+  const int64_t to_align = memory.watched ? 0 : 256;
+  memory_.reset(memory.allocate(size_t(bytes + sentinel_ + to_align)));
+  const auto address = reinterpret_cast<uintptr_t>(memory_.get());
+  view_ = {reinterpret_cast<std::byte*>((address + 255) / 256 * 256), {bytes}};
+  std::memset(view_.data + bytes, static_cast<int>(kSentinel), size_t(sentinel_));
+}
+
+std::optional<int64_t> CaseWorkspace::overwritten() const {
+  const int64_t bytes = view_.dim[0];
+  for (int64_t i = bytes; i < bytes + sentinel_; ++i) {
+    if (view_.data[i] != kSentinel) return i;
+  }
+  return std::nullopt;
 }
 
 void Report::add(Comparison& c, int64_t i, double got, double want, double tolerance) {

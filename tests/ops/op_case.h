@@ -55,6 +55,9 @@ inline Fill normal(double std = 1.0, double mean = 0.0) {
 struct CaseMemory {
   void* (*allocate)(size_t bytes);
   void (*release)(void* p);
+  // The memory aligns allocations to 256 bytes and itself notices accesses past their ends. Buffers
+  // then end where their allocations do, without a sentinel, so that reads are noticed too.
+  bool watched = false;
 };
 // Allocator of the copies of a workbench's buffers, e.g. in device memory, and a copy function in
 // both directions.
@@ -163,7 +166,7 @@ class Workbench {
     Role role;
     size_t bytes;
     std::unique_ptr<std::byte, void (*)(void*)>
-        memory;  // sentinel, data (64-byte aligned), sentinel
+        memory;  // sentinel, data (64-byte aligned), sentinel unless the memory is watched
     double traffic = 0;
     std::byte* data = nullptr;
     // Starting contents of in and acc; the others start poisoned.
@@ -252,9 +255,12 @@ class Report {
 
 struct OpInstance {
   std::shared_ptr<Workbench> bench;
-  std::function<void(Exec)> run;       // runs the op; Exec has a large workspace
+  std::function<void(Exec)> run;       // runs the op; Exec has the workspace below
   std::function<void(Report&)> check;  // after run
   Cost cost;                           // of run; decides where a case is too expensive
+  // The bytes of Exec::workspace that run asks for, by the op's own *_workspace_bytes(). The checks
+  // give it so many and no more. Not set: none.
+  std::function<int64_t(Backend)> workspace = {};
   // Where run also calls other ops, before the op or to compare with it: the op alone, which
   // benches time on buffers as run left them. Without a cost, they leave the case out.
   struct Alone {
@@ -292,21 +298,19 @@ inline OpCase large(std::string op, std::string name, std::function<OpInstance()
   return {std::move(op), std::move(name), std::move(make), OpBody::kEvery, CaseSize::kLarge};
 }
 
-// Exec::workspace for op_check and the benches: large enough for every case of a CaseSize, aligned
-// to 256 bytes like planned memory.
+// Memory of Exec::workspace, aligned to 256 bytes like planned memory, with a sentinel behind it.
+// Benches have enough for every case of the usual sizes, checks as much as an instance asks for.
 class CaseWorkspace {
  public:
-  explicit CaseWorkspace(CaseSize size = CaseSize::kUsual)
-      : bytes_(int64_t{size == CaseSize::kLarge ? 256 : 64} << 20) {}
-  View<std::byte, 1> view() {
-    const auto address = reinterpret_cast<uintptr_t>(memory_.get());
-    return {reinterpret_cast<std::byte*>((address + 255) / 256 * 256), {bytes_}};
-  }
+  explicit CaseWorkspace(int64_t bytes = int64_t{64} << 20);
+  View<std::byte, 1> view() const { return view_; }  // without bytes: no pointer either
+  // The first byte behind it that was overwritten, counted from its start.
+  std::optional<int64_t> overwritten() const;
 
  private:
-  int64_t bytes_;
-  std::unique_ptr<void, void (*)(void*)> memory_{case_memory().allocate(size_t(bytes_) + 256),
-                                                 case_memory().release};
+  std::unique_ptr<void, void (*)(void*)> memory_;
+  View<std::byte, 1> view_ = {};
+  int64_t sentinel_ = 0;  // bytes
 };
 
 // True if `op` is the case's op or its family (rmsnorm: rmsnorm_forward, ...; empty: any) and the

@@ -30,7 +30,9 @@ constexpr double kMostSecondsForRaces = 0.052;  // the race detector takes about
 
 int main(int argc, char** argv) {
   using namespace assay;
-  set_case_memory({[](size_t bytes) { return simt::device_malloc(bytes); }, simt::device_free});
+  set_case_memory({.allocate = [](size_t bytes) { return simt::device_malloc(bytes); },
+                   .release = simt::device_free,
+                   .watched = true});
   std::string program = simt::race_detector_present() ? "op_check_race" : "op_check_simt";
   int capability = 0;
   int image = 0;

@@ -1,9 +1,11 @@
 #include "tests/ops/op_run.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "base/check.h"
@@ -11,14 +13,28 @@
 namespace assay {
 namespace {
 
-enum class Outcome { kPassed, kFailed, kLeftOut };
+using Outcome = CaseOutcome;
 
-void run_variant(const OpBackend& backend, const OpBackend::Variant& variant,
-                 const OpInstance& instance, View<std::byte, 1> workspace) {
+// Of a workspace, as much is poisoned. That of the library's products is larger, and they write it
+// before they read it.
+constexpr size_t kMostPoison = size_t{4} << 20;
+
+// So many bytes and no more: in planned memory an op that uses more would overwrite another buffer.
+View<std::byte, 1> poisoned(std::optional<CaseWorkspace>& workspace, int64_t bytes) {
+  if (!workspace || workspace->view().dim[0] != bytes) workspace.emplace(bytes);
+  const View<std::byte, 1> view = workspace->view();
+  if (bytes > 0) std::memset(view.data, 0xFF, std::min(view.bytes(), kMostPoison));
+  return view;
+}
+
+// Returns what was written behind the workspace; empty: nothing.
+std::string run_variant(const OpBackend& backend, const OpBackend::Variant& variant,
+                        const OpInstance& instance, std::optional<CaseWorkspace>& workspace) {
   instance.bench->restore();
-  std::memset(workspace.data, 0xFF, workspace.bytes() / 64);
   Exec on = variant.begin();
-  on.workspace = workspace;
+  const Backend asks = on.gpu ? Backend::kGpu : Backend::kCpu;
+  const int64_t bytes = instance.workspace ? instance.workspace(asks) : 0;
+  on.workspace = poisoned(workspace, bytes);
   Workbench& bench = *instance.bench;
   const bool in_copy = variant.buffers == OpBackend::Variant::Buffers::kACopy;
   if (in_copy) {
@@ -32,6 +48,11 @@ void run_variant(const OpBackend& backend, const OpBackend::Variant& variant,
     bench.use_copy(-1);
     bench.place_copies(backend.copies, 0);
   }
+  const std::optional<int64_t> behind = workspace->overwritten();
+  if (!behind) return "";
+  workspace.reset();  // the next has an intact sentinel
+  return strprintf("the op asks for %ld bytes of workspace, but byte %ld was overwritten",
+                   long(bytes), long(*behind));
 }
 
 std::vector<std::string> outside(const Report& report, double& used) {
@@ -76,7 +97,10 @@ OpBackend without_repeats(OpBackend backend) {
   return backend;
 }
 
-Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& workspace, Cost most) {
+}  // namespace
+
+CaseOutcome run_case(const OpBackend& backend, const OpCase& c,
+                     std::optional<CaseWorkspace>& workspace, Cost most) {
   if (!runs_on(c, backend.capability)) {
     std::printf("--   %s | skipped: not on a GPU of compute capability %d.%d\n", c.name.c_str(),
                 backend.capability / 10, backend.capability % 10);
@@ -98,7 +122,8 @@ Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& works
   for (size_t i = 0; i < variants.size(); ++i) {
     const OpBackend::Variant& variant = variants[i];
     try {
-      run_variant(backend, variant, instance, workspace.view());
+      const std::string behind = run_variant(backend, variant, instance, workspace);
+      if (!behind.empty()) failures.push_back(variant.name + ": " + c.op + ": " + behind);
     } catch (const std::exception& error) {
       failures.push_back(variant.name + ": " + error.what());
       break;
@@ -123,6 +148,8 @@ Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& works
   std::fflush(stdout);
   return failures.empty() ? Outcome::kPassed : Outcome::kFailed;
 }
+
+namespace {
 
 // --shard I/N runs every N-th selected case starting with the I-th, so that N processes share them.
 struct Shard {
@@ -191,7 +218,7 @@ int op_check_main(int argc, char** argv, OpBackend backend) {
       return usage(backend, flag == "--help" ? 0 : 1);
     }
   }
-  CaseWorkspace workspace(sizes == Sizes::kUsual ? CaseSize::kUsual : CaseSize::kLarge);
+  std::optional<CaseWorkspace> workspace;
   int done = 0, failed = 0, left_out = 0;
   for (const OpCase& c : all_op_cases()) {
     if (!selected(c, op, filter)) continue;

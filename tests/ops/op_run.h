@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,13 @@ struct OpBackend {
   // skipped.
   std::function<bool()> broken = {};
 };
+
+enum class CaseOutcome { kPassed, kFailed, kLeftOut };
+
+// Runs a case in every variant and prints how it went. `most`: of a case that is run. `workspace`:
+// of the case before, which this one takes if it asks for as much.
+CaseOutcome run_case(const OpBackend& backend, const OpCase& c,
+                     std::optional<CaseWorkspace>& workspace, Cost most);
 
 // The exit status of a check whose cases are all skipped here, as ctest's SKIP_RETURN_CODE.
 inline constexpr int kAllSkipped = 77;

@@ -68,10 +68,10 @@ OpInstance gradient_instance(const RouterShape& s, RouterPath path) {
   leave_out_of_forward(*bench, f);
   bench->must_move(f.bias, 0);
   moves_what_the_path_reads(*bench, b);
-  return {bench, run, check, router_forward_cost(f) + router_backward_cost(b),
-          OpInstance::Alone{
-              [b = b, bench = bench](Exec on) { router_backward<T>(on, bench->located(b)); },
-              router_backward_cost(b)}};
+  const OpInstance::Alone alone{
+      [b = b, bench = bench](Exec on) { router_backward<T>(on, bench->located(b)); },
+      router_backward_cost(b)};
+  return {bench, run, check, router_forward_cost(f) + router_backward_cost(b), {}, alone};
 }
 
 // What forward stores for backward, computed by the CPU.

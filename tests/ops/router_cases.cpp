@@ -298,9 +298,9 @@ OpInstance margin_instance(const RouterShape& s) {
   };
   leave_out_of_forward(*bench, f);
   bench->must_move(f.logsumexp, 0);
-  return {bench, run, check, router_forward_cost(f) + router_margin_cost(a),
-          OpInstance::Alone{[=](Exec on) { router_margin(on, bench->located(a)); },
-                            router_margin_cost(a)}};
+  const OpInstance::Alone alone{[=](Exec on) { router_margin(on, bench->located(a)); },
+                                router_margin_cost(a)};
+  return {bench, run, check, router_forward_cost(f) + router_margin_cost(a), {}, alone};
 }
 
 std::vector<RouterShape> forward_shapes() {

@@ -1,3 +1,4 @@
+#include "cuda/matmul.h"
 #include "ops/scaled_linear.h"
 #include "tests/ops/coded_case.h"
 #include "tests/ops/matrix_case.h"
@@ -69,7 +70,7 @@ OpInstance instance(const Shape& s) {
     });
   };
   return {bench, [a, bench](Exec on) { scaled_linear<Y>(on, bench->located(a)); }, check,
-          scaled_linear_cost(a)};
+          scaled_linear_cost(a), [](Backend) { return gpu::kMatmulWorkspaceBytes; }};
 }
 
 template <typename Y>

@@ -128,8 +128,9 @@ OpInstance forward_instance(const QuantFormat& f, const Shape& s, CaseSize size)
   };
   leave_out(*bench, {plain.row}, plain.not_finite);
   bench->must_move(h, 0);
-  return {bench, run, check, cost,
-          OpInstance::Alone{[=](Exec on) { swiglu_codes_forward(on, bench->located(a)); }, cost}};
+  const OpInstance::Alone alone{[=](Exec on) { swiglu_codes_forward(on, bench->located(a)); },
+                                cost};
+  return {bench, run, check, cost, {}, alone};
 }
 
 // Checks one column of h, of dgate and of dup, and the padding after them.
@@ -215,8 +216,9 @@ OpInstance backward_instance(const QuantFormat& f, const Shape& s, CaseSize size
   leave_out(*bench, {gradient.row, gradient.column, input.column}, marked);
   bench->must_move(h, 0);
   bench->must_move(dgate_up, 0);
-  return {bench, run, check, cost,
-          OpInstance::Alone{[=](Exec on) { swiglu_codes_backward(on, bench->located(a)); }, cost}};
+  const OpInstance::Alone alone{[=](Exec on) { swiglu_codes_backward(on, bench->located(a)); },
+                                cost};
+  return {bench, run, check, cost, {}, alone};
 }
 
 // Native products of fp8_block, which read these codes, are for 9.0 alone.

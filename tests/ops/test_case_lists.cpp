@@ -1,9 +1,14 @@
-// The case lists as a whole: names, large cases, and what a workbench counts.
+// The case lists as a whole: names, large cases, workspaces, and what a workbench counts.
+#include <cstring>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
+#include "base/check.h"
 #include "tests/catch.h"
 #include "tests/ops/op_case.h"
+#include "tests/ops/op_run.h"
 
 namespace assay {
 namespace {
@@ -36,6 +41,65 @@ TEST_CASE("every op has a large case, but what moves little or proves a property
     CAPTURE(op);
     REQUIRE(large.contains(op) != small.contains(op));
   }
+}
+
+// On the emulator a product of the library needs no workspace, so that the checks do not notice
+// what a case of one leaves out.
+TEST_CASE("the cases of ops that take a workspace say how large, and no others do") {
+  const std::string takers =
+      " dispatch_sort embedding_backward grouped_linear_dgrad grouped_linear_forward "
+      "grouped_linear_wgrad grouped_scaled_linear grouped_scaled_swiglu_dgrad "
+      "grouped_scaled_swiglu_forward grouped_swiglu_dgrad grouped_swiglu_forward head_loss "
+      "head_loss_eval linear_dgrad linear_forward linear_split_rows linear_wgrad newton_schulz "
+      "scaled_linear ";
+  std::set<std::string> seen;
+  for (const OpCase& c : all_op_cases()) {
+    if (!seen.insert(c.op).second) continue;
+    CAPTURE(c.name);
+    const bool takes = takers.find(" " + c.op + " ") != std::string::npos;
+    REQUIRE(bool(c.make().workspace) == takes);
+  }
+}
+
+TEST_CASE("a workspace is aligned, and notices what is written behind it") {
+  for (const int64_t bytes : {1, 64, 4800}) {
+    CaseWorkspace workspace(bytes);
+    const View<std::byte, 1> view = workspace.view();
+    REQUIRE(reinterpret_cast<uintptr_t>(view.data) % 256 == 0);
+    REQUIRE(view.dim[0] == bytes);
+    std::memset(view.data, 0xFF, view.bytes());
+    REQUIRE(!workspace.overwritten().has_value());
+    view.data[bytes + 7] = std::byte{0};
+    REQUIRE(workspace.overwritten() == bytes + 7);
+  }
+  const CaseWorkspace none(0);
+  REQUIRE(none.view().empty());
+  REQUIRE(!none.overwritten().has_value());
+}
+
+TEST_CASE("a case whose op writes behind the workspace that it asks for fails") {
+  OpBackend backend{.program = "test_case_lists", .body = OpBody::kCpu, .variants = {}};
+  backend.variants.push_back({"once", [] { return Exec{}; }});
+  int64_t given = -1;
+  const auto outcome = [&](int64_t asked, int64_t written) {
+    const auto make = [&, asked, written] {
+      const auto run = [&given, written](Exec on) {
+        given = on.workspace.dim[0];
+        for (int64_t i = 0; i < written; ++i) on.workspace[i] = std::byte{1};
+      };
+      OpInstance made{std::make_shared<Workbench>(), run, [](Report&) {}, {}};
+      if (asked > 0) made.workspace = [asked](Backend) { return asked; };
+      return made;
+    };
+    std::optional<CaseWorkspace> workspace;
+    const OpCase c{"takes", strprintf("takes %ld of %ld", long(written), long(asked)), make};
+    return run_case(backend, c, workspace, {1e300, 1e300});
+  };
+  REQUIRE(outcome(100, 100) == CaseOutcome::kPassed);
+  REQUIRE(given == 100);
+  REQUIRE(outcome(100, 101) == CaseOutcome::kFailed);
+  REQUIRE(outcome(0, 0) == CaseOutcome::kPassed);
+  REQUIRE(given == 0);
 }
 
 TEST_CASE("a workbench counts in and out once, acc twice, or what a case says") {

@@ -6,6 +6,9 @@ namespace assay {
 
 namespace gpu {
 ASSAY_GPU_ABSENT(sort_positions, SortPositions)
+[[gnu::weak]] int64_t sort_positions_scratch_bytes(int64_t) {
+  return 0;
+}
 }  // namespace gpu
 
 namespace by_cub {
@@ -14,6 +17,9 @@ using gpu::refuse_absent;
 
 ASSAY_GPU_ABSENT(dispatch, Dispatch)
 ASSAY_GPU_ABSENT(sort_positions, gpu::SortPositions)
+[[gnu::weak]] int64_t workspace_bytes(int64_t) {
+  return 0;
+}
 
 }  // namespace by_cub
 
