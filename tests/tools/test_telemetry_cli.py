@@ -4,6 +4,7 @@ back by a decoder of their own that checks the CRCs."""
 import csv
 import json
 import math
+import os
 import pathlib
 import re
 import shutil
@@ -14,7 +15,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
-from harness import Workplace, assay, check, rows
+from harness import ASSAY, Workplace, assay, check, rows
 
 
 def crc32c(data):
@@ -196,6 +197,20 @@ def check_overwrite(run, work):
     check({file.name for file in folder.iterdir()} == {*earlier, "mine.txt"}, "one event file, and what is not ours")
 
 
+def check_both_or_none(run, work):
+    """Where the second of two folders cannot be named, the first goes too: the same command can be given again."""
+    both = ("--csv", work / "both-csv", "--tensorboard", work / "both-tb")
+    faults = {"LD_PRELOAD": str(ASSAY.parent / "libtorture_faults.so"), "ASSAY_FAULTS_CALL": "rename",
+              "ASSAY_FAULTS_PATH": "*/both-tb", "ASSAY_FAULTS_HOW": "EIO"}
+    if (ASSAY.parent / "libtorture_faults.so").exists():
+        done = subprocess.run([str(ASSAY), "telemetry", str(run), *map(str, both)], capture_output=True, text=True,
+                              env={**os.environ, **faults})
+        check(done.returncode == 1 and "Input/output error" in done.stderr and not list(work.glob("both-*")),
+              f"{done.stderr}{list(work.glob('both-*'))}")
+    ok(run, *both)
+    check(all(list((work / name).iterdir()) for name in ("both-csv", "both-tb")), "both folders, given again")
+
+
 def main():
     with Workplace(moe=True) as place:
         run, work = place.run("moe"), place.path
@@ -250,6 +265,7 @@ def main():
         check((work / "csv" / "mine.txt").read_text() == "kept" and not (work / "new").exists(), "other files stay")
         check(len(list((work / "tb").iterdir())) == 1, "one event file")
         check_overwrite(run, work)
+        check_both_or_none(run, work)
         run.chmod(0o555)
         ok(run, "--tables")
         check((run / "telemetry.db").read_bytes() == before, "the run is not changed")

@@ -32,6 +32,24 @@ def processes_below(pid):
     return found
 
 
+def kill_all_of(process, folder):
+    """Kills a process, those below it, and those whose command names the folder: their names, without zombies."""
+    found = {process.pid, *processes_below(process.pid)}
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if os.fsencode(folder) in path.read_bytes():
+                found.add(int(path.parent.name))
+    names = []
+    for pid in found - {os.getpid()}:
+        with contextlib.suppress(OSError):
+            stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+            name, state = stat[stat.index("(") + 1:stat.rindex(")")], stat[stat.rindex(")") + 2]
+            os.kill(pid, signal.SIGKILL)
+            if state != "Z":
+                names.append(name)
+    return names
+
+
 def start(command, **options):
     """As subprocess.Popen(); ended() must follow."""
     with lock:

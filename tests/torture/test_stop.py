@@ -4,11 +4,14 @@ is left, and no case is called lost. Also tools/torture.sh with a file of the ca
 late."""
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+
+import children
 
 HERE = pathlib.Path(__file__).resolve().parent
 failures = []
@@ -77,6 +80,28 @@ except KeyboardInterrupt:
         failures.append(f"a signal taken by a thread: exit {code}")
 
 
+def orphan():
+    """What a killed command has started and nobody ends: it is found by the folder in its command, killed and named."""
+    folder = work / "0001-ranks"
+    folder.mkdir()
+    shutil.copy(shutil.which("sleep"), folder / "mpirun")
+    process = children.start(["bash", "-c", f"{folder}/mpirun 1000 & sleep 1000"], stdout=subprocess.PIPE, text=True)
+    while len(children.processes_below(process.pid)) < 2:
+        time.sleep(0.01)
+    for pid in children.processes_below(process.pid)[1:] + [process.pid]:
+        os.kill(pid, signal.SIGKILL)
+    process.wait()
+    names = children.kill_all_of(process, folder)
+    try:
+        process.communicate(timeout=20)
+    except subprocess.TimeoutExpired:
+        failures.append("an orphan holds the pipe")
+    children.ended(process)
+    if names != ["mpirun"]:
+        failures.append(f"orphans: {names}")
+    shutil.rmtree(folder)
+
+
 def table_of_the_caller():
     script = HERE.parents[1] / "tools" / "torture.sh"
     done = subprocess.run(["bash", str(script), "--kills", "1", "--only", "tokenizer", "--json", "table.json"],
@@ -104,6 +129,7 @@ sys.exit(torture.main())
             failures.append(f"{struck} strikes a case: exit {done.returncode}\n{done.stdout}{done.stderr}")
 
 
+orphan()
 table_of_the_caller()
 too_late()
 taken_by_a_thread()

@@ -105,6 +105,11 @@ class ExportFolder {
   void commit() {
     if (new_) new_->commit();
   }
+  // After commit(): a new folder goes again.
+  void take_back() const {
+    std::error_code ignored;
+    if (new_) fs::remove_all(path_, ignored);
+  }
 
  private:
   std::string path_;
@@ -201,7 +206,12 @@ int write_folders(const TelemetryTables& tables, const TelemetryArguments& a) {
     said += "view it with: tensorboard --logdir " + a.tensorboard + "\n";
   }
   if (csv) csv->commit();
-  if (events) events->commit();
+  try {
+    if (events) events->commit();
+  } catch (const UserError&) {
+    if (csv) csv->take_back();  // else the same command could not be given again
+    throw;
+  }
   // An earlier export goes when the new one is complete.
   if (csv && a.overwrite && a.table.empty()) said += remove_other_tables(a.csv, chosen);
   if (events) remove_other_event_files(a.tensorboard, fs::path(event_file).filename().string());
