@@ -13,6 +13,19 @@ struct sqlite3_stmt;
 
 namespace assay {
 
+// A database waits ten seconds for a program that holds its file. One that this thread opens while
+// a BriefWait lives waits a fifth of a second: for who looks again anyway.
+class BriefWait {
+ public:
+  BriefWait();
+  BriefWait(const BriefWait&) = delete;
+  BriefWait& operator=(const BriefWait&) = delete;
+  ~BriefWait();
+
+ private:
+  int before_ms_;
+};
+
 class Database {
  public:
   enum class Mode { kReadOnly, kCreate };

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/read_failed.h"
 #include "data/sha256.h"
+#include "engine/telemetry/sqlite.h"
 
 namespace assay {
 namespace {
@@ -106,6 +107,7 @@ bool LiveFeed::make_report(const std::vector<RunStatus>& statuses) {
 }
 
 void LiveFeed::make() {
+  const BriefWait brief;
   const double started = thread_cpu_s();
   std::string fingerprint = this->fingerprint();
   if (fingerprint != fingerprint_) {

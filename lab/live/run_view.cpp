@@ -1,6 +1,7 @@
 #include "lab/live/run_view.h"
 
 #include "base/check.h"
+#include "engine/telemetry/sqlite.h"
 
 namespace assay {
 namespace {
@@ -53,7 +54,9 @@ RunView view_run(const std::string& path, Seen seen) {
 RunViews::RunViews(const std::vector<std::string>& runs)
     : runs_(runs), before_(runs.size()), seen_(runs.size(), Seen::kNever), views_(runs.size()) {}
 
-void RunViews::read() {
+void RunViews::read(IfHeld held) {
+  std::optional<BriefWait> brief;
+  if (held == IfHeld::kNextRead) brief.emplace();
   for (size_t i = 0; i < runs_.size(); ++i) {
     std::string now = run_fingerprint(runs_[i]);
     if (now == before_[i]) continue;

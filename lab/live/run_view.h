@@ -29,11 +29,16 @@ struct RunView {
 // A run that cannot be read has only a status.
 RunView view_run(const std::string& path, Seen seen);
 
+// What a read does about telemetry that another program holds: it waits, or leaves that run to the
+// next read.
+enum class IfHeld { kWait, kNextRead };
+
 // Runs that are watched together.
 class RunViews {
  public:
   explicit RunViews(const std::vector<std::string>& runs);
-  void read();  // those whose files have changed, or whose last read failed
+  // Those whose files have changed, or whose last read failed.
+  void read(IfHeld held = IfHeld::kNextRead);
   const std::vector<RunView>& all() const { return views_; }
 
  private:

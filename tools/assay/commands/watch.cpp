@@ -90,7 +90,7 @@ double read_views(RunViews& views) {
 }
 
 int show_once(RunViews& views) {
-  views.read();
+  views.read(IfHeld::kWait);
   for (const RunView& view : views.all()) {
     if (view.status.state != RunState::kUnreadable) continue;
     if (views.all().size() == 1) throw UserError(view.status.reason, view.status.hint);
