@@ -20,12 +20,25 @@ TEXT
 
 fail() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 1; }
 
+# first_names: of the names of files in its input, each ended by a zero byte, the first one of each file.
+first_names() {
+  local entry id
+  local -A seen=()
+  while IFS= read -r -d '' entry; do
+    id=${entry%% *}
+    if [[ -n ${seen[$id]:-} ]]; then continue; fi
+    seen[$id]=1
+    printf '%s\0' "${entry#* }"
+  done < <(xargs -0 -r stat -L --printf '%d:%i %n\0')
+}
+
 # The files that `assay data prepare` reads, in its order, each ended by a zero byte: extensions in any case, links to files
-# but not to folders.
+# but not to folders, a file with several names once.
 files_of() {
   if [[ ! -d $1 ]]; then printf '%s\0' "$1"; return; fi
   (cd "$1" && LC_ALL=C find . -xtype f -regextype posix-extended \
-    -iregex '.*[^/]\.((txt|text|md|jsonl|ndjson)(\.(gz|zst))?|json\.(gz|zst))' -print0 2>/dev/null | LC_ALL=C sort -z)
+    -iregex '.*[^/]\.((txt|text|md|jsonl|ndjson)(\.(gz|zst))?|json\.(gz|zst))' -print0 2>/dev/null | LC_ALL=C sort -z |
+    first_names)
 }
 
 hash_of() {

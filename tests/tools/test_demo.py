@@ -154,7 +154,8 @@ def check_corpus(folder):
 
 
 def check_capitals(folder, script):
-    """text_corpus.sh takes the files that `assay data prepare` reads: extensions in any case, no links to folders."""
+    """text_corpus.sh takes the files that `assay data prepare` reads: extensions in any case, no links to folders, a file
+    with several names once."""
     def made(text, corpus):
         done = subprocess.run(["bash", script, text, corpus, folder / "nothing"], capture_output=True, text=True, check=False)
         expect(done.returncode == 0, done)
@@ -168,9 +169,11 @@ def check_capitals(folder, script):
         inner.mkdir(parents=True)
         (inner / "LONG.TXT").write_text(letter * 100)
         (inner.parent / "folder").symlink_to(inner)
-        (inner / "LINK.TXT").symlink_to("LONG.TXT")
+        (inner / "LINK OF IT.TXT").symlink_to("LONG.TXT")
+        os.link(inner / "LONG.TXT", inner.parent / "hard.txt")
+        (inner.parent / "two\nlines.txt").write_text("c" * 100)
     expect(name(inner) != name(folder / "capitals0" / "same"), "two folders with one name")
-    expect(made(inner.parent, folder / "capitals") == ["b" * 95] * 2, "LONG.TXT and a link to it, once each")
+    expect(made(inner.parent, folder / "capitals") == ["b" * 95, "c" * 95], "LONG.TXT and links to it, once")
     for text in (folder / "lines" / "big.JSONL", folder / "lines"):
         text.parent.mkdir(exist_ok=True)
         (folder / "lines" / "big.JSONL").write_text('{"text": "a"}\n')
