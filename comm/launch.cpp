@@ -77,6 +77,12 @@ bool launched_alone() {
   return tasks_of_slurm_step() == 1;
 }
 
+void require_no_launcher(int64_t ranks) {
+  if (launched_processes() == 0) return;
+  throw UserError(strprintf("--ranks %ld in a process that a launcher of MPI started", long(ranks)),
+                  "leave out --ranks: mpirun -n or srun -n gives the number of ranks");
+}
+
 MpiLibrary find_mpi_library() {
   MpiLibrary found;
   found.found = open_library(found.problem) != nullptr;

@@ -4,6 +4,7 @@
 // opened when there are ranks. So a program starts, at the same speed, where there is no MPI.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "comm/world.h"
@@ -18,6 +19,8 @@ int launched_processes();
 // Whether the launcher names the number of its processes, and it is this one alone: that one needs
 // no MPI. Under PMIx alone the number is not known.
 bool launched_alone();
+// UserError for --ranks in a process that a launcher started: its own number counts.
+void require_no_launcher(int64_t ranks);
 
 // Initialises MPI for the life of the object; at most one in a process, without a launcher a world
 // of one rank. UserError if the library of MPI is absent or cannot be opened, if it cannot serve

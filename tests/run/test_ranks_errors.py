@@ -185,6 +185,11 @@ def check_eval(place, text, other):
         file.write(b"x")
     done = launched()
     check(done.returncode == 0 and "step 6\n" in done.stdout and done.stderr.count("warning: ") == 1, done.stdout + done.stderr)
+    # A launcher's number counts, also where it started one process.
+    for alone in ({"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}, {"PMI_SIZE": "1", "PMI_RANK": "0"}):
+        done = assay("eval", place.run("evaluated"), "--ranks", "2", env={**os.environ, **alone})
+        check_refused(done, "--ranks 2 in a process that a launcher of MPI started", "leave out --ranks")
+        check(done.stdout == "", f"nothing is measured: {done.stdout}")
 
 
 def check_other_evaluations(place):

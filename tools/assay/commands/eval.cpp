@@ -386,12 +386,13 @@ int evaluate(const EvalArguments& a) {
     throw UserError("--part " + a.part + " is of one process, not of ranks",
                     "give --ranks alone, which share the rows, or start every part by itself");
   }
+  if (a.ranks > 1) require_no_launcher(a.ranks);
   if (!a.merge.empty()) return merge_parts(a);
   if (a.checkpoint.empty()) throw UserError("RUN is missing", "assay eval --help");
   if (a.plan) return print_plan(a);
   if (!a.part.empty()) return evaluate_part(a);
   if (wants(a, "core")) require_bundle(a);
-  if (a.ranks > 1 && launched_processes() == 0) {
+  if (a.ranks > 1) {
     return launch_ranks({.ranks = a.ranks, .command = without_rank_options(a.command), .run = ""});
   }
   const std::unique_ptr<Ranks> ranks = Ranks::join();
@@ -439,8 +440,9 @@ void add_eval_command(Commands& commands) {
                 "for core: a plain loop, for comparison: one prompt per pass, all its tokens "
                 "through every layer and the head; the scores are the same");
   sub->add_option("--ranks", a->ranks,
-                  "with N processes on this machine, or as many as mpirun or srun started, which "
-                  "share the work; loss and bits per byte are those of one process to the bit")
+                  "with N processes on this machine, which share the work, as those of mpirun or "
+                  "srun do without --ranks; loss and bits per byte are those of one process to the "
+                  "bit")
       ->check(above_zero());
   sub->add_option("--part", a->part,
                   "for core on several processes: I/N scores every N-th row, starting with the "

@@ -222,7 +222,6 @@ int train(const TrainArguments& a) {
                     "assay train CONFIG.yaml; presets are in models/presets");
   }
   require_no_folder(a);
-  const int launched = launched_processes();
   if ((a.restarts || a.min_ranks) && !a.ranks) {
     throw UserError("--restarts and --min-ranks need --ranks",
                     "under mpirun and srun the job's scheduler restarts it: exit code 4");
@@ -231,11 +230,7 @@ int train(const TrainArguments& a) {
     throw UserError("--restarts and --min-ranks need --ranks 2 or more",
                     "one rank is this process, which nobody restarts");
   }
-  if (a.ranks && launched > 0) {
-    throw UserError(
-        strprintf("--ranks %ld in a process that a launcher of MPI started", long(*a.ranks)),
-        "leave out --ranks: mpirun -n or srun -n gives the number of ranks");
-  }
+  if (a.ranks) require_no_launcher(*a.ranks);
   if (a.plan) {
     const int64_t ranks = std::min<int64_t>(a.ranks.value_or(1), INT32_MAX);
     print_training_plan(load(a).config, a.device, int(ranks), run_options(a),
