@@ -136,6 +136,8 @@ def check_phase(place):
     own = measured()
     check(own[1:] == ("nvfp4", "bf16", False), own)
     check(measured("precision.recipe=bf16") == (own[0], "bf16", "recipe", False), "its formats by name")
+    here = measured("precision.recipe=auto")  # fp32 or bf16
+    check(here == (*measured(f"precision.recipe={here[1]}")[:2], "recipe", False), f"what this machine's recipe is: {here}")
     nvfp4 = measured("precision.bf16_tail=0")
     check(nvfp4[0] != own[0] and nvfp4[1:] == ("nvfp4", "recipe", False), f"{nvfp4}, {own}")
     check(measured("precision.recipe=nvfp4") == (*nvfp4[:3], True), "the recipe by name")

@@ -8,6 +8,7 @@
 #include "engine/config/schedule.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
+#include "models/decoder/recipe.h"
 #include "models/linear/precision.h"
 
 namespace assay {
@@ -48,7 +49,7 @@ bool hides_formats(const Sets& sets, const Config& config, int64_t step) {
 }  // namespace
 
 CheckpointSource open_with_sets(const std::string& run_or_checkpoint, const Sets& sets,
-                                const Ranks* ranks) {
+                                Backend backend, const Ranks* ranks) {
   const bool first = !ranks || ranks->first();
   CheckpointSource source =
       open_checkpoint(run_or_checkpoint, first ? Warnings::kPrinted : Warnings::kNone);
@@ -57,6 +58,8 @@ CheckpointSource open_with_sets(const std::string& run_or_checkpoint, const Sets
   const std::string trained = section_hashes(trained_config).at("model");
   source.config = parse_config_text(source.state.config_yaml, source.folder + "/state.json",
                                     source.folder, sets);
+  std::string& recipe = source.config.precision.recipe;
+  recipe = resolved_recipe(recipe, backend);
   source.names_data = names_other_data(sets);
   source.names_tokenizer = names_other_tokenizer(sets);
   if (!source.names_tokenizer) source.config.data.tokenizer = trained_config.data.tokenizer;

@@ -158,7 +158,7 @@ int evaluate_part(const EvalArguments& a) {
     throw UserError("--part works only for core", "give --tasks core --part " + a.part);
   }
   require_bundle(a);
-  const CheckpointSource source = open_with_sets(a.checkpoint, a.sets);
+  const CheckpointSource source = open_with_sets(a.checkpoint, a.sets, backend_of(a.device));
   const auto file = [&] {
     try {
       return std::make_unique<AtomicFile>(part_file_of(a, source, part));
@@ -208,7 +208,7 @@ int merge_parts(const EvalArguments& a) {
 }
 
 int print_plan(const EvalArguments& a) {
-  const CheckpointSource source = open_with_sets(a.checkpoint, a.sets);
+  const CheckpointSource source = open_with_sets(a.checkpoint, a.sets, backend_of(a.device));
   const int64_t sequence = source.config.run.sequence;
   const EvaluationSize size =
       wants(a, "core")
@@ -315,7 +315,7 @@ void require_same_evaluation(const EvalArguments& a, const CheckpointSource& sou
 // Measures and prints, as this process's rank of `ranks` or alone.
 int evaluate_here(const EvalArguments& a, Ranks* ranks) {
   const bool core = wants(a, "core");
-  const CheckpointSource source = open_with_sets(a.checkpoint, a.sets, ranks);
+  const CheckpointSource source = open_with_sets(a.checkpoint, a.sets, backend_of(a.device), ranks);
   if (ranks) require_same_evaluation(a, source, *ranks);
   ordered_json result;
   result["checkpoint"] = source.folder;
