@@ -129,8 +129,10 @@ std::vector<std::string> data_options(const DataConfig& data, const fs::path& ru
                                 : own != data.tokenizer ? own
                                                         : moved(data.tokenizer, folders);
   if (!tokenizer.empty()) set("data.tokenizer", tokenizer);
-  // The receipt's own hashes are compared after the run.
+  // The receipt's own hashes are compared after the run. What its launches passed, or an earlier
+  // version did not check, is not checked again.
   if (data.reference != "any") set("data.reference", "any");
+  if (data.check_tokenizer) set("data.check_tokenizer", false);
   return options;
 }
 

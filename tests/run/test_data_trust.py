@@ -328,6 +328,23 @@ def check_tokenizer_folder():
     check("empty holds neither tokenizer.json nor vocab.json" in said, said)
 
 
+def check_two_tokenizers():
+    """A run of a version that did not compare the tokenizers of its shards is trained again all the same."""
+    (WORK / "horse.txt").write_text((WORK / "text.txt").read_text().replace("cat", "horse"))
+    works("tokenizer", "train", "horse.txt", "--vocab-size", "300", "-o", "horse.json")
+    works("data", "prepare", "horse.txt", "--tokenizer", "horse.json", "-o", "horse")
+    two = ["--set", "data.train=[c/*_train_*.bin, horse/*_train_*.bin]", "--set", 'data.tokenizer=""']
+    refused([*TRAIN, "two", *two], ["was written with another tokenizer"], "--set data.check_tokenizer=false")
+    works(*TRAIN, "two", "--stop-after", "1", *two, "--set", "data.check_tokenizer=false")
+    config = WORK / "two" / "config.yaml"
+    checked = config.read_text().replace("check_tokenizer: false", "check_tokenizer: true")
+    config.write_text(checked)
+    check("check_tokenizer: true" in checked, checked)
+    works("receipt", "make", "two")
+    said = works("receipt", "verify", "two", "--rerun", "1").stdout
+    check("bit for bit" in said, said)
+
+
 make_corpus()
 check_planted_text()
 check_evaluations()
@@ -341,4 +358,5 @@ check_many_shards()
 check_change_on_one_rank()
 check_warnings()
 check_tokenizer_folder()
+check_two_tokenizers()
 print("data trust: ok")
