@@ -11,6 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/file.h"
+#include "base/suggest.h"
 #include "data/file_kind.h"
 #include "data/json_text.h"
 #include "data/utf8.h"
@@ -41,6 +43,21 @@ bool is_corpus_file(const std::string& file) {
   const std::string extension = unpacked_extension(file);
   return extension == ".txt" || extension == ".text" || extension == ".md" ||
          (is_jsonl(file) && lower_extension(file) != ".json");
+}
+
+// For a hint: what a name that is not there may stand for; "" if its folder has none like it.
+std::string meant_instead_of(const std::string& path) {
+  const fs::path whole = fs::path(path).lexically_normal();
+  const fs::path named = whole.has_filename() ? whole : whole.parent_path();  // "x/" is x
+  const fs::path folder = named.parent_path();
+  try {
+    const std::vector<std::string> names = names_in(folder.empty() ? "." : folder.string());
+    const std::string near = nearest_name(named.filename().string(), names);
+    const bool is_broken = near == named.filename();  // a link to nothing has that name
+    if (!near.empty() && !is_broken) return "did you mean " + (folder / near).string() + "? ";
+  } catch (const UserError&) {  // the folder cannot be read
+  }
+  return "";
 }
 
 void count_unreadable(LeftOut& left_out, const fs::path& path, const std::string& why) {
@@ -186,7 +203,9 @@ DocumentReader::DocumentReader(const std::vector<std::string>& paths, DocumentOp
   for (const std::string& path : paths) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
-    if (!fs::exists(status)) throw_unreadable(path, error ? error.message() : "No such file");
+    if (!fs::exists(status)) {
+      throw_unreadable(path, error ? error.message() : "No such file", meant_instead_of(path));
+    }
     if (fs::is_directory(status)) {
       for (std::string& file : list_folder(path, left_out_)) files_.push_back(std::move(file));
     } else {

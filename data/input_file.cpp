@@ -112,8 +112,8 @@ std::string unpacked_name(const std::string& path) {
   return packed ? std::filesystem::path(path).replace_extension().string() : path;
 }
 
-void throw_unreadable(const std::string& path, const std::string& why) {
-  throw UserError("cannot read " + path + ": " + why, "check the path and its permissions");
+void throw_unreadable(const std::string& path, const std::string& why, const std::string& meant) {
+  throw UserError("cannot read " + path + ": " + why, meant + "check the path and its permissions");
 }
 
 InputFile::InputFile(const std::string& path)

@@ -22,7 +22,9 @@ std::string lower_extension(const std::string& path);
 // The path without .gz or .zst.
 std::string unpacked_name(const std::string& path);
 
-[[noreturn]] void throw_unreadable(const std::string& path, const std::string& why);
+// meant: for the beginning of the hint, "did you mean NAME? ", or "".
+[[noreturn]] void throw_unreadable(const std::string& path, const std::string& why,
+                                   const std::string& meant = "");
 
 // Unpacks one compression format piece by piece.
 class Unpacker {

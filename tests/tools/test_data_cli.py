@@ -163,6 +163,8 @@ check("nothing is written beside it", [p.name for p in (work / "shadowed").iterd
 # Refusals, with values and a hint.
 prepare = ("data", "prepare", "--tokenizer", "tok.json", "-o", "out")
 refused("cannot read missing", "check the path", *prepare, "missing")
+refused("cannot read storeis.txt", "did you mean stories.txt? check the path", *prepare, "storeis.txt")
+refused("cannot read ./emtpy/", "did you mean empty? check the path", *prepare, "./emtpy/")
 refused("no text in the folder empty", "*.txt", *prepare, "empty")
 refused("no document in empty.txt: 0 bytes", "not empty", *prepare, "empty.txt")
 refused("no document is left to train on, 1 went to validation", "--separator", *prepare, "one.txt")
