@@ -66,7 +66,7 @@ def check_other_folder(place):
     check("another name or --run-dir" in hint and "--fresh-changed" in hint and "|" not in refused.stdout, refused)
     shown = place.matrix(*other, "--dry-run", expect=1)
     check("done, EDITED" in shown.stdout and "refused without --fresh-changed: 2 runs" in shown.stderr, shown)
-    check("--fresh-changed takes the edit over" in place.matrix(*other, "--summary").stderr, "--summary says so")
+    check(place.matrix(*other, "--summary").stdout == table, "the tables are of what the runs recorded")
     place.write(seeds="1, 2, 3")
     place.matrix(*other, expect=1)
     place.matrix(*other, "--until-decided", "4", expect=1)
@@ -89,6 +89,29 @@ def check_prepared_again(place):
     check("2 runs of" in refused and "data x_train_000001.bin: " in refused, refused)
     (place.path / "kept").replace(shard)
     place.write()
+
+
+def check_grown(place):
+    """A shard more, and a tokenizer.json of other bytes, beside finished runs."""
+    table = place.matrix().stdout
+    more = place.path / "clean" / "x_train_000002.bin"
+    shutil.copy(place.path / "noisy" / "x_train_000001.bin", more)
+    shown = place.matrix("--summary")
+    check(shown.stdout == table and "0 of 2" not in table, f"{table}\n{shown.stdout}{shown.stderr}")
+    check("0 of 2" not in (place.path / "runs" / "summary.md").read_text(), "nor is the file emptied")
+    refused = place.matrix(expect=1).stderr
+    check("base-steps-fp32-seed1: data x_train_000002.bin: none -> " in refused, refused)
+    more.unlink()
+    tokenizer = place.path / "tokenizer.json"
+    text = tokenizer.read_text()
+    tokenizer.write_text(json.dumps(json.loads(text), ensure_ascii=False))
+    check(tokenizer.read_text() != text and place.matrix().stdout == table, "the same tokenizer in other bytes is the same data")
+    changed = json.loads(text)
+    changed["model"]["merges"].pop()
+    tokenizer.write_text(json.dumps(changed))
+    check("base-steps-fp32-seed1: data tokenizer.json: " in place.matrix(expect=1).stderr, "another tokenizer is not")
+    tokenizer.write_text(text)
+    place.matrix()
 
 
 def check_mixed(place):
@@ -139,6 +162,7 @@ def main():
     with Place() as place:
         check_other_folder(place)
         check_prepared_again(place)
+        check_grown(place)
         check_mixed(place)
         check_reuse(place)
         check_warnings(place)

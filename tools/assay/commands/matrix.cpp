@@ -356,7 +356,9 @@ void summarise(const MatrixArguments& a, const MatrixFolder& folder, const Matri
 Round run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFolder& folder) {
   Matrix matrix = lay_out(file, place_of(file));
   prefer_existing_runs(matrix, folder);
-  note_data(matrix, folder, a.reuse.empty() ? DataOf::kBegunRuns : DataOf::kAllRuns);
+  // The tables of --summary are of what the runs recorded, whatever became of their files.
+  if (!a.summary)
+    note_data(matrix, folder, a.reuse.empty() ? DataOf::kBegunRuns : DataOf::kAllRuns);
   const std::vector<const Cell*> selected = selected_cells(matrix, a.only);
   const MatrixEdits edits = find_edits(folder, matrix);
   if (!edits.started) require_judgeable_claims(matrix);
