@@ -16,6 +16,7 @@
 #include "lab/matrix/matrix.h"
 #include "lab/receipt/make.h"
 #include "models/audit/contract.h"
+#include "models/audit/family.h"
 #include "models/linear/precision.h"
 #include "models/parameters/expert_shares.h"
 #include "session/data_evidence.h"
@@ -328,6 +329,7 @@ void TrainingRun::open() {
                      .config_sha256 = config_sha256_,
                      .data_sha256 = data_hashes(data_),
                      .data_hashed = data_hash_origins(data_),
+                     .epoch_tokens = epoch_tokens(config()),
                      .first_step = start_.steps_done,
                      .products_library = products_->library(),
                      .tune_sha256 = session_.tuning ? session_.tuning->sha256 : ""});

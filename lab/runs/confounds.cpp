@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "engine/config/schedule.h"
 #include "lab/runs/data_roles.h"
+#include "lab/runs/passes.h"
 #include "models/linear/precision.h"
 
 namespace assay {
@@ -127,13 +128,6 @@ void add_training_data(std::span<const SeedGroup> groups, std::vector<Confound>&
                                             : own->text());
   }
   found.push_back({"training_data", "training data differs: " + values_by_model(names, values)});
-}
-
-// Passes over the training data up to the last step; nullopt if its size cannot be read.
-std::optional<double> passes_of(const RunRecord& run) {
-  const std::optional<double> steps = steps_per_epoch(run.config);
-  if (!steps || *steps <= 0) return std::nullopt;
-  return double(run.steps_done) / *steps;
 }
 
 void add_passes(std::span<const SeedGroup> groups, std::vector<Confound>& found) {

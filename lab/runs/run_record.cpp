@@ -40,6 +40,8 @@ void read_meta(const fs::path& folder, RunRecord& run) {
       if (hash.is_string()) run.data_sha256[path] = hash.get<std::string>();
     }
   }
+  if (meta.contains("epoch_tokens") && meta["epoch_tokens"].is_number_integer())
+    run.epoch_tokens = meta["epoch_tokens"].get<int64_t>();
 }
 
 // The run that this one is a copy of; "" if it is not a copy.

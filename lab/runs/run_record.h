@@ -30,6 +30,9 @@ struct RunRecord {
   std::string ranks, threads;
   bool dirty = false;
   std::map<std::string, std::string> data_sha256;  // by file
+  // Of a pass over the training data, as the last launch found it; nullopt if that is not recorded
+  // (older versions) and of a mixture.
+  std::optional<int64_t> epoch_tokens = {};
   // SHA-256 of imported.json (engine/run/run_dir.h): the source of the weights that the run, or the
   // trunk that it is a branch of, began from. "" if it began from its seed.
   std::string imported_sha256;

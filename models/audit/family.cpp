@@ -78,6 +78,12 @@ std::optional<double> steps_per_epoch(const Config& config) {
   return std::nullopt;
 }
 
+std::optional<int64_t> epoch_tokens(const Config& config) {
+  const std::optional<double> steps = steps_per_epoch(config);
+  if (!steps) return std::nullopt;
+  return std::llround(*steps * double(config.run.batch_tokens));
+}
+
 std::vector<FamilyHorizon> family_horizons(const std::vector<NamedConfig>& models,
                                            const AuditOptions& options) {
   std::vector<FamilyHorizon> all;

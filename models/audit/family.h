@@ -31,6 +31,8 @@ std::vector<FamilyHorizon> family_horizons(const std::vector<NamedConfig>& model
 // train_tokens; not whole if shuffled, when a step may have sequences of two passes. nullopt for a
 // mixture and if the files cannot be read.
 std::optional<double> steps_per_epoch(const Config& config);
+// The same in tokens, which are whole.
+std::optional<int64_t> epoch_tokens(const Config& config);
 
 // A confound of the comparison: a short name, and a sentence with the values.
 struct Confound {

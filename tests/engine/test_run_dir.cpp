@@ -287,6 +287,7 @@ TEST_CASE("meta.json records the program of this launch and of earlier ones") {
   meta.data_sha256["t.bin"] = "00";
   write_meta(run, meta);
   meta.first_step = 50;
+  meta.epoch_tokens = 12'800;
   write_meta(run, meta);
   const auto j = nlohmann::json::parse(read_file(run.file("meta.json")));
   REQUIRE(j["command"] == nlohmann::json{"assay", "train", "x.yaml"});
@@ -295,7 +296,9 @@ TEST_CASE("meta.json records the program of this launch and of earlier ones") {
   REQUIRE(j["precision"] == "mxfp8 with experts.wgrad=bf16");
   REQUIRE(j["program_sha256"].get<std::string>().size() == 64);
   REQUIRE(j["data_sha256"]["t.bin"] == "00");
+  REQUIRE(j["epoch_tokens"] == 12'800);
   REQUIRE(j["before"].size() == 1);
+  REQUIRE(!j["before"][0].contains("epoch_tokens"));  // of a mixture
   REQUIRE(j["before"][0]["first_step"] == 0);
   REQUIRE(!j["before"][0].contains("before"));
 }

@@ -1,11 +1,17 @@
 // What compared runs differ in beside what they are compared for.
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "data/manifest.h"
 #include "lab/compare/compare_report.h"
 #include "lab/runs/confounds.h"
+#include "lab/runs/passes.h"
 #include "tests/catch.h"
+#include "tests/data/shard_files.h"
+#include "tests/data/temp_folder.h"
 #include "tests/lab/compared_runs.h"
+#include "tests/lab/fake_run.h"
 
 namespace assay::test_confounds {
 namespace {
@@ -138,6 +144,62 @@ TEST_CASE("passes over the data are named where they differ and one is more than
   REQUIRE(of(runs).at(0).text == "passes over the training data differ: dense 1.00, moe 1.50");
   for (const size_t i : {0, 1}) runs[i].steps_done = 150;
   REQUIRE(of(runs).empty());
+}
+
+TEST_CASE("passes are those over the data that was trained on, not over what is there now") {
+  const TempFolder folder;
+  const std::string first = folder / "x_train_0.bin", more = folder / "x_train_1.bin";
+  const std::string hash = write_shard(first, counting(0, 100'001, 50), 50);
+  std::vector<RunRecord> runs = two_models();
+  for (size_t i = 0; i < runs.size(); ++i) {
+    runs[i].config.data.shuffle = false;
+    runs[i].config.data.train = {folder / "x_train_*.bin"};
+    runs[i].config.data.val = {folder / "x_val_*.bin"};
+    runs[i].data_sha256 = {{first, hash}, {folder / "x_val_0.bin", "cccc"}};
+    runs[i].steps_done = i < 2 ? 100 : 150;
+  }
+  const std::string text = "passes over the training data differ: dense 1.00, moe 1.50";
+  REQUIRE(of(runs).at(0).text == text);  // of an older version: from the same files
+  write_shard(more, counting(0, 100'001, 50), 50);
+  REQUIRE(of(runs).empty());  // which it did not read
+  for (RunRecord& run : runs) run.epoch_tokens = 100'000;
+  REQUIRE(of(runs).at(0).text == text);
+  std::filesystem::remove(first);
+  REQUIRE(of(runs).at(0).text == text);
+}
+
+TEST_CASE("the tokens of a pass are those of meta.json, which older versions did not write") {
+  const TempFolder folder;
+  const FakeRun run{.path = folder / "a", .data = folder / "data"};
+  run.write();
+  REQUIRE(!read_run(run.path).epoch_tokens);
+  auto meta = nlohmann::json::parse(read_file(run.path + "/meta.json"));
+  meta["epoch_tokens"] = 12'800;
+  write_file_plain(run.path + "/meta.json", meta.dump());
+  REQUIRE(read_run(run.path).epoch_tokens == 12'800);
+}
+
+TEST_CASE("a manifest that has another text under the same name is taken at its word") {
+  const TempFolder folder;
+  const std::string file = folder / "x_train_0.bin";
+  RunRecord run = two_models()[0];
+  run.config.data.shuffle = false;
+  run.config.data.train = {file};
+  run.config.data.val = {folder / "x_val_0.bin"};
+  run.data_sha256 = {{file, write_shard(file, counting(0, 50'001, 50), 50)},
+                     {folder / "x_val_0.bin", "cccc"}};
+  REQUIRE(passes_of(run) == 2.0);
+  Manifest manifest;
+  manifest.shards = {{.file = "x_train_0.bin",
+                      .split = "train",
+                      .tokens = 50'001,
+                      .documents = 1,
+                      .sha256 = run.data_sha256[file]}};
+  write_file_plain(folder / kManifestName, manifest_text(manifest));
+  REQUIRE(passes_of(run) == 2.0);
+  manifest.shards[0].sha256 = std::string(64, '0');
+  write_file_plain(folder / kManifestName, manifest_text(manifest));
+  REQUIRE(!passes_of(run));
 }
 
 TEST_CASE("models of other seeds are said to be") {

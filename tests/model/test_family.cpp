@@ -259,8 +259,10 @@ TEST_CASE("epochs come from the headers of the shards") {
   REQUIRE(steps_per_epoch(c) == 3 + 4);
   c.data.shuffle = true;  // (999 / 64) + (1024 / 64) sequences, four a step
   REQUIRE(steps_per_epoch(c) == 7.75);
+  REQUIRE(epoch_tokens(c) == 7 * 256 + 192);
   c.data.train = {folder / "gone.bin"};
   REQUIRE(!steps_per_epoch(c));
+  REQUIRE(!epoch_tokens(c));
   c.data.train.clear();
   c.data.synth = SynthConfig{.train_tokens = 25600};
   REQUIRE(steps_per_epoch(c) == 99.75);

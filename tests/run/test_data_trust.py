@@ -164,6 +164,7 @@ def check_cache():
     check([i["sha256"] for i in data_inputs("first")] == [i["sha256"] for i in data_inputs("second")], "the same hashes")
     meta = json.loads((WORK / "second" / "meta.json").read_text())
     check(meta["data_hashed"].keys() == meta["data_sha256"].keys(), meta)
+    check(isinstance(meta["epoch_tokens"], int) and 0 < meta["epoch_tokens"] < SHARD.stat().st_size / 2, meta)
     # The same size, and the old mtime: ctime tells.
     good, before = SHARD.read_bytes(), SHARD.stat()
     SHARD.write_bytes(good[:-2] + bytes([good[-2] ^ 1]) + good[-1:])
