@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,24 @@ bool has_evaluation_near(const Config& config, double share) {
   });
 }
 
+// The most steps that a run logs: by run.log_every, where it is validated, and the last one.
+int64_t most_logged_steps(const Config& config) {
+  const int64_t log = config.run.log_every, eval = config.eval.every;
+  const auto multiples = [&](__int128 of) { return of > 0 ? int64_t(config.run.steps / of) : 0; };
+  const __int128 both = __int128(log) / std::gcd(log, eval) * eval;
+  return multiples(log) + multiples(eval) - multiples(both) + int64_t(landings(config).size()) + 1;
+}
+
+// Whether no verdict on the routers can be reached (too_early() of claims.cpp). A run that
+// telemetry.collapse_stop ends has shown its collapse; a branch has its trunk's steps too.
+bool is_always_too_early(const RunMeasure& measure, const Cell& cell) {
+  const bool of_window =
+      measure.about == RunMeasure::About::kWindow || measure.name == std::string("collapsed");
+  const TelemetryConfig& telemetry = cell.config.telemetry;
+  return of_window && cell.known_steps && cell.trunk.empty() && !telemetry.collapse_stop &&
+         most_logged_steps(cell.config) < telemetry.window;
+}
+
 bool scores_core(const Config& config) {
   return config.eval.core && config.eval.core->tasks.empty() && config.eval.core->max_rows == 0;
 }
@@ -46,6 +65,14 @@ Never never(const RunMeasure& measure, const Cell& cell, const std::vector<doubl
     return {config.eval.core ? "scores a part of CORE only (eval.core.tasks, eval.core.max_rows)"
                              : "does not score CORE (eval.core)",
             "docs/evaluations.md says how a run is scored"};
+  }
+  if (is_always_too_early(measure, cell)) {
+    return {strprintf("logs fewer steps than telemetry.window = %ld (run.steps = %ld, "
+                      "run.log_every = %ld)",
+                      long(config.telemetry.window), long(config.run.steps),
+                      long(config.run.log_every)),
+            "routers are judged over a whole window: make telemetry.window or run.log_every "
+            "smaller, or train more steps"};
   }
   for (const double share : shares) {
     if (!cell.known_steps || has_evaluation_near(config, share)) continue;

@@ -7,7 +7,8 @@ namespace assay {
 
 // UserError with the claim's file and line if the runs of one of its models, under a contract and
 // precision where it is judged, can never have its measure: loads of a model without experts, CORE
-// or a target that the configuration does not ask for, a share of the steps without an evaluation.
+// or a target that the configuration does not ask for, a share of the steps without an evaluation,
+// routers over more logged steps (telemetry.window) than the run has.
 void require_judgeable_claims(const Matrix& matrix);
 
 }  // namespace assay

@@ -9,6 +9,7 @@
 #include "lab/matrix/file.h"
 #include "lab/matrix/folder.h"
 #include "lab/matrix/matrix.h"
+#include "lab/matrix/state.h"
 #include "tests/catch.h"
 #include "tests/data/temp_folder.h"
 

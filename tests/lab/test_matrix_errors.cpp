@@ -1,5 +1,7 @@
 #include "base/check.h"
+#include "lab/matrix/judgeable.h"
 #include "tests/catch.h"
+#include "tests/data/expect_error.h"
 #include "tests/lab/matrix_family.h"
 
 namespace assay::test_matrix_errors {
@@ -123,6 +125,30 @@ TEST_CASE("an invalid matrix is refused with reason and place") {
       REQUIRE(error.hint().size() > 5);
     }
   }
+}
+
+TEST_CASE("a claim on routers needs as many logged steps as its window") {
+  const Family family;
+  // 60 steps, validated at every 20th.
+  const auto judge = [&](const std::string& measure, const std::string& set) {
+    require_judgeable_claims(family.matrix(
+        "name: m\nmodels: {dense: dense.yaml, moe: moe.yaml}\ncontracts: [{kind: steps}]\n"
+        "precisions: [fp32]\nset: {" +
+        set + "}\nclaims:\n  - {measure: " + measure + ", of: moe, below: 9}\n"));
+  };
+  const char* const why =
+      "can never be judged: moe-steps-fp32-seed1 logs fewer steps than telemetry.window = 100 "
+      "(run.steps = 60, run.log_every = 1)";
+  for (const char* measure : {"cv", "max_load_worst", "dead", "collapsed"}) {
+    INFO(measure);
+    expect_error([&] { judge(measure, "telemetry.window: 100"); }, why);
+    expect_error([&] { judge(measure, "telemetry.window: 40, run.log_every: 7"); }, "window = 40");
+    REQUIRE_NOTHROW(judge(measure, "telemetry.window: 60"));
+    REQUIRE_NOTHROW(judge(measure, "telemetry.window: 10, run.log_every: 7"));  // 7, 14, 20, ...
+    REQUIRE_NOTHROW(judge(measure, "telemetry.window: 100, telemetry.collapse_stop: auto"));
+  }
+  REQUIRE_NOTHROW(judge("val_loss", "telemetry.window: 100"));
+  REQUIRE_NOTHROW(judge("first_saturation", "telemetry.window: 100"));  // of any logged step
 }
 
 TEST_CASE("--set of what the matrix sets itself is refused") {

@@ -67,6 +67,8 @@ def check_never_judged(place):
         for more in ((), ("--dry-run",)):
             error, told = place.matrix(f"  - {{name: never, {claim}}}\n", *more, expect=1).stderr.splitlines()
             check(f"m.yaml:11: the claim \"never\" can never be judged: " in error and why in error and hint in told, (error, told))
+    error, told = place.matrix(LATE, "--set", "telemetry.window=50", expect=1).stderr.splitlines()
+    check("logs fewer steps than telemetry.window = 50 (run.steps = " in error and "over a whole window" in told, (error, told))
     check(not (place.path / "runs").exists(), "nothing is written")
     shown = place.matrix(CONTRACTS + SHARES + LATE, "--dry-run").stdout
     check("  claim found later: max_load of moe > 0\n" in shown and
