@@ -83,13 +83,20 @@ class Differences {
     if (!roles_a || !roles_b) return add_files("data", shards(a_), shards(b_));
     // A loss is over the first tokens of the validation files, so their order matters.
     add_in_order("validation data", roles_a->val, roles_b->val);
-    const std::string leak_a = trained_validation_files(a_), leak_b = trained_validation_files(b_);
-    if (leak_a.empty() == leak_b.empty()) return;  // of both: a note; files may have other names
-    add("validation data that was trained on", or_none(leak_a), or_none(leak_b));
+    // Of both the same: a note, whatever the names of the files.
+    add_leaks(trained_validation(*roles_a), trained_validation(*roles_b));
   }
 
  private:
-  static std::string or_none(const std::string& files) { return files.empty() ? "none" : files; }
+  void add_leaks(const std::vector<DataFile>& of_a, const std::vector<DataFile>& of_b) {
+    if (without(of_a, of_b).empty() && without(of_b, of_a).empty()) return;
+    add("validation data that was trained on", listed(of_a), listed(of_b));
+  }
+  static std::string listed(const std::vector<DataFile>& files) {
+    std::string text;
+    for (const DataFile& file : files) text += (text.empty() ? "" : ", ") + file.text();
+    return text.empty() ? "none" : text;
+  }
   void add_files(const std::string& what, const std::vector<DataFile>& of_a,
                  const std::vector<DataFile>& of_b) {
     add_in_order(what, without(of_a, of_b), without(of_b, of_a));

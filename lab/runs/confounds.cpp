@@ -102,34 +102,6 @@ void add_seeds(std::span<const SeedGroup> groups, std::vector<Confound>& found) 
     found.push_back({"seeds", "seeds differ: " + values_by_model(names, seeds)});
 }
 
-// Of one run of each model, of which all seeds have the same. Nothing where a run does not tell its
-// training shards from those of its validation.
-void add_training_data(std::span<const SeedGroup> groups, std::vector<Confound>& found) {
-  std::vector<std::vector<DataFile>> shards;
-  std::set<std::multiset<std::string>> contents;
-  std::map<std::string, size_t> models_with;  // by content
-  for (const SeedGroup& group : groups) {
-    const std::optional<DataRoles> roles = data_roles(*group.runs.front());
-    if (!roles) return;
-    std::multiset<std::string> all;
-    for (const DataFile& file : roles->train) all.insert(file.sha256);
-    for (const std::string& one : std::set<std::string>(all.begin(), all.end())) ++models_with[one];
-    contents.insert(all);
-    shards.push_back(roles->train);
-  }
-  if (contents.size() < 2) return;
-  std::vector<std::string> names, values;
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const auto own = std::find_if(shards[i].begin(), shards[i].end(), [&](const DataFile& file) {
-      return models_with[file.sha256] < groups.size();
-    });
-    names.push_back(groups[i].name);
-    values.push_back(own == shards[i].end() ? strprintf("%zu shards", shards[i].size())
-                                            : own->text());
-  }
-  found.push_back({"training_data", "training data differs: " + values_by_model(names, values)});
-}
-
 void add_passes(std::span<const SeedGroup> groups, std::vector<Confound>& found) {
   std::vector<std::string> names, values;
   bool repeated = false;
@@ -168,11 +140,38 @@ std::vector<Confound> joined_by_name(const std::vector<Confound>& all) {
 
 }  // namespace
 
+std::optional<Confound> other_training_data(std::span<const SeedGroup> groups) {
+  std::vector<std::vector<DataFile>> shards;
+  std::set<std::multiset<std::string>> contents;
+  std::map<std::string, size_t> models_with;  // by content
+  for (const SeedGroup& group : groups) {
+    const std::optional<DataRoles> roles = data_roles(*group.runs.front());
+    if (!roles) return std::nullopt;
+    std::multiset<std::string> all;
+    for (const DataFile& file : roles->train) all.insert(file.sha256);
+    for (const std::string& one : std::set<std::string>(all.begin(), all.end())) ++models_with[one];
+    contents.insert(all);
+    shards.push_back(roles->train);
+  }
+  if (contents.size() < 2) return std::nullopt;
+  std::vector<std::string> names, values;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const auto own = std::find_if(shards[i].begin(), shards[i].end(), [&](const DataFile& file) {
+      return models_with[file.sha256] < groups.size();
+    });
+    names.push_back(groups[i].name);
+    values.push_back(own == shards[i].end()
+                         ? strprintf("no shard of its own (of %zu)", shards[i].size())
+                         : own->text());
+  }
+  return Confound{"training_data", "training data differs: " + values_by_model(names, values)};
+}
+
 std::vector<Confound> run_confounds(std::span<const SeedGroup> groups) {
   if (groups.size() < 2) return {};
   std::vector<Confound> found = recorded_confounds(trained_configs(groups));
   std::erase_if(found, [](const Confound& c) { return kByDesign.contains(c.name); });
-  add_training_data(groups, found);
+  if (auto data = other_training_data(groups)) found.push_back(*std::move(data));
   add_passes(groups, found);
   add_seeds(groups, found);
   return joined_by_name(found);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <set>
 
 #include "base/file.h"
@@ -113,16 +114,22 @@ std::string different_shards(const RunRecord& a, const RunRecord& b) {
   return text("data", shards_of(a), shards_of(b));
 }
 
+std::vector<DataFile> trained_validation(const DataRoles& roles) {
+  std::vector<DataFile> trained;
+  std::copy_if(
+      roles.val.begin(), roles.val.end(), std::back_inserter(trained), [&](const DataFile& val) {
+        return std::any_of(roles.train.begin(), roles.train.end(),
+                           [&](const DataFile& train) { return train.sha256 == val.sha256; });
+      });
+  return trained;
+}
+
 std::string trained_validation_files(const RunRecord& run) {
   const std::optional<DataRoles> roles = data_roles(run);
   if (!roles) return "";
   std::string names;
-  for (const DataFile& val : roles->val) {
-    const bool trained =
-        std::any_of(roles->train.begin(), roles->train.end(),
-                    [&](const DataFile& train) { return train.sha256 == val.sha256; });
-    if (trained) names += (names.empty() ? "" : ", ") + val.name;
-  }
+  for (const DataFile& file : trained_validation(*roles))
+    names += (names.empty() ? "" : ", ") + file.name;
   return names;
 }
 

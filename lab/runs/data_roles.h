@@ -35,7 +35,10 @@ std::string data_identity(const RunRecord& run);
 // content; "" if there is none, or one of the runs does not record its data.
 std::string different_shards(const RunRecord& a, const RunRecord& b);
 
-// Names of the validation files whose content is in a training file too, "a.bin, b.bin"; "" if
+// The validation files whose content is in a training file too.
+std::vector<DataFile> trained_validation(const DataRoles& roles);
+
+// Their names, "a.bin, b.bin"; "" if
 // there are none or the roles are not known.
 std::string trained_validation_files(const RunRecord& run);
 

@@ -67,7 +67,8 @@ TEST_CASE("validation and training data are compared each by itself") {
   } rows[] = {
       {"validation data: x_val_0.bin cccc in dense-s1, x_train_0.bin bbbb in moe-s2",
        [](RunRecord& r) { std::swap(r.config.data.train, r.config.data.val); }},
-      {"validation data that was trained on: none in dense-s1, x_val_0.bin, x_val_1.bin in moe-s2",
+      {"validation data that was trained on: none in dense-s1, x_val_0.bin cccc, x_val_1.bin dddd "
+       "in moe-s2",
        [](RunRecord& r) { r.config.data.train = {"/d/*.bin"}; }},
       {"validation data: x_val_0.bin cccc in dense-s1, a_val.bin dddd in moe-s2",
        [](RunRecord& r) {
@@ -108,6 +109,12 @@ TEST_CASE("validation and training data are compared each by itself") {
   REQUIRE(c.confounds[0].name == "training_data");
   REQUIRE(c.confounds[0].text ==
           "training data differs: dense x_train_0.bin bbbb, moe x_train_0.bin ffff");
+  for (const size_t i : {2, 3}) {
+    runs[i] = with_roles()[i];
+    runs[i].data_sha256["/d/x_train_1.bin"] = "eeee";
+  }
+  REQUIRE(compare(runs, {}).confounds.at(0).text ==
+          "training data differs: dense no shard of its own (of 1), moe x_train_1.bin eeee");
 }
 
 TEST_CASE("a tokenizer's files are told from shards however data.tokenizer is written") {
@@ -180,6 +187,31 @@ TEST_CASE("runs that all trained on their validation data are compared with a no
   const Comparison c = compare(runs, {});
   REQUIRE(c.rankings.size() == 1);
   REQUIRE(mentions(c.notes, "moe-s2 trained on its own validation data (x_val_0.bin)"));
+}
+
+TEST_CASE("runs that trained on other parts of their validation data are not comparable") {
+  std::vector<RunRecord> runs = two_models();
+  for (size_t i = 0; i < runs.size(); ++i) {
+    RunRecord& r = runs[i];
+    r.data_sha256["/d/x_val_1.bin"] = "dddd";
+    r.config.data.val = {"/d/x_val_*.bin"};
+    r.config.data.train = {"/d/x_train_*.bin", i < 2 ? "/d/x_val_0.bin" : "/d/x_val_1.bin"};
+  }
+  const char* const says =
+      "validation data that was trained on: x_val_0.bin cccc in dense-s1, x_val_1.bin dddd in "
+      "moe-s1";
+  REQUIRE(mentions(incomparable_differences(runs), says));
+  expect_error([&] { compare(runs, {}); }, "the runs are not comparable: ");
+  // The same part under other names.
+  for (const size_t i : {2, 3}) {
+    runs[i].data_sha256 = {{"/e/tokenizer.json", "aaaa"},
+                           {"/e/a.bin", "cccc"},
+                           {"/e/b.bin", "dddd"},
+                           {"/e/c.bin", "bbbb"}};
+    runs[i].config.data.val = {"/e/[ab].bin"};
+    runs[i].config.data.train = {"/e/[ac].bin"};
+  }
+  REQUIRE(incomparable_differences(runs).empty());
 }
 
 TEST_CASE("the same shards in another folder are the same data") {
