@@ -14,6 +14,7 @@
 #include "lab/compare/compare.h"
 #include "lab/dissect/used.h"
 #include "lab/matrix/folder.h"
+#include "lab/runs/confounds.h"
 #include "lab/runs/core_questions.h"
 #include "lab/runs/data_roles.h"
 #include "lab/runs/first_weights.h"
@@ -433,8 +434,11 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
   const std::vector<RunRecord> used = runs_of(groups);
   refuse_incomparable(incomparable_differences(used),
                       "leave some out: a loss can be compared on one text, tokenizer and length");
-  refuse_incomparable(training_differences(used),
-                      "leave some out: the curve of a model is that of one training text");
+  for (const SeedGroup& group : groups) {
+    refuse_incomparable(training_differences(runs_of({group})),
+                        "leave some out: the curve of a model is that of one training text");
+  }
+  if (const auto data = other_training_data(groups)) set.notes.push_back(data->text);
   if (measure == MapMeasure::kCore) require_same_core_questions(used);
   for (const RunRecord& run : used) {
     const std::string leak = trained_validation_text(run);

@@ -236,6 +236,27 @@ def check_left_out(matrix, place):
     check(axis(answer, "flops")["pairs"][0]["budgets"], "FLOPs are the same everywhere")
 
 
+def check_training_text(matrix, place):
+    """Models may have been trained on different texts, which is a note; the curve of one model is that of one text."""
+    copy = place.run("other-text")
+    shutil.copytree(matrix, copy)
+    metas = [run / "meta.json" for run in sorted(copy.glob("moe-*-seed*"))]
+
+    def change(meta):
+        said = json.loads(meta.read_text())
+        said["data_sha256"] = {path: "0" * 64 if "_train_" in path else sha for path, sha in said["data_sha256"].items()}
+        meta.write_text(json.dumps(said))
+
+    change(metas[0])
+    done = assay("map", copy)
+    check(done.returncode == 1 and "training data: " in done.stderr and "that of one training text" in done.stderr, done)
+    for meta in metas[1:]:
+        change(meta)
+    notes = [note for note in map_json(copy)["notes"] if note.startswith("training data differs: dense synth_train_")]
+    check(len(notes) == 1 and "moe synth_train_" in notes[0] and notes[0].endswith("0" * 12), notes)
+    check("training data differs" in assay("map", copy).stdout, "in the text too")
+
+
 def check_gpu_memory(matrix, place):
     """The memory of a run's process on the host is not what it takes on a GPU."""
     copy = place.run("gpu")
@@ -360,6 +381,7 @@ def main():
         check_energy(matrix, place)
         check_claims(matrix, place)
         check_left_out(matrix, place)
+        check_training_text(matrix, place)
         check_gpu_memory(matrix, place)
         check_core(matrix, place)
         check_errors(matrix, place)
