@@ -25,10 +25,12 @@ std::string state_text(const PlannedCell& run) {
   return status.differences.empty() ? text : text + ", EDITED";
 }
 
-double flops_left(const PlannedCell& run) {
+double flops_left(const PlannedCell& run, bool fresh_changed) {
   const bool ended = run.status.state == CellState::kDone || run.status.state == CellState::kGuard;
   const bool copied = !run.reuse.empty() && run.refused.empty();
-  if (ended || copied || run.cell->steps() == 0) return 0;
+  if (copied || run.cell->steps() == 0) return 0;
+  if (fresh_changed && !run.status.differences.empty()) return run.cell->flops_after(0);
+  if (ended) return 0;
   return run.cell->flops_after(run.status.steps_done);
 }
 
@@ -128,7 +130,7 @@ std::string plan_text(const MatrixPlan& plan) {
     }
     flops += cell.flops_after(0);
     separate += cell.flops();
-    left += flops_left(run);
+    left += flops_left(run, plan.fresh_changed);
     tokens += cell.tokens() - cell.branch_step * cell.config.run.batch_tokens;
     largest = std::max(largest, cell.memory_bytes);
   }
@@ -204,6 +206,7 @@ std::string plan_json(const MatrixPlan& plan) {
     c["refused"] = run.refused.empty() ? ordered_json() : ordered_json(run.refused);
     j["runs"].push_back(c);
   }
+  j["refused"] = plan.refused;
   j["claims"] = ordered_json::array();
   for (const MatrixClaim& claim : plan.matrix->file.claims) {
     j["claims"].push_back(claim_to_json(claim));

@@ -19,9 +19,11 @@ struct PlannedCell {
 
 struct MatrixPlan {
   const Matrix* matrix = nullptr;
-  std::vector<PlannedCell> runs;         // in starting order
-  std::vector<const Cell*> unavailable;  // selected, but cannot be trained in their precision
-  double flop_per_s = 0;                 // assumed training speed, for hours; 0 = not given
+  std::vector<PlannedCell> runs;          // in starting order
+  std::vector<const Cell*> unavailable;   // selected, but cannot be trained in their precision
+  double flop_per_s = 0;                  // assumed training speed, for hours; 0 = not given
+  std::vector<std::string> refused = {};  // why nothing would be trained, beside runs not copied
+  bool fresh_changed = false;             // edited runs are trained again from their first step
 };
 
 // Plans the selected cells; a waiting one may be reused. The matrix must outlive the plan.

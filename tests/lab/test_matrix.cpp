@@ -1,7 +1,9 @@
 #include <nlohmann/json.hpp>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "lab/matrix/budget.h"
+#include "lab/matrix/plan.h"
 #include "lab/matrix/report.h"
 #include "lab/matrix/state.h"
 #include "models/audit/contract.h"
@@ -377,6 +379,33 @@ TEST_CASE("amounts of memory") {
     INFO(wrong);
     REQUIRE(!read_bytes(wrong));
   }
+}
+
+TEST_CASE("of an edited run all is left once it is to be trained again") {
+  const Family family;
+  const Matrix m = family.matrix(
+      "name: m\nmodels: {dense: dense.yaml}\ncontracts: [{kind: steps}]\nprecisions: [fp32]\n");
+  PlannedCell run;
+  run.cell = &m.cells.front();
+  run.status.state = CellState::kDone;
+  run.status.steps_done = run.cell->steps();
+  MatrixPlan plan;
+  plan.matrix = &m;
+  plan.runs = {run};
+  const std::string whole = strprintf("%.3e FLOPs, ", run.cell->flops_after(0));
+  const auto says_left = [&](const std::string& left) {
+    INFO(plan_text(plan));
+    return plan_text(plan).find(whole + left + " of them left") != std::string::npos;
+  };
+  REQUIRE(says_left("0.000e+00"));
+  plan.fresh_changed = true;
+  REQUIRE(says_left("0.000e+00"));
+  plan.runs[0].status.differences = {"optimizer.lr: 0.001 -> 0.002"};
+  REQUIRE(says_left(strprintf("%.3e", run.cell->flops_after(0))));
+  plan.fresh_changed = false;  // refused: the edit may be undone
+  REQUIRE(says_left("0.000e+00"));
+  plan.refused = {"the claims were edited"};
+  REQUIRE(nlohmann::json::parse(plan_json(plan))["refused"][0] == "the claims were edited");
 }
 
 }  // namespace assay::test_matrix

@@ -436,7 +436,7 @@ def check_edited(place):
     check("optimizer.lr: 0.003 -> 0.001" in refused.stderr and "6 runs of" in refused.stderr, refused.stderr)
     check("--fresh-changed" in refused.stderr.splitlines()[-1], refused.stderr)
     shown = place.matrix("m.yaml", "whole", "--dry-run", expect=1).stderr
-    check("0.003 -> 0.001" in shown and "refused without --fresh-changed: 6 runs" in shown, f"--dry-run reports it too: {shown}")
+    check("0.003 -> 0.001" in shown and "refused: 6 runs of " in shown, f"--dry-run reports it too: {shown}")
     place.matrix("m.yaml", "whole", "--dry-run", "--fresh-changed")
     place.matrix("m.yaml", "whole", "--fresh-changed", "--only", "dense")
     config = (folder / "dense-activeDN-fp32-seed1" / "config.yaml").read_text()
@@ -504,13 +504,20 @@ def check_refusals(place):
             "bad.yaml:5: contract activeDN has no coefficient")
     for little in ("1MiB", "1 mib", "1m", "1Mi"):
         refused(good, "the memory budget is 0.00 GiB", "--memory", little)
+    refused(good, "the memory budget is 0.00 GiB", "--memory", "1MiB", "--dry-run")
     for wrong, said in (("8", "has no unit: that would be bytes"), ("8Q", "is not an amount of memory"),
                         ("G", "is not an amount of memory"), ("0G", "is not an amount of memory")):
         refused(good, f"--memory {wrong} {said}", "--memory", wrong, hint="a number with a unit, e.g. --memory 8GiB")
     refused(good, "--only sparse is not a model or precision", "--only", "sparse")
     (place.path / "other.yaml").write_text((place.path / "moe.yaml").read_text().replace("val_tokens: 20000",
                                                                                          "val_tokens: 30000"))
-    refused(good.replace("moe.yaml", "other.yaml"), "the models cannot be compared: data.synth.val_tokens of moe")
+    other = good.replace("moe.yaml", "other.yaml")
+    refused(other, "the models cannot be compared: data.synth.val_tokens of moe")
+    refused(other, "refused: the models cannot be compared: data.synth.val_tokens of moe", "--dry-run")
+    plan = json.loads(place.matrix("bad.yaml", "bad", "--dry-run", "--json", expect=1).stdout)
+    check(len(plan["refused"]) == 1 and plan["refused"][0].startswith("the models cannot be compared: "), plan["refused"])
+    plan = json.loads(place.matrix("bad.yaml", "bad", "--dry-run", "--json", "--force").stdout)
+    check(plan["refused"] == [], plan["refused"])
     (place.path / "held").mkdir()
     with open(place.path / "held" / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

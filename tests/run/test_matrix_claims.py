@@ -165,6 +165,10 @@ def check_sealed(place):
     check("were edited after a run had begun; new: found later; gone: grows" in lines[-2], edited.stderr)
     check(lines[-1].startswith("hint: undo the edit; --late-claims"), edited.stderr)
     check("new: found later" in place.matrix(CONTRACTS + LATE, "--summary", expect=1).stderr, "--summary neither")
+    shown = place.matrix(CONTRACTS + LATE, "--dry-run", "--json", expect=1)
+    (why,) = json.loads(shown.stdout)["refused"]
+    check("new: found later" in why and f"refused: {why}\nhint: undo the edit; --late-claims" in shown.stderr, shown)
+    place.matrix(CONTRACTS + LATE, "--dry-run", "--late-claims")
     check("0 to train" in place.matrix(CONTRACTS + SHARES).stderr, "the sealed claims are accepted")
     # Of a file with other cells the tables are printed only, and its late claims are not taken for sealed ones.
     name, summary = place.path / "other.yaml", place.path / "runs" / "summary.json"

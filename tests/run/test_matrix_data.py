@@ -65,7 +65,7 @@ def check_other_folder(place):
     check("2 runs of" in error and "base-steps-fp32-seed1: data x_train_000001.bin: " in error, refused.stderr)
     check("another name or --run-dir" in hint and "--fresh-changed" in hint and "|" not in refused.stdout, refused)
     shown = place.matrix(*other, "--dry-run", expect=1)
-    check("done, EDITED" in shown.stdout and "refused without --fresh-changed: 2 runs" in shown.stderr, shown)
+    check("done, EDITED" in shown.stdout and "refused: 2 runs of " in shown.stderr, shown)
     check(place.matrix(*other, "--summary").stdout == table, "the tables are of what the runs recorded")
     place.write(seeds="1, 2, 3")
     place.matrix(*other, expect=1)

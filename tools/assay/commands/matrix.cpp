@@ -225,26 +225,6 @@ int print_failures(const std::vector<FailedRun>& failed, const std::vector<const
   return only_guards ? kExitStoppedByGuard : kExitUserError;
 }
 
-// --dry-run. kExitUserError if the command itself would refuse what the plan shows.
-int print_plan(const MatrixArguments& a, MatrixPlan& plan, const MatrixFolder& folder,
-               const MatrixEdits& edits) {
-  say_edits(edits);
-  const bool edited = !edits.changed.empty() && !a.fresh_changed;
-  if (edited) {
-    say(
-        strprintf("refused without --fresh-changed: %zu runs with another configuration or other "
-                  "data",
-                  edits.changed_cells.size()));
-  }
-  plan.flop_per_s = a.tflops * 1e12;
-  examine_plan(plan, elsewhere(a), folder);
-  std::fputs((a.json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
-  const bool not_copied = std::any_of(plan.runs.begin(), plan.runs.end(),
-                                      [](const PlannedCell& run) { return !run.refused.empty(); });
-  const bool incomparable = !a.force && !different_data(*plan.matrix).empty();
-  return edited || not_copied || incomparable ? kExitUserError : kExitDone;
-}
-
 // The runs of a plan that are not done, by what becomes of them.
 struct Work {
   std::vector<PlannedRun> planned;
@@ -268,6 +248,24 @@ Work work_of(const MatrixPlan& plan) {
     }
   }
   return work;
+}
+
+// --dry-run. kExitUserError if the command itself would refuse what the plan shows.
+int print_plan(const MatrixArguments& a, MatrixPlan& plan, const MatrixFolder& folder,
+               const MatrixEdits& edits) {
+  say_edits(edits);
+  for (const UserError& error : refusals(a, folder, *plan.matrix, edits, work_of(plan).planned)) {
+    say(std::string("refused: ") + error.what());
+    say("hint: " + error.hint());
+    plan.refused.push_back(error.what());
+  }
+  plan.flop_per_s = a.tflops * 1e12;
+  plan.fresh_changed = a.fresh_changed;
+  examine_plan(plan, elsewhere(a), folder);
+  std::fputs((a.json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
+  const bool not_copied = std::any_of(plan.runs.begin(), plan.runs.end(),
+                                      [](const PlannedCell& run) { return !run.refused.empty(); });
+  return not_copied || !plan.refused.empty() ? kExitUserError : kExitDone;
 }
 
 // Makes the folder, which the caller has locked, ready for the runs. Evidence and data are checked

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "base/check.h"
 #include "session/session_device.h"
 
 namespace assay {
@@ -83,6 +82,24 @@ void require_memory(const MatrixFile& file, const std::vector<PlannedRun>& plann
             (on_gpu ? "end other programs on the GPU (nvidia-smi), " : "") +
             "or raise the budget (memory: in the file, or --memory)");
   }
+}
+
+std::vector<UserError> refusals(const MatrixArguments& a, const MatrixFolder& folder,
+                                const Matrix& matrix, const MatrixEdits& edits,
+                                const std::vector<PlannedRun>& planned) {
+  std::vector<UserError> found;
+  const auto collect = [&](const auto& require) {
+    try {
+      require();
+    } catch (const UserError& error) {
+      found.push_back(error);
+    }
+  };
+  collect([&] { require_comparable_models(a, matrix); });
+  collect([&] { require_unchanged(a, folder, edits); });
+  collect([&] { require_sealed_claims(a, folder, edits); });
+  if (!a.memory.empty()) collect([&] { require_memory(matrix.file, planned); });
+  return found;
 }
 
 }  // namespace assay

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "lab/matrix/file.h"
 #include "lab/matrix/matrix.h"
 #include "lab/matrix/state.h"
@@ -43,5 +44,11 @@ void require_sealed_claims(const MatrixArguments& a, const MatrixFolder& folder,
 void require_comparable_models(const MatrixArguments& a, const Matrix& matrix);
 // UserError where one run alone needs more than the budget.
 void require_memory(const MatrixFile& file, const std::vector<PlannedRun>& planned);
+
+// What of these four the command would throw, for --dry-run. The budget counts only if --memory
+// names it: a plan that does not fit this machine may be for another one.
+std::vector<UserError> refusals(const MatrixArguments& a, const MatrixFolder& folder,
+                                const Matrix& matrix, const MatrixEdits& edits,
+                                const std::vector<PlannedRun>& planned);
 
 }  // namespace assay
