@@ -36,6 +36,9 @@ def check_studies(browser, summary):
     share = float(points["active"]["tokens_per_expert"]) / rows["active", "moe"]["tokens"]
     expect(0 < share < 1 and near(points["active"]["mean"], rows["active", "moe"]["val_loss_nats"]["mean"], 1e-12), points)
     expect(near(points["total"]["tokens_per_expert"], share * rows["total", "moe"]["tokens"], 1e-6), "the same share K / E")
+    labels = browser.js("""return joinedLabels([{label: 'a', x: 0, y: 1}, {label: 'b', x: 0, y: 1.01}, {label: 'c', x: 0, y: 2},
+                                                 {label: 'd', x: 5, y: 1}], 1, 0.1)""")
+    expect(labels == ["b<br>a", "", "c", "d"], f"labels that would lie on each other: {labels}")
     steps = {r["lane"]: float(r["stop_step"]) for r in table(browser, "matrix-published")}
     expect(near(steps["0004: active-like, moe-64"], 5760 / 8320, 1e-9), steps)
     expect(near(steps["moe, total"], rows["total", "moe"]["steps"]["mean"] / rows["total", "dense"]["steps"]["mean"], 1e-9), steps)

@@ -6,6 +6,20 @@ const colourOfRow = (row) => ((model) => paintAt(model ? model.slot : 6).colour)
 const errorBar = (summary, colour) => ({type: 'data', symmetric: false, array: [summary.interval95 ? summary.interval95[1] - summary.mean : 0], arrayminus: [summary.interval95 ? summary.mean - summary.interval95[0] : 0], color: colour, thickness: 2, width: 6});
 const intervalWords = (summary) => (summary.interval95 ? `95% interval ${summary.interval95.map((b) => digits(b, 5)).join(' to ')}` : noInterval(summary));
 
+// Labels that would lie on each other are lines of one, from the highest point down, at the point in their middle.
+// points: {label, x, y}; two are near if they differ in x and y by less than these.
+function joinedLabels(points, nearX, nearY) {
+  const order = points.map((_, i) => i).sort((a, b) => points[b].y - points[a].y), groups = [];
+  for (const i of order) {
+    const group = groups.find((one) => Math.abs(points[one[0]].x - points[i].x) < nearX && points[last(one)].y - points[i].y < nearY);
+    if (group) group.push(i);
+    else groups.push([i]);
+  }
+  const texts = points.map(() => '');
+  for (const group of groups) texts[group[Math.floor(group.length / 2)]] = group.map((i) => points[i].label).join('<br>');
+  return texts;
+}
+
 // The rows of one model and precision, contract by contract.
 function rowsAcross() {
   const lines = new Map();
@@ -24,9 +38,11 @@ function contractMap({y}) {
   const valueOf = ({contract, row}) => (y === 'loss' ? lossOf(row) : row === contract.rows[0] ? lossOf(row) && none : row.difference_to_first);
   const lines = rowsAcross().map((places) => places.map((place) => ({...place, value: valueOf(place)})).filter(({value}) => value)).filter((places) => places.length);
   if (lines.length === 0) return {missing: 'No run is finished yet.'};
-  const traces = lines.map((places) => {
+  const values = lines.flat().flatMap(({value}) => [value.mean, ...(value.interval95 || [])]);
+  const labels = joinedLabels(lines.map((places) => ({label: plain(rowName(places[0].row)), x: names.indexOf(plain(last(places).contract.name)), y: last(places).value.mean})), 0.5, (highestOf(values) - lowestOf(values)) / 15);
+  const traces = lines.map((places, line) => {
     const {row} = places[0], colour = colourOfRow(row), bars = places.map(({value}) => errorBar(value, colour));
-    return {type: 'scatter', mode: 'lines+markers+text', text: places.map((place, i) => (i === places.length - 1 ? plain(rowName(row)) : '')), textposition: 'middle right', cliponaxis: false, name: plain(rowName(row)), x: places.map(({contract}) => plain(contract.name)), y: places.map(({value}) => value.mean), line: {color: colour, width: 2}, marker: {color: colour, size: 9},
+    return {type: 'scatter', mode: 'lines+markers+text', text: places.map((place, i) => (i === places.length - 1 ? labels[line] : '')), textposition: 'middle right', cliponaxis: false, name: plain(rowName(row)), x: places.map(({contract}) => plain(contract.name)), y: places.map(({value}) => value.mean), line: {color: colour, width: 2}, marker: {color: colour, size: 9},
       error_y: {...bars[0], array: bars.flatMap((bar) => bar.array), arrayminus: bars.flatMap((bar) => bar.arrayminus)}, customdata: places.map(({value}) => (value === none ? 'every difference is to this model' : intervalWords(value))),
       hovertemplate: `<b>${plain(rowName(row))}</b>, %{x}<br>%{y:.5~g} nats<br>%{customdata}<extra></extra>`};
   });
@@ -40,10 +56,12 @@ const sparseRows = () => (report.matrix ? report.matrix.contracts.flatMap((contr
 function tokensPerExpert() {
   const points = sparseRows();
   if (points.length === 0) return {missing: 'No run of a mixture is finished yet.'};
-  const places = points.map(({row}) => Math.log(row.tokens_per_expert)), middle = (Math.min(...places) + Math.max(...places)) / 2;
+  const places = points.map(({row}) => Math.log(row.tokens_per_expert)), width = highestOf(places) - lowestOf(places), middle = lowestOf(places) + width / 2;
+  const ends = points.flatMap(({row}) => [lossOf(row).mean, ...(lossOf(row).interval95 || [])]);
+  const labels = joinedLabels(points.map(({row}, i) => ({label: plain(rowName(row)), x: places[i], y: lossOf(row).mean})), width / 50 || 1, (highestOf(ends) - lowestOf(ends)) / 15);
   const traces = points.map(({contract, row}, i) => {
     const colour = colourOfRow(row), loss = lossOf(row), place = `${rowName(row)}, ${contract.name}`;
-    return {type: 'scatter', mode: 'markers+text', text: [plain(rowName(row))], textposition: places[i] > middle ? 'middle left' : 'middle right', cliponaxis: false, name: plain(place), x: [row.tokens_per_expert], y: [loss.mean], marker: {color: colour, size: 10}, error_y: errorBar(loss, colour),
+    return {type: 'scatter', mode: 'markers+text', text: [labels[i]], textposition: places[i] > middle ? 'middle left' : 'middle right', cliponaxis: false, name: plain(place), x: [row.tokens_per_expert], y: [loss.mean], marker: {color: colour, size: 10}, error_y: errorBar(loss, colour),
       hovertemplate: `<b>${plain(place)}</b><br>%{x:.3s} tokens per routed expert<br>%{y:.5~g} nats over ${loss.n} seed${loss.n > 1 ? 's' : ''}<br>${intervalWords(loss)}<extra></extra>`};
   });
   return {traces, layout: {xaxis: {title: 'tokens per routed expert (tokens K / E)', type: 'log'}, yaxis: {title: 'validation loss (nats per token)'}},
