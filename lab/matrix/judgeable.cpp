@@ -34,7 +34,8 @@ int64_t most_logged_steps(const Config& config) {
   const int64_t log = config.run.log_every, eval = config.eval.every;
   const auto multiples = [&](__int128 of) { return of > 0 ? int64_t(config.run.steps / of) : 0; };
   const __int128 both = __int128(log) / std::gcd(log, eval) * eval;
-  return multiples(log) + multiples(eval) - multiples(both) + int64_t(landings(config).size()) + 1;
+  const int64_t others = int64_t(landings(config).size()) + 1;
+  return std::min(config.run.steps, multiples(log) + multiples(eval) - multiples(both) + others);
 }
 
 // Whether no verdict on the routers can be reached (too_early() of claims.cpp). A run that

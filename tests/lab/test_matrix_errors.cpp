@@ -143,6 +143,7 @@ TEST_CASE("a claim on routers needs as many logged steps as its window") {
     INFO(measure);
     expect_error([&] { judge(measure, "telemetry.window: 100"); }, why);
     expect_error([&] { judge(measure, "telemetry.window: 40, run.log_every: 7"); }, "window = 40");
+    expect_error([&] { judge(measure, "telemetry.window: 61"); }, "window = 61");
     REQUIRE_NOTHROW(judge(measure, "telemetry.window: 60"));
     REQUIRE_NOTHROW(judge(measure, "telemetry.window: 10, run.log_every: 7"));  // 7, 14, 20, ...
     REQUIRE_NOTHROW(judge(measure, "telemetry.window: 100, telemetry.collapse_stop: auto"));

@@ -104,12 +104,11 @@ def check_grown(place):
     more.unlink()
     tokenizer = place.path / "tokenizer.json"
     text = tokenizer.read_text()
-    tokenizer.write_text(json.dumps(json.loads(text), ensure_ascii=False))
-    check(tokenizer.read_text() != text and place.matrix().stdout == table, "the same tokenizer in other bytes is the same data")
     changed = json.loads(text)
     changed["model"]["merges"].pop()
     tokenizer.write_text(json.dumps(changed))
-    check("base-steps-fp32-seed1: data tokenizer.json: " in place.matrix(expect=1).stderr, "another tokenizer is not")
+    check("base-steps-fp32-seed1: data tokenizer.json: " in place.matrix(expect=1).stderr, "another tokenizer is other data")
+    check(place.matrix("--summary").stdout == table, "and the tables stay")
     tokenizer.write_text(text)
     place.matrix()
 

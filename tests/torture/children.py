@@ -34,7 +34,8 @@ def processes_below(pid):
 
 def kill_all_of(process, folder):
     """Kills a process, those below it, and those whose command names the folder: their names, without zombies."""
-    found = {process.pid, *processes_below(process.pid)}
+    ended = process.poll() is not None  # its number may be another process's by now
+    found = set() if ended else {process.pid, *processes_below(process.pid)}
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if os.fsencode(folder) in path.read_bytes():

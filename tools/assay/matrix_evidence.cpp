@@ -57,25 +57,6 @@ FileHashes hashes_now(const DataConfig& data) {
   return hashes;
 }
 
-// A tokenizer.json that assay wrote has the hash of its tokenizer. Where the run recorded that one,
-// a file of other bytes that holds the same tokenizer (laid out anew, say) is no other data.
-void take_same_tokenizer(const std::string& tokenizer, const FileHashes& recorded,
-                         FileHashes& now) {
-  if (tokenizer.empty()) return;
-  try {
-    const std::vector<std::string> paths = tokenizer_paths(tokenizer);
-    const auto own = now.find(paths.front());
-    if (paths.size() != 1 || own == now.end()) return;
-    const auto name = std::filesystem::path(paths.front()).filename();
-    for (const auto& [path, hash] : recorded) {
-      if (std::filesystem::path(path).filename() != name || hash == own->second) continue;
-      if (hash == tokenizer_hash(read_tokenizer(tokenizer))) own->second = hash;
-    }
-  } catch (const UserError&) {
-    return;  // it is not that tokenizer
-  }
-}
-
 }  // namespace
 
 void note_data(Matrix& matrix, const MatrixFolder& folder, DataOf which) {
@@ -92,8 +73,6 @@ void note_data(Matrix& matrix, const MatrixFolder& folder, DataOf which) {
     const auto [own, is_new] = known.try_emplace(std::move(fields));
     if (is_new) own->second = hashes_now(data);
     cell.data_sha256 = own->second;
-    if (begun)
-      take_same_tokenizer(data.tokenizer, recorded_data(folder.run(cell)), cell.data_sha256);
   }
 }
 
