@@ -252,10 +252,12 @@ void RunRecorder::times(int64_t steps_done, double train_s, const Energy& energy
 
 void RunRecorder::evaluation(int64_t steps_done, const Evaluation& evaluation, double seconds) {
   std::string text;
+  std::vector<Telemetry::EvalRow> rows;
   for (const EvalResult& r : evaluation.results) {
-    telemetry_.eval(steps_done, r.task, r.metric, r.value, r.n);
+    rows.push_back({.task = r.task, .metric = r.metric, .value = r.value, .n = r.n});
     text += strprintf(" %s %s %.4f", r.task.c_str(), r.metric.c_str(), unsigned_nan(r.value));
   }
+  telemetry_.evals(steps_done, rows);
   const std::string start = strprintf("eval %ld/%ld", long(steps_done), long(config_.steps));
   const std::string end = strprintf(" (%.1f s)", seconds);
   said_at_s_ = 0;

@@ -284,6 +284,16 @@ void Telemetry::eval(int64_t step, const std::string& task, const std::string& m
   writer_->eval.bind(0, step).bind(1, task).bind(2, metric).bind(3, value).bind(4, n).execute();
 }
 
+void Telemetry::evals(int64_t step, const std::vector<EvalRow>& rows) {
+  const std::lock_guard lock(database_mutex_);
+  Transaction transaction(database_);
+  for (const EvalRow& r : rows) {
+    writer_->eval.bind(0, step).bind(1, r.task).bind(2, r.metric).bind(3, r.value).bind(4, r.n);
+    writer_->eval.execute();
+  }
+  transaction.commit();
+}
+
 void Telemetry::event(int64_t step, const std::string& kind, const std::string& detail) {
   const std::lock_guard lock(database_mutex_);
   const std::string now = utc_now();

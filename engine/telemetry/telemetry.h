@@ -67,6 +67,13 @@ class Telemetry {
   void scalar(int64_t step, const std::string& name, double value);
   void eval(int64_t step, const std::string& task, const std::string& metric, double value,
             int64_t n);
+  // The values of one evaluation, all or none: one that is there is not measured again.
+  struct EvalRow {
+    std::string task, metric;
+    double value;
+    int64_t n;
+  };
+  void evals(int64_t step, const std::vector<EvalRow>& rows);
   void event(int64_t step, const std::string& kind, const std::string& detail);
   void set_meta(const std::string& key, const std::string& value);
 

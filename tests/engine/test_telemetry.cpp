@@ -463,6 +463,27 @@ TEST_CASE("load vectors are packed losslessly; an even one takes little over a b
   }
 }
 
+// One that is there is not measured again when a run goes on.
+TEST_CASE("the values of an evaluation are written all or none") {
+  const TempFolder folder;
+  const std::string path = folder / "telemetry.db";
+  Telemetry telemetry(path, layout_of());
+  const auto tasks = [&] { return TelemetryReader(path).has_eval(0, "val"); };
+  {
+    Database other(path, Database::Mode::kCreate);  // the second value cannot be written
+    other.run("DROP TABLE eval");
+    other.run(
+        "CREATE TABLE eval(step, task, metric CHECK(metric <> 'bits_per_byte'), value, n, PRIMARY "
+        "KEY(step, task, metric))");
+  }
+  const std::vector<Telemetry::EvalRow> both = {{"val", "loss_nats", 2.5, 1},
+                                                {"val", "bits_per_byte", 1.5, 1}};
+  REQUIRE_THROWS(telemetry.evals(0, both));
+  REQUIRE(!tasks());
+  telemetry.evals(0, {both[0]});
+  REQUIRE(tasks());
+}
+
 TEST_CASE("every column has its own name") {
   std::vector<std::string> names;
   for (const RouterColumn& column : router_columns()) names.push_back(column.name);
