@@ -2,6 +2,7 @@
 """tests/torture/torture.py, stopped while it makes what its cases read, and while these run: no process and no folder
 is left, and no case is called lost. Also tools/torture.sh with a file of the caller's folder, and strikes that come too
 late."""
+import contextlib
 import os
 import pathlib
 import shutil
@@ -29,6 +30,11 @@ def processes():
         except OSError:
             pass
     return found
+
+
+def name_of(pid):
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 def stopped_by(number, code, begun):
@@ -85,11 +91,11 @@ def orphan():
     folder = work / "0001-ranks"
     folder.mkdir()
     shutil.copy(shutil.which("sleep"), folder / "mpirun")
-    process = children.start(["bash", "-c", f"{folder}/mpirun 1000 & sleep 1000"], stdout=subprocess.PIPE, text=True)
-    while len(children.processes_below(process.pid)) < 2:
+    command = ["bash", "-c", f"{folder}/mpirun 1000 & exec sleep 1000"]
+    process = children.start(command, stdout=subprocess.PIPE, text=True)
+    while [name_of(pid) for pid in (process.pid, *children.processes_below(process.pid))] != ["sleep", "mpirun"]:
         time.sleep(0.01)
-    for pid in children.processes_below(process.pid)[1:] + [process.pid]:
-        os.kill(pid, signal.SIGKILL)
+    process.kill()
     process.wait()
     names = children.kill_all_of(process, folder)
     try:
