@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "comm/bounded_thread.h"
 #include "comm/nccl_group.h"
+#include "cuda/device.h"
 
 namespace assay {
 
@@ -51,7 +52,12 @@ void NcclFamily::fail(const NcclCommunicator& on, const char* how, ncclResult_t 
       "NCCL on rank %d of %d: %s %s (call %llu of its group): %s%s", rank_, size_, on.call, how,
       static_cast<unsigned long long>(on.calls), nccl().error_string(result), detail.c_str());
   if (!abort()) message += "; NCCL could not be ended";
-  raise(std::make_exception_ptr(UserError(message, kHint)));
+  // NCCL answers so above all where the GPU has no memory left for its buffers.
+  const std::string hint = result == ncclUnhandledCudaError
+                               ? std::string("the GPU's memory may be full: ") + gpu::kFullGpuHint +
+                                     "; NCCL_DEBUG=WARN shows more"
+                               : kHint;
+  raise(std::make_exception_ptr(UserError(message, hint)));
 }
 
 void NcclFamily::look() {

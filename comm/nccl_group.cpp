@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <vector>
 
 #include "base/check.h"
 #include "comm/nccl_family.h"
 #include "cuda/context.h"
+#include "cuda/transfer.h"
 
 namespace assay {
 namespace {
@@ -34,6 +36,7 @@ class Communicating final : public NcclGroup {
   ~Communicating() override;
 
   std::unique_ptr<NcclGroup> split(int colour) override;
+  void connect(gpu::Context& on) override;
   void check() override { family_->check(); }
   bool abort() override { return family_->abort(); }
 
@@ -110,6 +113,19 @@ void Communicating::exchange_runs(Exec lane, const Exchange& e) {
   // Also after a failure: a group that stays open would hold back what this thread calls next.
   const ncclResult_t end = nccl().group_end();
   failed == ncclSuccess ? finish("ncclGroupEnd", end) : finish(call, failed);
+}
+
+void Communicating::connect(gpu::Context& on) {
+  const Exec lane{.gpu = &on};
+  const auto release = [&](void* p) { on.memory->release(p, gpu::Place::kDevice); };
+  const size_t row = sizeof(int64_t), rows = row * size_t(size());
+  const std::unique_ptr<void, decltype(release)> memory(
+      on.memory->allocate(2 * rows, gpu::Place::kDevice), release);
+  std::byte *const to = at(memory.get(), 0), *const from = at(memory.get(), rows);
+  exchange_rows(lane, to, from, row);
+  gather(lane, to, at(to, row * size_t(rank())), row);
+  add_integers(lane, {reinterpret_cast<int64_t*>(to), {size()}});
+  wait(lane);
 }
 
 std::unique_ptr<NcclGroup> Communicating::split(int colour) {

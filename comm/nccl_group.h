@@ -24,6 +24,11 @@ class NcclGroup : public Group {
   // The members that give the same colour, in the order of their ranks here. Collective.
   virtual std::unique_ptr<NcclGroup> split(int colour) = 0;
 
+  // Makes each kind of call once, and waits: NCCL takes memory of the GPU for its connections at
+  // the first one, up to gigabytes, and what it takes before memory is planned is not planned away.
+  // Not counted as calls of the group. Collective.
+  virtual void connect(gpu::Context& on) = 0;
+
   // Throws if NCCL reports a failure of the family, or if its `look` throws; the family is then
   // ended. For the watch of a context (gpu::Context::watch): work that was queued shows its failure
   // only later.

@@ -16,6 +16,10 @@ namespace assay::gpu {
 // address (pinned memory that the device accesses over the bus: for small data only).
 enum class Place { kDevice, kHostVisible };
 
+// What a process leaves free of its GPU's memory: kernels are loaded at their first launch, and
+// recorded graphs take some.
+inline constexpr int64_t kTakenLater = int64_t{256} << 20;
+
 struct Context;
 class ProductChoices;  // cuda/product_choice.h
 

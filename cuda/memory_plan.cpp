@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <iostream>
 #include <map>
@@ -104,6 +105,10 @@ size_t MemoryPlan::bytes_on(const gpu::Context* gpu) const {
   return sum;
 }
 
+size_t MemoryPlan::room_on(const gpu::Context& gpu) {
+  return size_t(std::max<int64_t>(0, gpu.memory->available() - gpu::kTakenLater));
+}
+
 void* MemoryPlan::take(Section section, size_t bytes) const {
   if (gpu_) return gpu_->memory->allocate(bytes, place_of(section));
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -121,7 +126,7 @@ void MemoryPlan::allocate(gpu::Context* gpu) {
   gpu_ = gpu;
   const size_t needed = bytes_on(gpu);
   const MemoryLimit host = memory_limit();
-  const size_t available = gpu ? static_cast<size_t>(gpu->memory->available()) : host.bytes;
+  const size_t available = gpu ? room_on(*gpu) : host.bytes;
   if (needed > available) {
     print(std::cerr);
     const char* const there = gpu                ? "the GPU has"
@@ -129,7 +134,7 @@ void MemoryPlan::allocate(gpu::Context* gpu) {
                                                  : "the limit of its cgroup is";
     throw NotEnoughMemory(
         strprintf("the run needs %.1f GiB of memory, %s %.1f GiB%s", double(needed) / (1 << 30),
-                  there, double(available) / (1 << 30), gpu ? " free" : ""),
+                  there, double(available) / (1 << 30), gpu ? " free for it" : ""),
         "reduce run.micro_batch or the model; the table above lists what needs memory", available);
   }
   for (const Section section : kSections) {

@@ -71,6 +71,8 @@ class MemoryPlan {
   size_t total_bytes() const;
   // The bytes that must fit into the memory of `gpu`, or of the machine if it is null.
   size_t bytes_on(const gpu::Context* gpu) const;
+  // What plans may take of a GPU's memory: what is free but gpu::kTakenLater.
+  static size_t room_on(const gpu::Context& gpu);
   size_t section_bytes(Section section) const;
   // After allocate(): the whole section, entries in the order of add() with zeros between them.
   View<std::byte, 1> block(Section section) const;

@@ -32,11 +32,12 @@ constexpr const char* kHint =
   throw NotEnoughMemory(why, kHint, available);
 }
 
-// How a shortage of some memory is told: "its GPU has", "on the GPU of rank", "it has", " free".
+// How a shortage of some memory is told: "its GPU has", "on the GPU of rank", "it has", " free for
+// plans".
 struct Words {
   const char *its, *ranks, *it, *end;
 };
-constexpr Words kGpu{"its GPU has", "on the GPU of rank", "it has", " free"},
+constexpr Words kGpu{"its GPU has", "on the GPU of rank", "it has", " free for plans"},
     kMachine{"its machine has", "on the machine of rank", "it has", ""},
     kCgroup{"the limit of its cgroup is", "in the cgroup of rank", "its limit is", ""};
 
@@ -78,6 +79,7 @@ std::optional<Shortage> gpu_shortage(const std::vector<RankNeed>& all) {
       free = std::min(free, n.gpu_free);
       count += 1;
     }
+    free -= std::min(free, count * size_t(gpu::kTakenLater));
     if (const auto shortage = shortage_of(first, count, needed, free, kGpu)) return shortage;
   }
   return std::nullopt;

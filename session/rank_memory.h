@@ -22,7 +22,7 @@ struct RankNeed {
   int64_t machine, gpu;        // the first ranks there
   size_t host, machine_bytes;  // bytes of the machine's memory
   MemoryLimit limit;           // of the machine, or less
-  size_t on_gpu, gpu_free;     // bytes of the GPU's
+  size_t on_gpu, gpu_free;     // bytes of the GPU's, of which each rank leaves gpu::kTakenLater
 };
 struct Shortage {
   std::string why;

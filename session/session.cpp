@@ -103,6 +103,9 @@ Session::Session(Config given, const SessionOptions& options)
     gpu_group = ranks->gpu_group(*device.context());
   }
   if (ranks && config.parallel.expert_ranks > 1) share_experts();
+  for (const auto* group : {&gpu_group, &gpu_experts, &gpu_replicas}) {
+    if (*group) (*group)->connect(*device.context());
+  }
   CHECK(planned_ranks == 1 || (use == SessionOptions::Use::kPlan && !ranks),
         "a session of %d planned ranks that computes", planned_ranks);
   if (automatic_products && device.gpu &&

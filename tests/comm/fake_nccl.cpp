@@ -7,6 +7,7 @@
 // ASSAY_FAKE_NCCL_VERSION is the version that it says it has. ASSAY_FAKE_NCCL_FAULT plans a fault,
 // "RANK CALL N KIND": on that rank the N-th call of that function (from 1)
 //   fails           answers ncclSystemError
+//   full            of one that is queued: answers ncclUnhandledCudaError
 //   stays           answers ncclInProgress for ever
 //   hangs           never ends on its stream
 //   remote          the same, and the state becomes ncclRemoteError soon after
@@ -46,7 +47,7 @@ ncclResult_t refuse(ncclResult_t result, const std::string& why) {
   return result;
 }
 
-enum class Fault { kNone, kFails, kStays, kHangs, kRemote, kAbortBlocks };
+enum class Fault { kNone, kFails, kFull, kStays, kHangs, kRemote, kAbortBlocks };
 
 // The fault of this call of `function`, which is counted.
 Fault fault_of(const std::string& function) {
@@ -61,11 +62,9 @@ Fault fault_of(const std::string& function) {
   MPI_Comm_rank(MPI_COMM_WORLD, &own);
   if (own != rank || wanted != function || n != call) return Fault::kNone;
   last_error = "planned fault in call " + std::to_string(n) + " of " + function;
-  const std::map<std::string, Fault> kinds = {{"fails", Fault::kFails},
-                                              {"stays", Fault::kStays},
-                                              {"hangs", Fault::kHangs},
-                                              {"remote", Fault::kRemote},
-                                              {"abort-blocks", Fault::kAbortBlocks}};
+  const std::map<std::string, Fault> kinds = {
+      {"fails", Fault::kFails}, {"full", Fault::kFull},     {"stays", Fault::kStays},
+      {"hangs", Fault::kHangs}, {"remote", Fault::kRemote}, {"abort-blocks", Fault::kAbortBlocks}};
   return kinds.at(kind);
 }
 
@@ -175,6 +174,7 @@ ncclResult_t queue(const char* function, ncclComm_t comm, cudaStream_t stream,
   const CorePointer core = comm->core;
   const Fault fault = fault_of(function);
   if (fault == Fault::kFails) return ncclSystemError;
+  if (fault == Fault::kFull) return ncclUnhandledCudaError;
   if (fault == Fault::kStays) return make_later(*core, [] { return false; });
   if (fault != Fault::kNone) {
     operation = [core]() -> Poll { return [core] { return core->aborted.load(); }; };

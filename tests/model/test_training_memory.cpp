@@ -53,12 +53,12 @@ std::string hint_with(int64_t bytes, gpu::Context& gpu) {
 TEST_CASE("too little memory names the largest micro-batch that fits") {
   gpu::Context gpu;
   gpu.memory = &kTooSmall;
-  // Among the divisors of 24, 12 fits exactly; with one byte less, 8 fits.
-  const int64_t twelve = planned(12, gpu);
-  REQUIRE(planned(8, gpu) < twelve);
+  // Of the divisors of 24, 12 fits exactly beside what is left free; with one byte less, 8 fits.
+  const int64_t left = gpu::kTakenLater, twelve = left + planned(12, gpu);
+  REQUIRE(planned(8, gpu) < planned(12, gpu));
   REQUIRE(hint_with(twelve, gpu).rfind("run.micro_batch 12 is the largest", 0) == 0);
   REQUIRE(hint_with(twelve - 1, gpu).rfind("run.micro_batch 8 is the largest", 0) == 0);
-  REQUIRE(hint_with(planned(1, gpu) - 1, gpu).find("no run.micro_batch is small enough") !=
+  REQUIRE(hint_with(left + planned(1, gpu) - 1, gpu).find("no run.micro_batch is small enough") !=
           std::string::npos);
 }
 

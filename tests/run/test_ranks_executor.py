@@ -102,10 +102,10 @@ def check_replicas():
 def check_failed_exchange():
     """A failure of NCCL shows while the host waits for the numbers of rows; it ends both ranks, and is said once."""
     with Workplace(moe=True) as place:
-        os.environ["ASSAY_FAKE_NCCL_FAULT"] = "1 ncclGroupEnd 6 remote"
+        os.environ["ASSAY_FAKE_NCCL_FAULT"] = "1 ncclGroupEnd 8 remote"
         done = place.train("failed", *SMALL, *SHARED, "--set", "run.micro_batch=2", "--ranks", "2", expect=1)
         check(done.stderr.count("error: ") == 1 and "NCCL on rank 1 of 2: ncclGroupEnd was the latest call" in done.stderr, done.stderr)
-        os.environ["ASSAY_FAKE_NCCL_FAULT"] = "1 ncclGroupEnd 6 abort-blocks"  # the memory of that GPU cannot be freed
+        os.environ["ASSAY_FAKE_NCCL_FAULT"] = "1 ncclGroupEnd 8 abort-blocks"  # the memory of that GPU cannot be freed
         began = time.monotonic()
         done = place.train("blocked", *SMALL, *SHARED, "--set", "run.micro_batch=2", "--ranks", "2", expect=1)
         seconds = time.monotonic() - began
@@ -128,10 +128,16 @@ def check_refused():
         check("error:" in done.stderr and "NCCL" in done.stderr and "hint:" in done.stderr, done.stderr)
         # A GPU that has room for one of them.
         plan = json.loads(assay("train", place.config, "--plan", "--json", *SMALL, "--ranks", "2").stdout)
-        os.environ["SIMT_FREE_BYTES"] = str(plan["total_bytes_by_rank"][0] * 5 // 4)
+        os.environ["SIMT_FREE_BYTES"] = str(2 * (256 << 20) + plan["total_bytes_by_rank"][0] * 5 // 4)
         done = place.train("no", *SMALL, *RANKS, expect=1)
         del os.environ["SIMT_FREE_BYTES"]
         check("error: the 2 ranks on the GPU of rank 0 need" in done.stderr, done.stderr)
+        # One that NCCL has filled with its first call, which comes before memory is planned.
+        os.environ["ASSAY_FAKE_NCCL_FAULT"] = "1 ncclAllGather 1 full"
+        done = place.train("no", *SMALL, *RANKS, expect=1)
+        del os.environ["ASSAY_FAKE_NCCL_FAULT"]
+        check("ncclAllGather failed" in done.stderr and "hint: the GPU's memory may be full: reduce" in done.stderr
+              and not (place.run("no") / "config.yaml").exists(), done.stderr)
 
 
 def check_own_gpus():

@@ -1,4 +1,5 @@
 // Whether GPUs, machines and cgroups that ranks share have room for them.
+#include "cuda/context.h"
 #include "session/rank_memory.h"
 #include "tests/catch.h"
 
@@ -13,20 +14,27 @@ TEST_CASE("ranks that share a GPU must fit on it together") {
                     .machine_bytes = 0,
                     .limit = {},
                     .on_gpu = gib * kGib,
-                    .gpu_free = free * kGib};
+                    .gpu_free = free * kGib + gpu::kTakenLater};
   };
   REQUIRE(!gpu_shortage({on_gpu(0, 6, 10), on_gpu(1, 6, 10)}));
-  REQUIRE(!gpu_shortage({on_gpu(0, 5, 10), on_gpu(0, 5, 10)}));
+  // Each of them leaves some.
+  REQUIRE(gpu_shortage({on_gpu(0, 5, 10), on_gpu(0, 5, 10)}));
+  std::vector<RankNeed> fit = {on_gpu(0, 5, 10), on_gpu(0, 5, 10)};
+  for (RankNeed& n : fit) n.gpu_free += gpu::kTakenLater;
+  REQUIRE(!gpu_shortage(fit));
+  fit[1].on_gpu += 1;
+  REQUIRE(gpu_shortage(fit));
   // Each would fit alone. The rank that opened the GPU last sees the least.
   const std::optional<Shortage> both = gpu_shortage({on_gpu(0, 6, 11), on_gpu(0, 6, 10)});
   REQUIRE(both);
   REQUIRE(
       both->why ==
-      "the 2 ranks on the GPU of rank 0 need 12.0 GiB of memory together, it has 10.0 GiB free");
-  REQUIRE(both->available == 5 * kGib);
+      "the 2 ranks on the GPU of rank 0 need 12.0 GiB of memory together, it has 9.8 GiB free for "
+      "plans");
+  REQUIRE(both->available == 5 * kGib - gpu::kTakenLater / 2);
   const std::optional<Shortage> one = gpu_shortage({on_gpu(0, 6, 10), on_gpu(1, 16, 10)});
   REQUIRE(one);
-  REQUIRE(one->why == "rank 1 needs 16.0 GiB of memory, its GPU has 10.0 GiB free");
+  REQUIRE(one->why == "rank 1 needs 16.0 GiB of memory, its GPU has 10.0 GiB free for plans");
   REQUIRE(one->available == 10 * kGib);
 }
 

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/memory_limit.h"
 #include "base/suggest.h"
+#include "cuda/context.h"
 #include "engine/run/folder_lock.h"
 #include "lab/matrix/claims.h"
 #include "lab/matrix/judgeable.h"
@@ -34,13 +35,13 @@ void say(const std::string& line) {
   std::fprintf(stderr, "%s\n", line.c_str());
 }
 
-// Of a GPU what is free, where the driver says it.
+// Of a GPU what is free for plans, where the driver says it.
 int64_t memory_of(Backend backend) {
   if (backend == Backend::kCpu) return int64_t(memory_limit().bytes);
   const gpu::DeviceFacts facts = gpu::device_facts();
   if (facts.memory_bytes > 0) {
     const int64_t free = GpuMeter(facts.bus).free_bytes().value_or(facts.memory_bytes);
-    return std::min(free, facts.memory_bytes);
+    return std::max<int64_t>(0, std::min(free, facts.memory_bytes) - gpu::kTakenLater);
   }
   throw UserError("--device cuda: this machine has no GPU whose memory could be planned",
                   "name the GPU's memory for a --dry-run: --memory 139GiB");
