@@ -35,7 +35,8 @@ std::string certainty(const Ranking::Place& first, const std::string& unit) {
       strprintf("Over the seeds %s the 95%% interval of the difference, [%s, %s] %s, ",
                 seeds_text(paired->seeds).c_str(), amount(interval.low, unit).c_str(),
                 amount(interval.high, unit).c_str(), unit.c_str());
-  return text + (interval.contains(0) ? "includes 0: they are statistically tied." : "excludes 0.");
+  return text +
+         (interval.contains(0) ? "includes 0: these seeds do not tell them apart." : "excludes 0.");
 }
 
 // Of a gap that is not 0, with as many digits as it takes to show that.
@@ -45,16 +46,26 @@ std::string gap_text(double gap, const std::string& unit) {
   return shows_zero ? strprintf("%.1e", std::abs(gap)) : text;
 }
 
-// "a, b and c": the models that share the first place.
-std::string names_of_first(const Ranking& r, size_t count) {
-  std::string names;
-  for (size_t i = 0; i < count; ++i) {
-    names += (i == 0 ? "" : i + 1 == count ? " and " : ", ") + r.places[i].model;
+// "a, b and c".
+std::string names_text(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + names[i];
   }
-  return names;
+  return text;
 }
 
-// What follows the first sentence: the models from place `from` on, collapses, what was held fixed.
+// " a is not ranked: ..."; "" if every model has a place.
+std::string not_ranked_text(const Ranking& r) {
+  if (r.not_reached.empty()) return "";
+  return " " + names_text(r.not_reached) +
+         (r.not_reached.size() == 1 ? " is not ranked: not all of its runs "
+                                    : " are not ranked: not all of their runs ") +
+         (r.unit == "nats" ? "have a validation loss." : "reached the target.");
+}
+
+// What follows the first sentence: the models from place `from` on, those without a place,
+// collapses, what was held fixed.
 std::string rest_of_sentence(const Comparison& c, const Ranking& r, size_t from) {
   std::string text, later;
   for (size_t i = from; i < r.places.size(); ++i) {
@@ -62,6 +73,7 @@ std::string rest_of_sentence(const Comparison& c, const Ranking& r, size_t from)
              amount(r.places[i].value.mean, r.unit) + ")";
   }
   if (!later.empty()) text += " Then " + later + ".";
+  text += not_ranked_text(r);
   for (const ModelRow& row : c.models)
     if (row.health.collapsed > 0) text += " The routers of " + row.group.name + " collapsed.";
   text += " " + (c.not_held.empty() ? "Held fixed: " + c.contract + "." : c.not_held);
@@ -70,7 +82,9 @@ std::string rest_of_sentence(const Comparison& c, const Ranking& r, size_t from)
 
 // Of models that share the first place.
 std::string equal_sentence(const Comparison& c, const Ranking& r, size_t count) {
-  return names_of_first(r, count) + " are equal in " + r.by + ": " +
+  std::vector<std::string> names;
+  for (size_t i = 0; i < count; ++i) names.push_back(r.places[i].model);
+  return names_text(names) + " are equal in " + r.by + ": " +
          amount(r.places[0].value.mean, r.unit) + " " + r.unit + "." +
          rest_of_sentence(c, r, count);
 }

@@ -82,6 +82,8 @@ TEST_CASE("the sentence of a comparison") {
   runs.back().val_loss_nats.back().value += 0.1;
   require_in(comparison_sentence(compare(runs, {})),
              "but no model is ahead beyond the seeds. Over the seeds 1, 2");
+  require_in(comparison_sentence(compare(runs, {})),
+             "includes 0: these seeds do not tell them apart. Held fixed");
   const RunRecord of_one[] = {runs[0], runs[2]};
   require_in(comparison_sentence(compare(of_one, {})),
              "One shared seed: the seed may cause the difference.");

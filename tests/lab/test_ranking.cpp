@@ -212,6 +212,32 @@ TEST_CASE("runs that stopped at their target are not ranked by final loss") {
   for (const Ranking& r : compare(runs, {}).rankings) REQUIRE(r.by != "validation loss at the end");
 }
 
+TEST_CASE("the sentence names models that have no place") {
+  std::vector<RunRecord> runs = two_models();
+  runs.push_back(run_of("wide-s1", 1, 128, 3.4));
+  runs.push_back(run_of("wide-s2", 2, 128, 3.6));
+  for (RunRecord& run : runs) run.config.run.target_loss = 3.45;
+  runs[0].end = "target_loss";
+  REQUIRE_THAT(
+      comparison_sentence(compare(runs, {})),
+      Catch::Matchers::ContainsSubstring("moe is 20 steps below dense in steps to 3.45 ") &&
+          Catch::Matchers::ContainsSubstring(
+              " wide is not ranked: not all of its runs reached the target. Held fixed"));
+  runs.push_back(run_of("far-s1", 1, 130, 3.9));
+  runs.back().config.run.target_loss = 3.45;
+  REQUIRE_THAT(comparison_sentence(compare(runs, {})),
+               Catch::Matchers::ContainsSubstring(
+                   " wide and far-s1 are not ranked: not all of their runs reached the target."));
+  for (RunRecord& run : runs) run.end = "steps";
+  runs.pop_back();
+  REQUIRE_THAT(comparison_sentence(compare(runs, {})),
+               !Catch::Matchers::ContainsSubstring("not ranked"));
+  runs.back().val_loss_nats.clear();
+  REQUIRE_THAT(comparison_sentence(compare(runs, {})),
+               Catch::Matchers::ContainsSubstring(
+                   " wide is not ranked: not all of its runs have a validation loss."));
+}
+
 TEST_CASE("runs that began from imported weights are not ranked beside others") {
   std::vector<RunRecord> runs = two_models();
   runs[3].imported_sha256 = "aaaa";
