@@ -341,6 +341,19 @@ std::vector<SeedGroup> chosen(std::vector<SeedGroup> groups, const std::vector<s
   return found;
 }
 
+// From the longest run of each model, as its shorter ones have schedules of their own. Differences
+// are taken between shared seeds, and passes over the data grow along every axis.
+std::vector<Confound> map_confounds(std::vector<SeedGroup> groups) {
+  for (SeedGroup& group : groups) {
+    group.runs = {*std::max_element(
+        group.runs.begin(), group.runs.end(),
+        [](const auto* a, const auto* b) { return a->steps_done < b->steps_done; })};
+  }
+  std::vector<Confound> found = run_confounds(groups);
+  std::erase_if(found, [](const Confound& c) { return c.name == "seeds" || c.name == "passes"; });
+  return found;
+}
+
 std::string first_reasons(const std::vector<SkippedRun>& left_out) {
   if (left_out.empty()) return "";
   const std::string more =
@@ -438,7 +451,7 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
     refuse_incomparable(training_differences(runs_of({group})),
                         "leave some out: the curve of a model is that of one training text");
   }
-  if (const auto data = other_training_data(groups)) set.notes.push_back(data->text);
+  set.confounds = map_confounds(groups);
   if (measure == MapMeasure::kCore) require_same_core_questions(used);
   for (const RunRecord& run : used) {
     const std::string leak = trained_validation_text(run);

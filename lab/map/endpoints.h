@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lab/runs/machine.h"
+#include "models/audit/family.h"
 
 namespace assay {
 
@@ -63,7 +64,8 @@ struct SkippedRun {
 struct EndpointSet {
   std::vector<MapModel> models;  // in the order in which they first appear
   std::vector<SkippedRun> left_out;
-  std::vector<std::string> notes;  // what to know before reading the tables
+  std::vector<Confound> confounds;  // what else differs between the models
+  std::vector<std::string> notes;   // what to know before reading the tables
 };
 
 // paths: runs, or folders of runs. only: names of models; empty = all. UserError if there are no

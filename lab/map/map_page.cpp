@@ -107,7 +107,8 @@ std::string map_page(const ContractMap& map, const std::vector<MapClaimResult>& 
   for (const MapAxis& axis : map.axes) {
     if (axis.absent.empty()) figures += figure(map, axis);
   }
-  std::vector<std::string> left_out;
+  std::vector<std::string> confounds, left_out;
+  for (const Confound& confound : map.set.confounds) confounds.push_back(confound.text);
   for (const SkippedRun& run : map.set.left_out) left_out.push_back(run.run + ": " + run.reason);
   return "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -129,7 +130,8 @@ std::string map_page(const ContractMap& map, const std::vector<MapClaimResult>& 
          "has no endpoint and is read between two. A dashed line is where the order turns, its "
          "band "
          "the interval over the seeds.</p>\n<div class=\"charts\">\n" +
-         figures + "</div>\n" + list("Notes", map.set.notes) + list("Left out", left_out) +
+         figures + "</div>\n" + list("Confounds", confounds) + list("Notes", map.set.notes) +
+         list("Left out", left_out) +
          "</main>\n<footer>Made by assay map.</footer>\n</body>\n</html>\n";
 }
 

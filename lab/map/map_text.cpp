@@ -213,6 +213,7 @@ std::string map_text(const ContractMap& map) {
     text += "pairs without " + model(map, 0).name + ": --models " + model(map, 1).name + "," +
             model(map, 2).name + ", or --json\n";
   }
+  for (const Confound& confound : map.set.confounds) text += "confound: " + confound.text + "\n";
   for (const std::string& note : map.set.notes) text += "note: " + note + "\n";
   for (const SkippedRun& out : map.set.left_out)
     text += "left out: " + out.run + ": " + out.reason + "\n";
@@ -224,6 +225,7 @@ Json map_json(const ContractMap& map) {
                {"better", map.better() == Better::kLower ? "lower" : "higher"},
                {"interval", "Student's 95% over the shared seeds"},
                {"models", Json::array()},
+               {"confounds", confounds_json(map.set.confounds)},
                {"notes", map.set.notes},
                {"left_out", Json::array()},
                {"axes", Json::array()}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/check.h"
@@ -138,8 +139,9 @@ std::vector<Confound> joined_by_name(const std::vector<Confound>& all) {
   return joined;
 }
 
-}  // namespace
-
+// "training_data": of each model the first shard that not all have. Of one run of each, as all
+// seeds of a model have the same. nullopt where the contents are the same, and where a run does not
+// tell its training shards from those of its validation.
 std::optional<Confound> other_training_data(std::span<const SeedGroup> groups) {
   std::vector<std::vector<DataFile>> shards;
   std::set<std::multiset<std::string>> contents;
@@ -166,6 +168,8 @@ std::optional<Confound> other_training_data(std::span<const SeedGroup> groups) {
   }
   return Confound{"training_data", "training data differs: " + values_by_model(names, values)};
 }
+
+}  // namespace
 
 std::vector<Confound> run_confounds(std::span<const SeedGroup> groups) {
   if (groups.size() < 2) return {};

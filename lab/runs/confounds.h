@@ -4,7 +4,6 @@
 //   for (const Confound& c : run_confounds(groups)) text += "confound: " + c.text + "\n";
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,11 +20,6 @@ namespace assay {
 // comparison (incomparable_differences() of lab/compare/compare.h). Precision is that of the runs.
 // Warm-up and warm-down differ where neither their steps nor their shares of the run agree.
 std::vector<Confound> run_confounds(std::span<const SeedGroup> groups);
-
-// "training_data": of each model the first shard that not all have. Of one run of each, as all
-// seeds of a model have the same. nullopt where the contents are the same, and where a run does not
-// tell its training shards from those of its validation.
-std::optional<Confound> other_training_data(std::span<const SeedGroup> groups);
 
 // "They also differ in precision, data order."; "" if there are none.
 std::string confounds_sentence(const std::vector<Confound>& found);

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import sqlite3
 import sys
@@ -252,9 +253,32 @@ def check_training_text(matrix, place):
     check(done.returncode == 1 and "training data: " in done.stderr and "that of one training text" in done.stderr, done)
     for meta in metas[1:]:
         change(meta)
-    notes = [note for note in map_json(copy)["notes"] if note.startswith("training data differs: dense synth_train_")]
-    check(len(notes) == 1 and "moe synth_train_" in notes[0] and notes[0].endswith("0" * 12), notes)
-    check("training data differs" in assay("map", copy).stdout, "in the text too")
+    texts = [c["text"] for c in map_json(copy)["confounds"] if c["name"] == "training_data"]
+    check(len(texts) == 1 and texts[0].startswith("training data differs: dense synth_train_"), texts)
+    check("moe synth_train_" in texts[0] and texts[0].endswith("0" * 12), texts)
+    check("confound: training data differs" in assay("map", copy).stdout, "in the text too")
+
+
+def check_confounds(matrix, place):
+    """What else differs between the models is named as compare does; lengths, branches and their seeds are the subject."""
+    names = [c["name"] for c in map_json(matrix)["confounds"]]
+    check(names == ["branch_scale"], names)
+    copy = place.run("other-rate")
+    shutil.copytree(matrix, copy)
+    for run in copy.glob("moe-*-seed*"):
+        config = run / "config.yaml"
+        text, changed = re.subn(r"(?m)^(optimizer:\n(?:  .*\n)*?  lr: ).*$", r"\g<1>0.5", config.read_text())
+        check(changed == 1, text)
+        config.write_text(text)
+    shutil.rmtree(next(run for run in copy.glob("moe-*-seed2") if "-at-" not in run.name))  # its longest run of one seed
+    confounds = map_json(copy)["confounds"]
+    check([c["name"] for c in confounds] == ["branch_scale", "optimizer"], confounds)
+    text = confounds[1]["text"]
+    check(text.startswith("optimizer.lr differs: dense ") and text.endswith(", moe 0.5"), text)
+    page = place.path / "rates.html"
+    done = assay("map", copy, "--html", page)
+    check(f"confound: {text}" in done.stdout, done.stdout)
+    check("<h2>Confounds</h2>" in page.read_text() and text in page.read_text(), "the page has them")
 
 
 def check_gpu_memory(matrix, place):
@@ -382,6 +406,7 @@ def main():
         check_claims(matrix, place)
         check_left_out(matrix, place)
         check_training_text(matrix, place)
+        check_confounds(matrix, place)
         check_gpu_memory(matrix, place)
         check_core(matrix, place)
         check_errors(matrix, place)
