@@ -172,6 +172,21 @@ void add_expert_width(const std::vector<NamedConfig>& sparse, std::vector<Confou
                                        (other_total ? ", so P_total does" : "")});
 }
 
+// Of mixtures with a dense block. In others model.ffn has no effect, and beside a dense model it is
+// what is compared.
+void add_dense_width(const std::vector<NamedConfig>& sparse, std::vector<Confound>& found) {
+  std::vector<NamedConfig> mixed;
+  for (const NamedConfig& model : sparse) {
+    if (moe_blocks(model.config.model) < model.config.model.layers) mixed.push_back(model);
+  }
+  const auto width = [&](size_t i) { return std::to_string(mixed[i].config.model.ffn); };
+  bool differs = false;
+  for (size_t i = 1; i < mixed.size(); ++i) differs |= width(i) != width(0);
+  if (!differs) return;
+  found.push_back({"dense_width", "width of the dense layers before the experts differs: " +
+                                      by_model(mixed, width)});
+}
+
 // Of mixtures: blocks that have no experts, and gates that say nothing.
 void add_mixtures(const std::vector<NamedConfig>& sparse, std::vector<Confound>& found) {
   std::set<int64_t> dense_layers;
@@ -186,6 +201,7 @@ void add_mixtures(const std::vector<NamedConfig>& sparse, std::vector<Confound>&
     found.push_back(
         {"dense_layers", "dense layers before the experts differ: " + by_model(sparse, layers)});
   }
+  add_dense_width(sparse, found);
   add_experts(sparse, found);
   add_expert_width(sparse, found);
   for (const NamedConfig& model : sparse) {
@@ -198,16 +214,19 @@ void add_mixtures(const std::vector<NamedConfig>& sparse, std::vector<Confound>&
 
 // Of mixtures, and of a dense model beside them, which has 1.
 void add_branch_scale(const std::vector<NamedConfig>& models, std::vector<Confound>& found) {
-  constexpr double kEqualWithin = 1e-6;
-  const auto scale = [&](size_t i) {
-    const ModelConfig& m = models[i].config.model;
-    return moe_blocks(m) > 0 ? branch_scale(*m.moe) : 1;
+  constexpr double kEqualWithin = 0.01;  // what the formulas are good for
+  std::vector<BranchScale> scales;
+  for (const NamedConfig& model : models) scales.push_back(branch_scale(model.config.model));
+  const auto is_first = [&](const BranchScale& s) {
+    return std::fabs(s.first / scales[0].first - 1) <= kEqualWithin &&
+           std::fabs(s.last / scales[0].last - 1) <= kEqualWithin;
   };
-  bool differs = false;
-  for (size_t i = 1; i < models.size(); ++i)
-    differs |= std::fabs(scale(i) / scale(0) - 1) > kEqualWithin;
-  if (!differs) return;
-  const auto text = [&](size_t i) { return strprintf("%.3g", scale(i)); };
+  if (std::all_of(scales.begin(), scales.end(), is_first)) return;
+  const auto text = [&](size_t i) {
+    const std::string first = strprintf("%.3g", scales[i].first);
+    const std::string last = strprintf("%.3g", scales[i].last);
+    return first == last ? first : first + " to " + last;
+  };
   const bool shared = std::any_of(models.begin(), models.end(), [](const NamedConfig& m) {
     return moe_blocks(m.config.model) > 0 && m.config.model.moe->shared > 0;
   });

@@ -87,7 +87,8 @@ Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, in
       whole_width ? width / experts : width_for(rung.config, equal, measure(base, equal), multiple);
   std::string router;
   if (gates == RungGates::kKeepBranchScale) {
-    moe.router.gate_scale = m.router.gate_scale * gate_divisor(moe) / gate_divisor(m);
+    moe.router.gate_scale =
+        m.router.gate_scale * gate_divisor(rung.config.model) / gate_divisor(base.model);
     router = ", router: {gate_scale: " + yaml_scalar(moe.router.gate_scale) + "}";
   }
   rung.changes = strprintf(

@@ -81,8 +81,8 @@ TEST_CASE("what a contract or a mixture changes is no confound") {
   std::vector<RunRecord> runs = two_models();
   for (const size_t i : {2, 3}) {
     MoeConfig& moe = runs[i].config.model.moe.emplace();
-    moe.experts = 8, moe.top_k = 1, moe.expert_ffn = 99;
-    moe.router.normalize_gates = false, moe.router.gate_scale = 2;
+    moe.experts = 8, moe.top_k = 2, moe.expert_ffn = 99;
+    moe.router.gate_scale = 2;
     runs[i].config.run.steps = 123;
     runs[i].config.contract.kind = ContractKind::kTotalDN;
     runs[i].config.contract.coefficient = 20;

@@ -132,14 +132,14 @@ TEST_CASE("routed branches that begin with other sizes are a confound, by their 
   REQUIRE(text() == scales("dense 1, moe-64 0.167, moe-256 0.143"));  // 1 / K
   six.gate_scale = 6, seven.gate_scale = 7;
   REQUIRE(text().empty());
-  // Not divided by their sum, gates do not depend on K: sigmoids begin at 1/2, softmax at 1/E.
+  // Not divided by their sum, they are the largest of E scores, which begin around 1/2 or 1/E.
   for (RouterConfig* router : {&six, &seven}) {
     router->normalize_gates = false;
     router->gate_scale = 2;
   }
-  REQUIRE(text().empty());
+  REQUIRE(text() == scales("dense 1, moe-64 1.45, moe-256 1.56"));
   six.score = seven.score = RouterScore::kSoftmax;
-  REQUIRE(text() == scales("dense 1, moe-64 0.0312, moe-256 0.00781"));
+  REQUIRE(text() == scales("dense 1, moe-64 0.0734, moe-256 0.0242"));
 }
 
 TEST_CASE("shared experts count in the branch, and narrow the experts of one active width") {
@@ -177,6 +177,23 @@ TEST_CASE("shared experts count in the branch, and narrow the experts of one act
                "3 shared experts: from K = 2, S = 0, F = 96 the same active width needs F = 38.4");
   REQUIRE(shared_rung(base, 3, LadderEqual::kActive, 1).config.model.moe->expert_ffn == 38);
   REQUIRE(shared_rung(rung.config, 0, LadderEqual::kWidth, 8).config.model.moe->expert_ffn == 96);
+}
+
+TEST_CASE("the width of dense layers is named between mixtures that have such layers") {
+  std::vector<NamedConfig> models = {{"narrow", speedrun_moe(8, 2, 0, 1)},
+                                     {"wide", speedrun_moe(8, 2, 0, 1)},
+                                     {"none", speedrun_moe(8, 2, 0, 0)},
+                                     {"dense", speedrun_dense()}};
+  models[0].config.model.ffn = 256, models[1].config.model.ffn = 1024;
+  models[2].config.model.ffn = 512;
+  REQUIRE(audit(models[0].config).total != audit(models[1].config).total);
+  REQUIRE(has(recorded_confounds(models), "dense_width",
+              "width of the dense layers before the experts differs: narrow 256, wide 1024"));
+  REQUIRE(!has(recorded_confounds(models), "dense_width", "none"));
+  for (const size_t i : {0, 1}) models[i].config.model.moe->first_dense_layers = 0;
+  REQUIRE(!has(recorded_confounds(models), "dense_width", ""));
+  models[1].config.model.moe->first_dense_layers = 1;  // the only one, beside a dense model
+  REQUIRE(!has(recorded_confounds(models), "dense_width", ""));
 }
 
 TEST_CASE("a granularity ladder differs in the size of its branches, unless gate_scale keeps it") {

@@ -128,8 +128,8 @@ void add_match_command(Commands& commands) {
       ->delimiter(',')
       ->check(whole_between(1, 65536));
   sub->add_flag("--keep-branch-scale", a->ladder.keep_branch_scale,
-                "with --experts: gate_scale in proportion to K, so that every routed branch begins "
-                "as large as the base's");
+                "with --experts: gate_scale so that every routed branch begins as large as the "
+                "base's: in proportion to K where gates are normalised");
   sub->add_option("--shared", a->ladder.shared,
                   "mixtures with these numbers of shared experts, comma-separated, and experts as "
                   "much narrower: (K + S) F stays")
