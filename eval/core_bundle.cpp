@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -166,7 +167,15 @@ std::vector<CoreTask> parse_core_yaml(const std::string& text, const std::string
     refuse(name, "no list icl_tasks");
   }
   std::vector<CoreTask> tasks;
-  for (const YAML::Node& node : root["icl_tasks"]) tasks.push_back(parse_task(node, source));
+  std::set<std::string> labels;
+  for (const YAML::Node& node : root["icl_tasks"]) {
+    tasks.push_back(parse_task(node, source));
+    const std::string& label = tasks.back().label;
+    // Answers and scores are kept by label.
+    if (!labels.insert(label).second) {
+      refuse(source.at(node), "two tasks have the label " + label);
+    }
+  }
   if (tasks.empty()) refuse(name, "icl_tasks is empty");
   return tasks;
 }

@@ -133,6 +133,10 @@ TEST_CASE("bad task lists and baselines name the place") {
        "num_fewshot of a does not begin with a count"},
       {"icl_tasks: [{label: a, dataset_uri: a, num_fewshot: 3, icl_task_type: schema}]",
        "num_fewshot is \"3\""},
+      {"icl_tasks:\n"
+       "- {label: a, dataset_uri: a, num_fewshot: [0], icl_task_type: schema}\n"
+       "- {label: a, dataset_uri: b, num_fewshot: [5], icl_task_type: schema}\n",
+       "core.yaml:3: two tasks have the label a"},
   };
   for (const Row& row : rows) {
     INFO(row.yaml);
