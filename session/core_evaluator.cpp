@@ -128,14 +128,6 @@ std::optional<Evaluation> TrainingCore::evaluate(Exec on, Model& model, const Ev
   return Evaluation{.results = core_results(*report), .text = log_text(*report)};
 }
 
-std::string core_metric(const CoreReport& report) {
-  const size_t all = report.tasks.size() + report.missing.size();  // of the bundle
-  std::string name = "core";
-  if (!report.complete()) name = strprintf("mean_of_%zu_of_%zu_tasks", report.tasks.size(), all);
-  if (report.max_rows > 0) name += strprintf("_of_at_most_%ld_rows_each", long(report.max_rows));
-  return name;
-}
-
 std::vector<EvalResult> core_results(const CoreReport& report) {
   std::vector<EvalResult> results;
   int64_t scored = 0;

@@ -53,8 +53,6 @@ class TrainingCore final : public Evaluator {
   std::vector<int64_t> tokens_;           // estimate for the prompts of each task
 };
 
-// The score's name: "core", "core_of_at_most_200_rows_each", "mean_of_9_of_22_tasks", ...
-std::string core_metric(const CoreReport& report);
 // The rows of telemetry described above.
 std::vector<EvalResult> core_results(const CoreReport& report);
 

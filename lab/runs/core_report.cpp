@@ -33,7 +33,7 @@ size_t tasks_of_bundle(const CoreReport& report) {
   return report.tasks.size() + report.missing.size();
 }
 
-// "" for CORE.
+// "" with the tasks of CORE.
 std::string not_core_text(const CoreReport& report) {
   if (report.complete()) return "";
   if (report.missing.empty()) {
@@ -84,8 +84,21 @@ bool CoreReport::complete() const {
   return is_core(labels);
 }
 
+bool CoreReport::whole() const {
+  return complete() && max_rows == 0;
+}
+
 double CoreReport::total_seconds() const {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+}
+
+std::string core_metric(const CoreReport& report) {
+  std::string name = "core";
+  if (!report.complete()) {
+    name = strprintf("mean_of_%zu_of_%zu_tasks", report.tasks.size(), tasks_of_bundle(report));
+  }
+  if (report.max_rows > 0) name += strprintf("_of_at_most_%ld_rows_each", long(report.max_rows));
+  return name;
 }
 
 std::string core_text(const CoreReport& report) {
@@ -104,16 +117,20 @@ std::string core_text(const CoreReport& report) {
   const CoreScore score = core_score(report.tasks);
   const std::string mean =
       strprintf("mean of %zu of %zu tasks:", report.tasks.size(), tasks_of_bundle(report));
-  text += score_line(report.complete() ? "CORE" : mean, score) + not_core_text(report);
+  const std::string name = report.whole() ? "CORE" : core_metric(report);
+  text += score_line(report.complete() ? name : mean, score) + not_core_text(report);
+  const std::string few =
+      report.max_rows > 0 ? strprintf(", at most %s rows each", grouped(report.max_rows).c_str())
+                          : "";
   for (const CoreSubset& subset : core_subsets()) {
     if (const auto members = subset_of(report.tasks, subset)) {
-      text += score_line(subset.name, core_score(*members));
+      text += score_line(subset.name + few, core_score(*members));
     }
   }
   if (report.max_rows > 0) {
     text += strprintf(
-        "At most %s rows per task: examples are drawn only from these, so scores differ "
-        "from those of whole tasks by more than the standard error\n",
+        "At most %s rows per task, which is not CORE: examples are drawn only from these, so "
+        "scores differ from those of whole tasks by more than the standard error\n",
         grouped(report.max_rows).c_str());
   }
   const double seconds = report.passed_s.value_or(report.total_seconds());
@@ -187,7 +204,7 @@ ordered_json core_json(const CoreReport& report) {
   j["max_tokens"] = report.max_tokens;
   j["max_rows_per_task"] = report.max_rows;
   const CoreScore score = core_score(report.tasks);
-  j["core"] = report.complete() ? or_null(score.core) : ordered_json();
+  j["core"] = report.whole() ? or_null(score.core) : ordered_json();
   j["present"] = score_json(score, report.tasks.size());
   j["subsets"] = ordered_json::object();
   for (const CoreSubset& subset : core_subsets()) {

@@ -29,9 +29,14 @@ struct CoreReport {
 
   double total_seconds() const;
   bool complete() const;  // its tasks are those of CORE
+  bool whole() const;     // and their rows are all: its score is CORE
 };
 
+// The score's name: "core", "core_of_at_most_200_rows_each", "mean_of_9_of_22_tasks", ...
+std::string core_metric(const CoreReport& report);
+
 std::string core_text(const CoreReport& report);
+// "core" is null where the score has another name; "present" has it then.
 nlohmann::ordered_json core_json(const CoreReport& report);
 // Whether core_json() was of all tasks of CORE and all rows.
 bool is_whole_core(const nlohmann::ordered_json& core);

@@ -173,6 +173,13 @@ def check_all_tasks(w):
     expect(math.isclose(core["core"], mean) and [s["tasks"] for s in core["subsets"].values()] == [18, 16], core)
     shown = assay("eval", *options).stdout
     expect(f"\nCORE {mean:.4f} +- " in shown and "\nCORE-18 (" in shown and "\nCORE-16 (" in shown and "not CORE" not in shown, shown)
+    # Examples of three rows alone are others: not CORE, and called as in training.
+    three = (*options, "--max-rows", "3")
+    few, shown = evaluated(*three)["core"], assay("eval", *three).stdout
+    mean = sum(t["centered"] for t in few["tasks"]) / 22
+    expect(few["core"] is None and math.isclose(few["present"]["mean_centered"], mean), few)
+    expect(f"\ncore_of_at_most_3_rows_each {mean:.4f} +- " in shown and "\nCORE " not in shown and "which is not CORE" in shown and
+           re.search(r"^CORE-18 .*, at most 3 rows each ", shown, re.M), shown)
     some = evaluated(*options, "--core-tasks", ",".join(label for label in core_bundle.CORE if label != "squad"))["core"]
     expect(some["core"] is None and [s["tasks"] for s in some["subsets"].values()] == [18, 16] and some["missing"] == ["squad"], some)
 
