@@ -61,9 +61,12 @@ void require_same(const PartFile& first, const PartFile& other) {
     const auto b = field<ordered_json>(other, other.json, key);
     if (a == b) continue;
     if (!a.is_object() || !b.is_object()) differ(key, a, b);
-    for (const auto& [name, value] : a.items()) {
-      const ordered_json there = b.contains(name) ? b[name] : ordered_json();
-      if (value != there) differ(name, value, there);
+    for (const ordered_json* names : {&a, &b}) {
+      for (const auto& [name, value] : names->items()) {
+        const ordered_json here = a.contains(name) ? a[name] : ordered_json();
+        const ordered_json there = b.contains(name) ? b[name] : ordered_json();
+        if (here != there) differ(name, here, there);
+      }
     }
     differ(key, a, b);
   }

@@ -255,6 +255,13 @@ def check_parts(w):
     refused("--set measures otherwise than the run, which keeps parts of its own score", *otherwise)
     evaluated(*otherwise, "--output", elsewhere)
     expect(json.loads(elsewhere.read_text())["origin"]["recipe"] == "fp32" and files[1].read_text() == own, "--part with --set")
+    # The same recipe with other blocks in bf16: refused in either order.
+    evaluated(*otherwise[:-1], "precision.bf16_first_layers=1", "--output", elsewhere)
+    said = json.loads(elsewhere.read_text())["origin"]
+    expect(said["precision"] == f"{said['recipe']}, first 1 blocks in bf16", said)
+    expect("precision" not in json.loads(own)["origin"], "the plain recipe, as in parts of earlier versions")
+    refused(f'precision is "{said["precision"]}", not null', "--merge", files[0], elsewhere, files[2])
+    refused(f'precision is null, not "{said["precision"]}"', "--merge", elsewhere, files[0], files[2])
     evaluated(w.run("moe"), *core, "--part", "2/3", "--output", elsewhere)
     second = without_seconds(json.loads(files[1].read_text()))
     expect(without_seconds(json.loads(elsewhere.read_text())) == second, "--output")

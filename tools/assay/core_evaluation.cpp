@@ -11,6 +11,7 @@
 #include "engine/config/schedule.h"
 #include "engine/run/checkpoint_merge.h"
 #include "eval/core_tasks.h"
+#include "models/linear/precision.h"
 #include "session/same_on_all.h"
 
 namespace assay {
@@ -19,6 +20,17 @@ namespace {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// "fp8_tensor, first 2 blocks in bf16"; nullopt where the recipe's name says all.
+std::optional<std::string> changed_recipe(const CheckpointSource& source,
+                                          const LoadedModel& loaded) {
+  PrecisionConfig precision = loaded.session.config.precision;
+  precision.bf16_tail = 0;  // the phase tells of it
+  std::string text = precision_text(precision);
+  // As given: a session may make it of auto.
+  if (source.config.precision.products == ProductsMode::kSimulated) text += ", products decoded";
+  return text == precision.recipe ? std::nullopt : std::optional(text);
 }
 
 // Everything that the answers depend on besides the names of tasks and checkpoint; parts are merged
@@ -32,7 +44,11 @@ nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& t
   j["recipe"] = loaded.session.config.precision.recipe;
   // Left out otherwise, so that such parts agree with those of earlier versions.
   const std::string phase = precision_phase(loaded.session.config, source.state.step);
-  if (phase != "recipe") j["phase"] = phase;
+  if (phase != "recipe") {
+    j["phase"] = phase;
+  } else if (const auto changed = changed_recipe(source, loaded)) {
+    j["precision"] = *changed;
+  }
   j["device"] = loaded.session.backend == Backend::kGpu ? "cuda" : "cpu";
   for (size_t i = 0; i < examples.size(); ++i) {
     const CoreTask& task = examples[i].task();
