@@ -213,8 +213,11 @@ CoreTaskResult run_core_task(QuestionScorer& scorer, const CoreExamples& example
   CoreTaskResult result = unscored_task(examples);
   Encoder encoder(tokenizer);
   CoreWork work;
-  const int64_t step = setting.part.count;
-  for (int64_t begin = setting.part.index; begin < examples.size(); begin += kCoreBlock * step) {
+  const CorePart& part = setting.part;
+  CHECK(part.block == 1 || part.block == kCoreBlock, "blocks of %ld rows", long(part.block));
+  const int64_t step = part.block == 1 ? part.count : 1;
+  for (int64_t begin = part.index * part.block; begin < examples.size();
+       begin += kCoreBlock * part.count) {
     const int64_t end = std::min(examples.size(), begin + kCoreBlock * step);
     score_core_rows(scorer, examples, encoder,
                     {.begin = begin,

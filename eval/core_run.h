@@ -88,10 +88,12 @@ CoreTaskResult unscored_task(const CoreExamples& examples);
 void score_core_rows(QuestionScorer& scorer, const CoreExamples& examples, Encoder& encoder,
                      const CoreRows& rows, CoreTaskResult& result, CoreWork& work);
 
-// The rows scored by one of several processes: every `count`-th row in the task's order, from the
-// `index`-th on. Their examples still come from the whole task.
+// The rows scored by one of several processes, of each task: in its order every `count`-th block of
+// `block` neighbouring rows, from the `index`-th on. Their examples still come from the whole task.
+// block is 1, or kCoreBlock where rows that are computed together share a scale.
 struct CorePart {
   int64_t index = 0, count = 1;
+  int64_t block = 1;
 };
 
 // rows_done: position in the task's rows.

@@ -60,17 +60,6 @@ GeneratorConfig generator_config(const Config& config, const Tokenizer& tokenize
           .sampling = {.temperature = config.eval.samples->temperature}};
 }
 
-// Whether no product makes of a row what depends on the rows beside it.
-bool rows_have_own_scales(const Config& config) {
-  const PrecisionTable table = precision_table(config.precision, config.model);
-  return std::none_of(table.roles.begin(), table.roles.end(), [](const ProductFormats& f) {
-    const QuantFormat& input = f.fprop_input.format;
-    return f.fprop_input.quantised() &&
-           (has_tensor_scale(input.scale) || block_shape(input.scale).lines > 1 ||
-            input.rounding == Rounding::kStochastic);
-  });
-}
-
 // A rank's texts, for the others.
 std::string texts_json(const std::vector<GeneratedText>& texts) {
   auto j = ordered_json::array();
@@ -112,7 +101,7 @@ TrainingSamples::TrainingSamples(const Config& config, const RunData& data, std:
       vocab_(config.model.vocab_size),
       run_(std::move(run)),
       ranks_(ranks),
-      own_scales_(rows_have_own_scales(config)),
+      own_scales_(rows_have_own_scales(precision_table(config.precision, config.model))),
       tokenizer_(samples_tokenizer(data.tokenizer)),
       prompts_(config_.file.empty() ? config_.prompts : read_prompts(config_.file)),
       tokens_(fitting(prompts_, tokenizer_, config.run.sequence)),

@@ -14,6 +14,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int64_t kMostParts = 1 << 20;
+constexpr int64_t kLongestBlock = 1 << 20;
 constexpr const char* kWriteAgain = "write it again: assay eval RUN --tasks core --part I/N";
 
 struct PartFile {
@@ -117,19 +118,34 @@ CoreKind kind_of(const PartFile& part, const std::string& name) {
   damaged(part.file, "'" + name + "' is not a kind of task");
 }
 
-// One task of one part; merging takes its unscored rows in order.
+// The rows that a part scores together; 1 in parts of recipes whose rows have their own scales, and
+// of earlier versions.
+int64_t block_of(const PartFile& part) {
+  const auto origin = field<ordered_json>(part, part.json, "origin");
+  if (!origin.contains("block")) return 1;
+  const auto block = field<int64_t>(part, origin, "block");
+  if (block < 1 || block > kLongestBlock) damaged(part.file, "block is " + std::to_string(block));
+  return block;
+}
+
+int64_t rows_of_part(const CorePart& part, int64_t rows) {
+  const int64_t round = part.block * part.count;
+  return rows / round * part.block +
+         std::clamp<int64_t>(rows % round - part.index * part.block, 0, part.block);
+}
+
+// One task of one part; merging takes its answers and unscored rows in order.
 struct TaskPart {
   const PartFile* from;
   std::string answers;
   std::vector<std::pair<int64_t, std::string>> not_scored;
-  size_t skipped = 0;  // entries of not_scored already taken
+  size_t taken = 0, skipped = 0;  // of answers, of not_scored
 };
 
 TaskPart task_part(const PartFile& part, const ordered_json& task, int64_t rows) {
   TaskPart out{&part, field<std::string>(part, task, "answers"), {}};
   const auto label = field<std::string>(part, task, "label");
-  const int64_t want =
-      std::max<int64_t>(0, (rows - part.part.index + part.part.count - 1) / part.part.count);
+  const int64_t want = rows_of_part(part.part, rows);
   if (int64_t(out.answers.size()) != want) {
     damaged(part.file, strprintf("%s has %zu answers, its part of %ld rows has %ld", label.c_str(),
                                  out.answers.size(), long(rows), long(want)));
@@ -171,8 +187,8 @@ CoreTaskResult merged_task(const std::vector<PartFile>& parts, size_t index) {
     pieces.push_back(task_part(part, task, here.rows));
   }
   for (int64_t i = 0; i < result.rows; ++i) {
-    TaskPart& piece = pieces[size_t(i) % pieces.size()];
-    const char answer = piece.answers[size_t(i) / pieces.size()];
+    TaskPart& piece = pieces[size_t(i / parts[0].part.block) % pieces.size()];
+    const char answer = piece.answers[piece.taken++];
     if (answer == CoreTaskResult::kNotScored) {
       const auto& [line, why] = piece.not_scored[piece.skipped++];
       result.add_not_scored(line, why);
@@ -224,6 +240,7 @@ CoreReport merge_core_parts(const std::vector<std::string>& files) {
   for (const std::string& file : files) parts.push_back(read_part(file));
   for (const PartFile& part : parts) require_same(parts[0], part);
   parts = complete(std::move(parts));
+  for (PartFile& part : parts) part.part.block = block_of(part);
   const PartFile& first = parts[0];
   CoreReport report;
   report.checkpoint = field<std::string>(first, first.json, "checkpoint");

@@ -1,6 +1,6 @@
-// CORE scored by several processes: each answers every N-th row of each task (eval/core_run.h,
-// CorePart) and writes a part file. The merged parts equal the report of one process, except for
-// the seconds, which are summed.
+// CORE scored by several processes: each answers every N-th row of each task, or every N-th block
+// of rows (eval/core_run.h, CorePart), and writes a part file. The merged parts equal the report of
+// one process, except for the seconds, which are summed.
 #pragma once
 
 #include <string>

@@ -313,6 +313,15 @@ PrecisionTable precision_table(const PrecisionConfig& config, const ModelConfig&
   return table;
 }
 
+bool rows_have_own_scales(const PrecisionTable& table) {
+  return std::none_of(table.roles.begin(), table.roles.end(), [](const ProductFormats& f) {
+    const QuantFormat& input = f.fprop_input.format;
+    return f.fprop_input.quantised() &&
+           (has_tensor_scale(input.scale) || block_shape(input.scale).lines > 1 ||
+            input.rounding == Rounding::kStochastic);
+  });
+}
+
 std::vector<std::string> idle_overrides(const PrecisionConfig& config, const ModelConfig& model) {
   std::vector<std::string> idle;
   for (const std::string& line : config.override_) {

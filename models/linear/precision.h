@@ -72,6 +72,9 @@ PrecisionTable precision_table(const PrecisionConfig& config, const ModelConfig&
 ProductFormats formats_of(const PrecisionTable& table, ProductRole role, int64_t layer,
                           int64_t layers);
 
+// Whether no forward product makes of a row what depends on the rows beside it.
+bool rows_have_own_scales(const PrecisionTable& table);
+
 // Throws UserError with names and sizes if a width is not a multiple of its format's block.
 void require_whole_blocks(const PrecisionTable& table, const ModelConfig& model);
 

@@ -288,6 +288,15 @@ TEST_CASE("the parts of a task together give the answers of the whole") {
   }
   REQUIRE(together == whole);
   REQUIRE(answers({.index = 700, .count = 1000}).empty());
+
+  // Blocks of 256 rows: 0, 1 and the first 188 of 2; with two parts the last has the middle one.
+  const auto blocks = [&](int64_t index, int64_t count) {
+    return answers({.index = index, .count = count, .block = kCoreBlock});
+  };
+  REQUIRE(blocks(0, 3) == whole.substr(0, 256));
+  REQUIRE(blocks(1, 2) == whole.substr(256, 256));
+  REQUIRE(blocks(0, 2) == whole.substr(0, 256) + whole.substr(512));
+  REQUIRE(blocks(3, 4).empty());
 }
 
 }  // namespace

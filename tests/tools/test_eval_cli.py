@@ -309,6 +309,43 @@ def check_parts(w):
     refused("is not a part of a CORE evaluation", "--merge", files[0], w.path / "changed.json", files[2])
 
 
+def check_shared_scales(w):
+    """Where rows that are computed together share a scale, a part has whole blocks of 256 rows, as one process."""
+    bundle, file = w.path / "shared", w.path / "shared.jsonl"
+    write_bundle(bundle, choices=600)
+    options = [w.run("moe"), "--tasks", "core", "--bundle", bundle, "--device", "cpu", "--set", "precision.recipe=fp8_tensor"]
+    whole = evaluated(*options, "--rows", file)["core"]
+    said, of_parts, parts = file.read_text().splitlines(), [], [w.path / f"shared-{i}.json" for i in (1, 2)]
+    for i, part in enumerate(parts, 1):
+        origin = evaluated(*options, "--part", f"{i}/2", "--rows", file, "--output", part)["origin"]
+        expect((origin["block"], origin["batch"]) == (256, 2048), origin)
+        of_parts += file.read_text().splitlines()
+    expect(sorted(of_parts) == sorted(said), "the scores of the rows, to the bit")
+    merged = evaluated("--merge", *parts)["core"]
+    expect(without_seconds(merged) == without_seconds(whole), f"{merged}\n{whole}")
+
+    def as_before(part, block):
+        """An earlier version's, with every second row instead of every second block."""
+        content = json.loads(part.read_text())
+        for key in ("block", "batch"):
+            content["origin"].pop(key)
+        if block is not None:
+            content["origin"]["block"] = block
+        for task in content["tasks"]:
+            answers = next(t["answers"] for t in whole["tasks"] if t["label"] == task["label"])
+            task["answers"] = answers[int(content["core_part"][0]) - 1::2]
+        before = part.with_suffix(".before")
+        before.write_text(json.dumps(content))
+        return before
+    merged = evaluated("--merge", *(as_before(part, None) for part in parts))["core"]
+    expect(without_seconds(merged) == without_seconds(whole), f"{merged}\n{whole}")
+    refused("block is null, not 256", "--merge", parts[0], as_before(parts[1], None))
+    refused("is damaged: block is 0", "--merge", *(as_before(part, 0) for part in parts))
+    for more, batch in ((("--batch", "1024"), "1024"), (("--one-at-a-time",), '"one prompt"')):
+        evaluated(*options, "--part", "2/2", *more, "--output", parts[1])
+        refused(f"batch is {batch}, not 2048", "--merge", *parts)
+
+
 def check_rows(w):
     """Each row's answer, with what decides it, adds up to the report; the same file from two processes."""
     bundle, file = w.path / "parts", w.path / "rows.jsonl"
@@ -533,6 +570,7 @@ def main():
         check_core(w)
         check_partial(w)
         check_parts(w)
+        check_shared_scales(w)
         check_rows(w)
         check_plan(w)
         check_set(w)

@@ -33,10 +33,17 @@ std::optional<std::string> changed_recipe(const CheckpointSource& source,
   return text == precision.recipe ? std::nullopt : std::optional(text);
 }
 
+// Whether what is computed of a row depends on the rows beside it.
+bool rows_share_scales(const CheckpointSource& source, const Config& config) {
+  return precision_phase(config, source.state.step) == std::string("recipe") &&
+         !rows_have_own_scales(precision_table(config.precision, config.model));
+}
+
 // Everything that the answers depend on besides the names of tasks and checkpoint; parts are merged
 // only if they agree in it.
 nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& tokenizer,
-                              const LoadedModel& loaded, const std::vector<CoreExamples>& examples,
+                              const LoadedModel& loaded, const CoreEvaluation& a,
+                              const CorePart& part, const std::vector<CoreExamples>& examples,
                               const std::vector<std::string>& rows_sha256) {
   nlohmann::ordered_json j;
   j["model.safetensors"] = merged_model_sha256(source.folder);
@@ -50,6 +57,11 @@ nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& t
     j["precision"] = *changed;
   }
   j["device"] = loaded.session.backend == Backend::kGpu ? "cuda" : "cpu";
+  if (part.block > 1) {
+    j["block"] = part.block;
+    j["batch"] = loaded.rows;
+    if (a.way == ScorerConfig::Way::kPlainLoop) j["batch"] = "one prompt";
+  }
   for (size_t i = 0; i < examples.size(); ++i) {
     const CoreTask& task = examples[i].task();
     j["rows of " + task.label] = rows_sha256[i];
@@ -116,8 +128,11 @@ CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a
                      ranks);
   loaded.allocate();
   ModelScorer scorer(loaded.on, *loaded.model, {.batch_rows = loaded.rows, .way = a.way});
-  const CorePart part = a.part.value_or(CorePart{});
-  if (a.part) report.origin = origin(source, tokenizer, loaded, examples, report.rows_sha256);
+  CorePart part = a.part.value_or(CorePart{});
+  if (rows_share_scales(source, loaded.session.config)) part.block = kCoreBlock;
+  if (a.part) {
+    report.origin = origin(source, tokenizer, loaded, a, part, examples, report.rows_sha256);
+  }
   tokens /= part.count;
   if (ranks) {
     share_core(report, scorer, {examples, tokens_of, tokenizer, report.max_tokens}, *ranks, tokens);
