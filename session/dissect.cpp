@@ -107,7 +107,8 @@ class Change final : public MoeProbe {
   View<const int32_t, 1> token_;
 };
 
-// The selection bias of a layer without some experts, while it lives.
+// The selection bias of a layer without some experts, while it lives. Their scores stay in the sum
+// that softmax divides by: it cancels in normalised gates only.
 class Excluded {
  public:
   Excluded(HeldOut& text, const Intervention& change)
@@ -240,17 +241,19 @@ DamageReport measure_damage(HeldOut& text, const DamagePlan& plan, const std::st
   const RoutingRecord record =
       record_routing(text, means ? RecordOutputs::kYes : RecordOutputs::kNo,
                      plan.routers ? RecordTokens::kYes : RecordTokens::kNo);
-  DamageReport report{.run = text.run(),
-                      .checkpoint = text.source().folder,
-                      .text_sha256 = text.text_sha256(),
-                      .step = text.source().state.step,
-                      .experts = moe.experts,
-                      .top_k = moe.top_k,
-                      .tokens = text.tokens(),
-                      .base = loss_of(record.nats),
-                      .loads = record.loads,
-                      .done = {},
-                      .damage = {}};
+  DamageReport report{
+      .run = text.run(),
+      .checkpoint = text.source().folder,
+      .text_sha256 = text.text_sha256(),
+      .step = text.source().state.step,
+      .experts = moe.experts,
+      .top_k = moe.top_k,
+      .tokens = text.tokens(),
+      .base = loss_of(record.nats),
+      .loads = record.loads,
+      .done = {},
+      .damage = {},
+      .next_keeps_sum = moe.router.score == RouterScore::kSoftmax && !moe.router.normalize_gates};
   Results results(folder, text, not_kept);
   const std::vector<Intervention> changes =
       interventions(plan, record.loads, moe.top_k, moe.shared > 0);

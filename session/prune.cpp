@@ -86,17 +86,23 @@ class CutTensors {
 };
 
 void compare(Pruned& pruned, HeldOut& before, HeldOut& after) {
+  double loss = 0, original = 0;
   for (int i = 0; i < before.micro_batches(); ++i) {
     const Batch batch = before.micro(i);
     const View<const float, 1> a = before.evaluate(i, nullptr), b = after.evaluate(i, nullptr);
     for (int64_t t = 0; t < batch.target.dim[0]; ++t) {
       if (!before.counts(batch.target[t])) continue;
       pruned.targets += 1;
+      original += double(a[t]);
+      loss += double(b[t]);
       if (std::bit_cast<uint32_t>(a[t]) == std::bit_cast<uint32_t>(b[t])) continue;
       pruned.different += 1;
       pruned.largest = std::max(pruned.largest, double(std::fabs(a[t] - b[t])));
     }
   }
+  const auto targets = double(std::max<int64_t>(pruned.targets, 1));
+  pruned.loss = loss / targets;
+  pruned.original_loss = original / targets;
 }
 
 }  // namespace

@@ -37,8 +37,9 @@ Damage damage_of(std::span<const SequenceNats> changed, std::span<const Sequence
 Damage loss_of(std::span<const SequenceNats> nats);
 
 // kZero: a token's choice stays, the expert contributes nothing. kNext: the expert cannot be
-// chosen; the next best takes its place, with gates as of a model without it. kMean: the expert
-// contributes its mean output over the held-out tokens that chose it.
+// chosen; the next best takes its place, with gates as of a model without it, except softmax gates
+// that are not normalised, whose sum keeps it. kMean: the expert contributes its mean output over
+// the held-out tokens that chose it.
 enum class Removal { kZero, kNext, kMean };
 const char* removal_name(Removal removal);
 std::optional<Removal> removal_of(const std::string& name);
@@ -91,6 +92,9 @@ struct DamageReport {
   std::vector<LayerLoads> loads;
   std::vector<Intervention> done;
   std::vector<Damage> damage;  // of `done`
+  // The gates are softmax probabilities that are not normalised: with Removal::kNext their sum
+  // keeps the removed experts.
+  bool next_keeps_sum = false;
 };
 // In the folder of the run: damage_json() of the last `assay dissect damage` that ended.
 constexpr const char* kDamageFile = "dissect/damage.json";

@@ -114,6 +114,12 @@ std::string sentence(const DamageReport& report, const LayerLoads& loads) {
       long(loads.layer), name.c_str(), 100 * share, 100 * std::max(0.0, first) / all);
 }
 
+bool has_next(const DamageReport& report) {
+  return std::any_of(report.done.begin(), report.done.end(), [](const Intervention& change) {
+    return change.what == Intervention::What::kExperts && change.removal == Removal::kNext;
+  });
+}
+
 Json damage_values(const Damage& damage) {
   Json json;
   json["nats"] = damage.nats;
@@ -139,6 +145,11 @@ std::string damage_text(const DamageReport& report) {
   text +=
       "\nzero: still chosen, contributes nothing; next: cannot be chosen, the next best takes its "
       "place; mean: contributes its mean output\n";
+  if (report.next_keeps_sum && has_next(report)) {
+    text +=
+        "note: the gates are softmax probabilities that are not normalised, and next keeps the "
+        "removed experts in their sum: gates are smaller than those of a model without them\n";
+  }
   for (const LayerLoads& loads : report.loads) text += sentence(report, loads);
   return text;
 }

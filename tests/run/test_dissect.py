@@ -5,6 +5,7 @@ import array
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -183,6 +184,39 @@ def check_exported_collapsed(place):
     check("2 experts in every layer" in done.stdout and "experts: 2" in config and "collapse_stop" not in config, config)
 
 
+def check_softmax(place):
+    """Its sum is over all experts, also those that are removed or left out: it cancels in normalised gates alone."""
+    short = ("--set", "run.steps=4", "--set", "schedule.warmup=0", "--set", "schedule.warmdown=0",
+             "--set", "model.moe.router.score=softmax")
+    shares, sums, rest = place.run("shares"), place.run("sums"), place.run("shares-rest")
+
+    def let_fall(tensors):
+        for name in ("blocks.0.moe.bias", "blocks.1.moe.bias"):
+            tensors[name][0][:] = [100.0, 100.0, 0.0, 0.0]
+    place.train("shares", *short, "--set", "model.moe.router.normalize_gates=false")
+    edit_tensors(checkpoints(shares)[-1], let_fall)
+    done = dissect("used", shares, "--export", rest)
+    before, after = (json.loads(assay("eval", r, "--json").stdout)["val_loss_nats"] for r in (shares, rest))
+    said = re.search(r"^its mean loss is (\S+) nats, the original's (\S+): it differs at ", done.stdout, re.M)
+    check(said and "softmax gates that are not normalised are shares of a sum" in done.stdout, done.stdout)
+    check(abs(float(said[1]) - after) < 1e-5 and abs(float(said[2]) - before) < 1e-5 and abs(before - after) > 1e-5,
+          f"{done.stdout}{before} {after}")
+    few, note = ("--groups", "0", "--experts", "0", "--removals"), "next keeps the removed experts in their sum"
+    check(note in dissect("damage", shares, *few, "next").stdout, "of softmax gates that are not normalised")
+    check(note not in dissect("damage", shares, *few, "zero").stdout, "without the column")
+    check(note not in dissect("damage", place.run("run"), *few, "next").stdout, "of sigmoid gates")
+
+    def three_alike(tensors):  # the last is never among two, and has a share of the sum
+        for name in ("blocks.0.moe.router", "blocks.1.moe.router"):
+            values, (_, width) = tensors[name]
+            for row in (2, 3):
+                values[row * width:(row + 1) * width] = values[width:2 * width]
+    place.train("sums", *short, "--set", "model.moe.router.bias_rate=0")
+    edit_tensors(checkpoints(sums)[-1], three_alike)
+    done = dissect("used", sums, "--export", place.run("sums-rest"))
+    check("3 experts in every layer" in done.stdout and "to the bit" in done.stdout, done.stdout)
+
+
 def check_resumed(place):
     run = place.run("run")
     whole = damage_of(run, "--groups", "4")[1]
@@ -254,6 +288,7 @@ def main():
         check_routing(place)
         check_exported(place)
         check_exported_collapsed(place)
+        check_softmax(place)
         check_resumed(place)
         check_unwritable(place)
         check_emulator(place)

@@ -32,10 +32,20 @@ std::string pruned_text(const Pruned& p, const Config& config) {
                       "the bit\n",
                       grouped(p.targets).c_str());
   }
-  text += strprintf("its loss differs at %s of %s held-out targets, by at most %.3g nats\n",
-                    grouped(p.different).c_str(), grouped(p.targets).c_str(), p.largest);
-  if (config.model.moe->router.score == RouterScore::kSoftmax) {
-    text += "softmax scores are divided by a sum over all experts, which is another sum now\n";
+  text += strprintf(
+      "its mean loss is %.6f nats, the original's %.6f: it differs at %s of %s held-out targets, "
+      "by at most %.3g nats\n",
+      p.loss, p.original_loss, grouped(p.different).c_str(), grouped(p.targets).c_str(), p.largest);
+  const RouterConfig& router = config.model.moe->router;
+  if (router.score != RouterScore::kSoftmax) return text;
+  if (!router.normalize_gates) {
+    text +=
+        "softmax gates that are not normalised are shares of a sum over all experts, which is "
+        "another sum now\n";
+  } else if (router.bias_rate.on()) {
+    text +=
+        "the selection bias is added to softmax scores, shares of a sum over all experts, which "
+        "is another sum now: tokens may choose others\n";
   }
   return text;
 }
@@ -72,7 +82,8 @@ int dissect_used(const DissectUsedArguments& a) {
     json["pruned"] = {
         {"checkpoint", pruned.checkpoint}, {"experts", pruned.experts},
         {"parameters", pruned.parameters}, {"targets", pruned.targets},
-        {"different", pruned.different},   {"largest_difference_nats", pruned.largest}};
+        {"different", pruned.different},   {"largest_difference_nats", pruned.largest},
+        {"loss_nats", pruned.loss},        {"original_loss_nats", pruned.original_loss}};
   }
   if (a.json) print_json(json);
   return kExitDone;
