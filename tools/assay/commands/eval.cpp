@@ -422,8 +422,9 @@ void add_eval_command(Commands& commands) {
                   "for core: folder with core.yaml, eval_meta_data.csv and eval_data");
   sub->add_option("--core-tasks", a->core.tasks, "for core: only these tasks, comma-separated")
       ->delimiter(',');
-  sub->add_option("--max-rows", a->core.max_rows,
-                  "for core: score at most this many rows per task (default: all)")
+  sub->add_option(
+         "--max-rows", a->core.max_rows,
+         "for core: score at most this many rows per task, which is not CORE (default: all)")
       ->check(above_zero());
   sub->add_option("--max-tokens", a->core.max_tokens,
                   "for core: longer prompts lose their beginning (default: the sequence length of "
@@ -436,9 +437,11 @@ void add_eval_command(Commands& commands) {
   sub->add_option("--batch", a->core.batch,
                   "for core: tokens per forward pass (default: 2048 on a CPU, 4096 on a GPU)")
       ->check(above_zero());
-  sub->add_flag("--one-at-a-time", a->alone,
-                "for core: a plain loop, for comparison: one prompt per pass, all its tokens "
-                "through every layer and the head; the scores are the same");
+  sub->add_flag(
+      "--one-at-a-time", a->alone,
+      "for core: a plain loop, for comparison: one prompt per pass, all its tokens "
+      "through every layer and the head; the scores are the same on a CPU, but where rows "
+      "share a scale (fp8_tensor, nvfp4)");
   sub->add_option("--ranks", a->ranks,
                   "with N processes on this machine, which share the work, as those of mpirun or "
                   "srun do without --ranks; loss and bits per byte are those of one process to the "
@@ -446,7 +449,7 @@ void add_eval_command(Commands& commands) {
       ->check(above_zero());
   sub->add_option("--part", a->part,
                   "for core on several processes: I/N scores every N-th row, starting with the "
-                  "I-th");
+                  "I-th, or every N-th block of 256 rows where rows share a scale");
   sub->add_option("-o,--output", a->part_file,
                   "for --part: the file to write (default: "
                   "RUN/evals/step-N.core-I-of-N.json); with --set it must be given");
