@@ -42,10 +42,16 @@ bool is_fresh(const std::string& path) {
   return false;
 }
 
+// A launch that is killed while it makes the file leaves it empty.
+bool has_telemetry(const std::string& database) {
+  std::error_code ignored;
+  return fs::is_regular_file(database) && fs::file_size(database, ignored) > 0;
+}
+
 void read_telemetry(const std::string& path, RunStatus& status) {
   const bool locked = folder_in_use(path);
   const std::string database = path + "/telemetry.db";
-  if (!fs::is_regular_file(database)) {
+  if (!has_telemetry(database)) {
     status.state = locked ? RunState::kStarting : RunState::kBrokenOff;
     return;
   }

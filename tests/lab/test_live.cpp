@@ -95,6 +95,17 @@ TEST_CASE("live: the state of a run") {
     REQUIRE(run_status(place.run).state == RunState::kUnreadable);
     REQUIRE(text().find("not a database") != std::string::npos);
   }
+  SECTION("a database without telemetry") {
+    place.sql("PRAGMA user_version = 0;");
+    REQUIRE(run_status(place.run).state == RunState::kUnreadable);
+    REQUIRE(text().find("is not a telemetry database") != std::string::npos);
+  }
+  SECTION("the file of its telemetry is being made, or its launch was killed there") {
+    fs::resize_file(place.run + "/telemetry.db", 0);
+    REQUIRE(view_run(place.run, Seen::kNever).status.state == RunState::kBrokenOff);
+    const FolderLock lock(place.run, "");
+    REQUIRE(view_run(place.run, Seen::kNever).status.state == RunState::kStarting);
+  }
   SECTION("gone") {
     const std::string before = run_fingerprint(place.run);
     fs::remove_all(place.run);
