@@ -160,14 +160,6 @@ void check_tokens(const Shard& shard, int64_t vocab_size) {
   for_each_piece(shard, vocab_size, [](int64_t, View<const int32_t, 1>) {});
 }
 
-std::vector<int32_t> read_tokens(const std::string& path, int64_t vocab_size) {
-  std::vector<int32_t> all;
-  for_each_piece(Shard(path), vocab_size, [&](int64_t, View<const int32_t, 1> piece) {
-    all.insert(all.end(), piece.data, piece.data + piece.size());
-  });
-  return all;
-}
-
 ShardWriter::ShardWriter(const std::string& path, int64_t vocab_size)
     : file_(path), vocab_size_(vocab_size), token_bytes_(vocab_size <= 65535 ? 2 : 4) {
   const int32_t header[kHeaderInts] = {};

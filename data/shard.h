@@ -75,9 +75,6 @@ void for_each_piece(const Shard& shard, int64_t vocab_size, F&& f) {
 // Reads all tokens. UserError when an id is not below vocab_size.
 void check_tokens(const Shard& shard, int64_t vocab_size);
 
-// All tokens of a shard; for tests and small shards.
-std::vector<int32_t> read_tokens(const std::string& path, int64_t vocab_size);
-
 // Writes to path.part until commit(), which renames it to `path`.
 class ShardWriter {
  public:

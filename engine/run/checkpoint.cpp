@@ -370,10 +370,6 @@ void load_model(const std::string& folder, const std::vector<TensorRef>& model) 
   load_tensors(folder, TensorKind::kModel, model);
 }
 
-void load_optimizer(const std::string& folder, const std::vector<TensorRef>& optimizer) {
-  load_tensors(folder, TensorKind::kOptimizer, optimizer);
-}
-
 namespace {
 
 struct Past {

@@ -108,7 +108,6 @@ class Checkpoints {
 TrainingState load_state(const std::string& folder);
 // Fills the model's tensors only, for evaluation.
 void load_model(const std::string& folder, const std::vector<TensorRef>& model);
-void load_optimizer(const std::string& folder, const std::vector<TensorRef>& optimizer);
 
 // The checkpoint that a user names: a checkpoint folder, checkpoints/best, or the newest valid one
 // of a run. Throws UserError if there is none.

@@ -92,13 +92,6 @@ int64_t TelemetryReader::events(const std::string& kind) const {
   return s.step() ? s.integer(0) : 0;
 }
 
-std::optional<std::string> TelemetryReader::last_event(const std::string& kind) const {
-  Statement s(database_, "SELECT detail FROM event WHERE kind = ? ORDER BY rowid DESC LIMIT 1");
-  s.bind(0, kind);
-  if (!s.step()) return std::nullopt;
-  return s.text(0);
-}
-
 std::string TelemetryReader::end() const {
   Statement s(database_,
               "SELECT kind, detail FROM event WHERE kind IN ('end', 'resume') ORDER BY rowid DESC "

@@ -63,8 +63,7 @@ class TelemetryReader {
   // The largest step, at most `up_to`, with any row: a run that ends between two logged steps has
   // an evaluation or an event there. 0 if there is none.
   int64_t steps_done(int64_t up_to = std::numeric_limits<int64_t>::max()) const;
-  int64_t events(const std::string& kind) const;                         // their number
-  std::optional<std::string> last_event(const std::string& kind) const;  // its detail
+  int64_t events(const std::string& kind) const;  // their number
   // How the run ended, the detail of the event "end"; "" if it did not, or was resumed after it.
   // "non_finite" also of a run whose steps are done and whose last validation loss is NaN or
   // infinite: earlier versions recorded "steps".

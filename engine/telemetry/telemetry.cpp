@@ -278,12 +278,6 @@ void Telemetry::scalar(int64_t step, const std::string& name, double value) {
   writer_->scalar.bind(0, step).bind(1, name).bind(2, value).execute();
 }
 
-void Telemetry::eval(int64_t step, const std::string& task, const std::string& metric, double value,
-                     int64_t n) {
-  const std::lock_guard lock(database_mutex_);
-  writer_->eval.bind(0, step).bind(1, task).bind(2, metric).bind(3, value).bind(4, n).execute();
-}
-
 void Telemetry::evals(int64_t step, const std::vector<EvalRow>& rows) {
   const std::lock_guard lock(database_mutex_);
   Transaction transaction(database_);

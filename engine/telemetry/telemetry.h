@@ -65,8 +65,6 @@ class Telemetry {
 
   // Of a step that is not logged; train_s and energy only, by which no step counts as logged.
   void scalar(int64_t step, const std::string& name, double value);
-  void eval(int64_t step, const std::string& task, const std::string& metric, double value,
-            int64_t n);
   // The values of one evaluation, all or none: one that is there is not measured again.
   struct EvalRow {
     std::string task, metric;

@@ -398,17 +398,4 @@ std::vector<OpCall> ops_of_update(const std::vector<int64_t>& elements_of_matric
   return ops;
 }
 
-std::vector<OpCall> by_op(const std::vector<OpCall>& calls) {
-  std::vector<OpCall> sums;
-  for (const OpCall& call : calls) {
-    const auto found =
-        std::find_if(sums.begin(), sums.end(), [&](const OpCall& s) { return s.op == call.op; });
-    OpCall& sum = found == sums.end() ? sums.emplace_back(OpCall{call.op, 0, {}}) : *found;
-    sum.calls += call.calls;
-    sum.cost.bytes += double(call.calls) * call.cost.bytes;
-    sum.cost.flops += double(call.calls) * call.cost.flops;
-  }
-  return sums;
-}
-
 }  // namespace assay

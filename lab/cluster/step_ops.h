@@ -51,7 +51,4 @@ StepOps ops_of_step(const Config& config, const std::vector<ParameterSpec>& spec
 std::vector<OpCall> ops_of_update(const std::vector<int64_t>& elements_of_matrices,
                                   const std::vector<int64_t>& elements_of_vectors);
 
-// Calls of one op are one entry, in the order in which ops come first.
-std::vector<OpCall> by_op(const std::vector<OpCall>& calls);
-
 }  // namespace assay

@@ -188,6 +188,18 @@ const NamedMeasure kMeasures[] = {
 
 constexpr const char* kBestLossDeviation = "best_val_loss_sd";  // over the seeds
 
+void require_known_measures(const PublishedTable& table) {
+  for (const PublishedColumn& column : table.columns) {
+    const std::string& name = column.measure;  // "": none of our runs has it
+    const bool known =
+        name.empty() || name == kBestLossDeviation ||
+        std::any_of(std::begin(kMeasures), std::end(kMeasures),
+                    [&](const NamedMeasure& measure) { return name == measure.name; });
+    CHECK(known, "%s, column %s: no measure %s", table.title.c_str(), column.key.c_str(),
+          name.c_str());
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> published_names() {
@@ -218,6 +230,7 @@ PublishedStudy published_study(const std::string& name) {
                          .receipt_places = json.value("receipt_places", Json::array()),
                          .notes = json.at("notes")};
     for (const Json& table : json.at("tables")) study.tables.push_back(read_table(table));
+    for (const PublishedTable& table : study.tables) require_known_measures(table);
     for (const Json& check : json.at("checks")) study.checks.push_back(read_check(check));
     return study;
   }
@@ -269,15 +282,6 @@ std::string published_mismatch(const PublishedStudy& study, const PublishedColum
     return "times on a CPU";
   }
   return "";
-}
-
-const std::vector<std::string>& published_measures() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all = {kBestLossDeviation};
-    for (const NamedMeasure& measure : kMeasures) all.push_back(measure.name);
-    return all;
-  }();
-  return names;
 }
 
 }  // namespace assay

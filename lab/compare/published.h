@@ -80,7 +80,4 @@ std::optional<double> published_measure(const PublishedColumn& column, const See
 std::string published_mismatch(const PublishedStudy& study, const PublishedColumn& column,
                                const SeedGroup& group);
 
-// Every measure that a column may name.
-const std::vector<std::string>& published_measures();
-
 }  // namespace assay

@@ -178,14 +178,6 @@ ReceiptJson recompute(BundleEvidence& bundle, const ReceiptJson& how) {
   refuse_rule(how, "unknown name " + rule);
 }
 
-ReceiptJson how_of_run(const std::string& run, const ReceiptJson& of) {
-  Json how;
-  how["rule"] = "run";
-  how["run"] = run;
-  how["of"] = of;
-  return how;
-}
-
 ReceiptJson how_over_runs(const std::string& statistic, const ReceiptJson& of,
                           const std::vector<std::string>& runs,
                           const std::vector<std::string>& minus) {

@@ -43,7 +43,6 @@ class BundleEvidence {
 
 ReceiptJson recompute(BundleEvidence& bundle, const ReceiptJson& how);
 
-ReceiptJson how_of_run(const std::string& run, const ReceiptJson& of);
 // statistic: mean, sd, interval95_low or interval95_high. minus: empty, or one run per element of
 // `runs`, in the same order of seeds.
 ReceiptJson how_over_runs(const std::string& statistic, const ReceiptJson& of,

@@ -17,6 +17,15 @@ inline std::string write_shard(const std::string& path, const std::vector<int32_
   return writer.commit();
 }
 
+// All tokens of a shard.
+inline std::vector<int32_t> read_tokens(const std::string& path, int64_t vocab_size) {
+  std::vector<int32_t> all;
+  for_each_piece(Shard(path), vocab_size, [&](int64_t, View<const int32_t, 1> piece) {
+    all.insert(all.end(), piece.data, piece.data + piece.size());
+  });
+  return all;
+}
+
 // first, first + 1, ... modulo vocab_size.
 inline std::vector<int32_t> counting(int64_t first, int64_t count, int64_t vocab_size) {
   std::vector<int32_t> tokens;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/bpe_train.h"
-#include "data/shard.h"
+#include "tests/data/shard_files.h"
 
 namespace assay {
 

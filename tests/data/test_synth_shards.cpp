@@ -4,12 +4,12 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "data/manifest.h"
-#include "data/shard.h"
 #include "data/synth.h"
 #include "data/synth_shards.h"
 #include "data/tokenizer_files.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
+#include "tests/data/shard_files.h"
 #include "tests/data/temp_folder.h"
 
 namespace assay::test_synth_shards {

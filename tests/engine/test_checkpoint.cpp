@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "engine/run/checkpoint.h"
+#include "engine/run/checkpoint_slices.h"
 #include "engine/telemetry/telemetry.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
@@ -75,7 +76,7 @@ struct Run {
     if (!newest) return -1;
     const TrainingState state = load_state(*newest);
     load_model(*newest, model.model());
-    load_optimizer(*newest, model.optimizer());
+    load_tensors(*newest, TensorKind::kOptimizer, model.optimizer());
     REQUIRE(model.is_of(state.step));
     return state.step;
   }

@@ -93,8 +93,8 @@ TEST_CASE("logged values are read back") {
     Telemetry telemetry(path, layout_of());
     telemetry.set_meta("seed", "7");
     for (int64_t step = 1; step <= 40; ++step) log_step(telemetry, step);
-    telemetry.eval(20, "val", "loss_nats", 4.5, 65536);
-    telemetry.eval(40, "val", "loss_nats", 4.25, 65536);
+    telemetry.evals(20, {{"val", "loss_nats", 4.5, 65536}});
+    telemetry.evals(40, {{"val", "loss_nats", 4.25, 65536}});
     telemetry.event(40, "finished", "all steps done");
   }
   REQUIRE(!std::filesystem::exists(path + "-wal"));
@@ -133,7 +133,7 @@ TEST_CASE("a resumed run drops the rows after its checkpoint") {
   {
     Telemetry telemetry(path, layout_of());
     for (int64_t step = 1; step <= 10; ++step) log_step(telemetry, step);
-    telemetry.eval(9, "val", "loss_nats", 1.0, 1);
+    telemetry.evals(9, {{"val", "loss_nats", 1.0, 1}});
     telemetry.event(10, "interrupt", "");
     telemetry.truncate_after(6, "from step-00000006");
     log_step(telemetry, 7);
@@ -169,9 +169,10 @@ TEST_CASE("a run that was resumed after its end has not ended") {
   log_step(telemetry, 7);
   telemetry.event(7, "end", "steps");
   REQUIRE(TelemetryReader(path).end() == "steps");
-  telemetry.eval(7, "val", "loss_nats", 2.5, 1);
+  telemetry.evals(7, {{"val", "loss_nats", 2.5, 1}});
   REQUIRE(TelemetryReader(path).end() == "steps");
-  telemetry.eval(7, "val", "loss_nats", std::nan(""), 1);  // as earlier versions ended such a run
+  telemetry.evals(7,
+                  {{"val", "loss_nats", std::nan(""), 1}});  // as earlier versions ended such a run
   REQUIRE(TelemetryReader(path).end() == "non_finite");
   log_step(telemetry, 8);
   telemetry.event(8, "end", "steps");  // without a validation of its last step

@@ -92,7 +92,8 @@ void parse_telemetry(std::string_view bytes) {
   const TelemetryReader reader(put("fuzz.db", bytes));
   reader.last_step();
   reader.steps_done(1000);
-  reader.last_event("end");
+  reader.events("checkpoint");
+  reader.end();
   reader.scalar("train_s");
   reader.scalar_names();
   for (const auto& [task, metric] : reader.eval_names()) reader.eval(task, metric);
@@ -120,7 +121,7 @@ std::vector<std::string> telemetries() {
       for (int64_t e = 0; e < 4; ++e) record.layer_counts(0, 4)[e] = uint32_t(e);
       telemetry.commit();
     }
-    telemetry.eval(2, "val", "loss_nats", 3.5, 64);
+    telemetry.evals(2, {{"val", "loss_nats", 3.5, 64}});
     telemetry.event(2, "end", "steps");
   }
   return {bytes_of(path)};

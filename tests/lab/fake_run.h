@@ -60,8 +60,8 @@ struct FakeRun {
         for (int64_t e = 0; e < 4; ++e) r.layer_counts(int64_t(m), 4)[e] = uint32_t(step + e);
       }
       telemetry.commit();
-      if (step == 20) telemetry.eval(step, "val", "loss_nats", loss - 0.25, 4096);
-      if (step == 40) telemetry.eval(step, "val", "loss_nats", loss, 4096);
+      if (step == 20) telemetry.evals(step, {{"val", "loss_nats", loss - 0.25, 4096}});
+      if (step == 40) telemetry.evals(step, {{"val", "loss_nats", loss, 4096}});
     }
     telemetry.event(kSteps, "end", "steps");
   }

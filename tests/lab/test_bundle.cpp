@@ -36,7 +36,7 @@ struct Matrix {
     const auto claim = [&](const char* name, const ReceiptJson& how) {
       bundle.claims.push_back({.name = name, .unit = "nats", .how = how});
     };
-    claim("dense_1_loss", how_of_run("dense-1", last));
+    claim("dense_1_loss", {{"rule", "run"}, {"run", "dense-1"}, {"of", last}});
     claim("dense_loss", how_over_runs("mean", last, kDense));
     claim("dense_loss_sd", how_over_runs("sd", last, kDense));
     claim("moe_minus", how_over_runs("mean", last, kMoe, kDense));

@@ -9,6 +9,7 @@
 #include "models/parameters/table.h"
 #include "ops/attention.h"
 #include "tests/catch.h"
+#include "tests/lab/op_sums.h"
 
 namespace assay::test_cluster_model {
 
@@ -34,7 +35,7 @@ std::vector<ParameterSpec> trained(const ModelConfig& model) {
   return specs;
 }
 
-std::map<std::string, OpCall> listed(const Config& config) {
+OpSums listed(const Config& config) {
   const std::vector<ParameterSpec> specs = trained(config.model);
   const StepOps ops = ops_of_step(config, specs);
   std::vector<OpCall> all = ops.forward;
@@ -43,9 +44,7 @@ std::map<std::string, OpCall> listed(const Config& config) {
   for (const ParameterSpec& s : specs) (s.is_matrix() ? matrices : vectors).push_back(s.size());
   const std::vector<OpCall> update = ops_of_update(matrices, vectors);
   all.insert(all.end(), update.begin(), update.end());
-  std::map<std::string, OpCall> sums;
-  for (const OpCall& call : by_op(all)) sums[call.op] = call;
-  return sums;
+  return sums_by_op(all);
 }
 
 Cluster round_numbers() {
@@ -123,7 +122,7 @@ TEST_CASE("a schedule of two streams, by hand") {
 TEST_CASE("the listed ops of a step are those of the measured profiles") {
   const json steps = results().at("steps_of_models");
   for (const char* model : kModels) {
-    const std::map<std::string, OpCall> ops = listed(preset(model));
+    const OpSums ops = listed(preset(model));
     const RunConfig run = preset(model).run;
     size_t found = 0;
     for (const json& row : steps.at(std::string("profile_") + model).at("profile")) {

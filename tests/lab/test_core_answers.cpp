@@ -57,7 +57,7 @@ RunRecord run_with(const TempFolder& folder, const std::string& name, const Json
                        .spans = {"step"},
                        .layers = {1, 2},
                        .experts = 4});
-  telemetry.eval(FakeRun::kSteps, "core", "core", 0.25, 8);
+  telemetry.evals(FakeRun::kSteps, {{"core", "core", 0.25, 8}});
   record_evaluation(run.path, FakeRun::kSteps, Json{{"core", core}});
   return read_run(run.path);
 }

@@ -27,9 +27,9 @@ nlohmann::ordered_json cell(const PublishedTable& table, const std::vector<std::
 
 }  // namespace
 
-TEST_CASE("every study can be read, and its columns name existing measures") {
+// published_study() checks that its columns name existing measures.
+TEST_CASE("every study can be read") {
   REQUIRE(published_names() == std::vector<std::string>{"0003", "0004", "0006", "tiny"});
-  const std::vector<std::string>& known = published_measures();
   for (const std::string& name : published_names()) {
     const PublishedStudy study = published_study(name);
     REQUIRE(study.name == name);
@@ -41,8 +41,6 @@ TEST_CASE("every study can be read, and its columns name existing measures") {
       for (const PublishedColumn& c : table.columns) {
         INFO(name << ": " << table.title << ": " << c.key);
         REQUIRE(!c.what.empty());
-        if (!c.measure.empty())
-          REQUIRE(std::find(known.begin(), known.end(), c.measure) != known.end());
       }
     }
   }
@@ -77,7 +75,7 @@ TEST_CASE("the score of a run stands beside the published one, if it is the whol
       .key = "core", .unit = "share", .what = "w", .measure = "core", .step = {}, .layer = {}};
   const auto shown = [&](const char* metric, double value) {
     Telemetry telemetry(runs[0].path + "/telemetry.db", {});
-    telemetry.eval(100, "core", metric, value, 500);
+    telemetry.evals(100, {{"core", metric, value, 500}});
     telemetry.flush();
     runs[0].core =
         read_recorded_core(runs[0].path, TelemetryReader(runs[0].path + "/telemetry.db"));

@@ -5,6 +5,7 @@
 #include "models/parameters/table.h"
 #include "tests/catch.h"
 #include "tests/comm/thread_group.h"
+#include "tests/lab/op_sums.h"
 #include "tests/model/model_fixture.h"
 
 namespace assay::test_step_ops {
@@ -37,20 +38,16 @@ std::vector<ParameterSpec> trained(const ModelConfig& model) {
   return specs;
 }
 
-using Sums = std::map<std::string, OpCall>;
-
-Sums listed(const Config& config) {
+OpSums listed(const Config& config) {
   const StepOps ops =
       ops_of_step(config, trained(config.model), {.expert_ranks = config.parallel.expert_ranks});
   std::vector<OpCall> all = ops.forward;
   for (const BackwardStage& s : ops.backward) all.insert(all.end(), s.ops.begin(), s.ops.end());
-  Sums sums;
-  for (const OpCall& call : by_op(all)) sums[call.op] = call;
-  return sums;
+  return sums_by_op(all);
 }
 
 // Of one rank's first micro-batch.
-Sums profiled(const Config& config, Group& group) {
+OpSums profiled(const Config& config, Group& group) {
   const Recipe recipe = resolve_recipe(config.precision.recipe);
   TrainingMemory memory(config, recipe, {.ranks = group.size(), .rank = group.rank()},
                         {.experts = &group, .experts_on_host = &group});
@@ -72,7 +69,7 @@ Sums profiled(const Config& config, Group& group) {
                               .target = {token.data() + 1, {kSequence}},
                               .batch = 1,
                               .sequence = kSequence});
-  Sums sums;
+  OpSums sums;
   for (const Profile::Entry& e : profile.entries()) sums[e.name] = {e.name, e.calls, e.cost};
   return sums;
 }
@@ -88,12 +85,12 @@ double bytes(const std::vector<OpCall>& calls) {
 TEST_CASE("what expert ranks add to a micro-batch is what a profile of the program has") {
   for (const int ranks : {2, 3, 4}) {
     const Config config = config_of(ranks);
-    const Sums expected = listed(config);
-    std::vector<Sums> found(static_cast<size_t>(ranks));
+    const OpSums expected = listed(config);
+    std::vector<OpSums> found(static_cast<size_t>(ranks));
     const std::vector<std::string> failed = run_ranks(
         ranks, [&](Group& group) { found[size_t(group.rank())] = profiled(config, group); });
     REQUIRE(failed == std::vector<std::string>(size_t(ranks)));
-    for (Sums& of_rank : found) {
+    for (OpSums& of_rank : found) {
       for (const char* const op : {"zero", "carry_sum", "embedding_forward"}) {
         CAPTURE(ranks, op);
         REQUIRE(expected.contains(op));
@@ -114,7 +111,7 @@ TEST_CASE("the sums over the sources move 4 ep + 2 times a rank's gradients of t
                              double(moe.experts / ranks * moe.expert_ffn * config.model.hidden) *
                              double(moe_blocks(config.model));
     const double residual = 2 * double(kSequence * config.model.hidden);
-    const Sums sums = listed(config);
+    const OpSums sums = listed(config);
     REQUIRE(sums.at("zero").cost.bytes + sums.at("carry_sum").cost.bytes - residual ==
             double(4 * ranks + 2) * gradients);
   }
