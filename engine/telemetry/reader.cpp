@@ -286,8 +286,13 @@ std::vector<uint32_t> TelemetryReader::expert_load(int64_t step, int64_t layer) 
   Statement s(database_, "SELECT counts FROM expert_load WHERE step = ? AND layer = ?");
   s.bind(0, step).bind(1, layer);
   if (!s.step()) return {};
+  return unpacked_load(s.blob(0), step, layer);
+}
+
+std::vector<uint32_t> TelemetryReader::unpacked_load(std::string_view packed, int64_t step,
+                                                     int64_t layer) const {
   std::vector<uint32_t> counts;
-  if (!unpack_load(s.blob(0), counts)) {
+  if (!unpack_load(packed, counts)) {
     throw UserError(
         strprintf("%s: expert_load of step %ld, layer %ld is not a load vector",
                   database_.path().c_str(), static_cast<long>(step), static_cast<long>(layer)),

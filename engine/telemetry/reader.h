@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -99,7 +100,12 @@ class TelemetryReader {
   std::vector<RankStepRow> rank_steps(int64_t after = 0, std::optional<int64_t> last = {}) const;
 
   std::vector<uint32_t> expert_load(int64_t step, int64_t layer) const;  // empty when not logged
+  // The counts of such a row, of which `packed` is what the database holds. UserError if it is no
+  // load vector.
+  std::vector<uint32_t> unpacked_load(std::string_view packed, int64_t step, int64_t layer) const;
   std::optional<std::string> meta(const std::string& key) const;
+
+  const Database& database() const { return database_; }  // for other questions
 
  private:
   Database database_;

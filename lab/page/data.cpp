@@ -102,8 +102,7 @@ Json scalars_json(const TelemetryReader& telemetry, int64_t points) {
   return json;
 }
 
-Json spans_json(const std::string& path, int64_t points) {
-  const Database database(path, Database::Mode::kReadOnly);
+Json spans_json(const Database& database, int64_t points) {
   std::map<std::string, std::vector<StepValue>> spans;
   Statement s(database, "SELECT name, step, milliseconds FROM span ORDER BY step");
   while (s.step()) {
@@ -116,8 +115,7 @@ Json spans_json(const std::string& path, int64_t points) {
 
 void add_telemetry(const RunRecord& run, const ReportLimits& limits, Json& json,
                    Problems& problems) {
-  const std::string database = run.path + "/telemetry.db";
-  const TelemetryReader telemetry(database);
+  const TelemetryReader telemetry(run.path + "/telemetry.db");
   json["commit"] = run.commit;
   json["dirty"] = run.dirty;
   json["device"] = run.device;
@@ -129,7 +127,7 @@ void add_telemetry(const RunRecord& run, const ReportLimits& limits, Json& json,
   json["tokens"] = run.tokens;
   json["scalars"] = scalars_json(telemetry, limits.curve_points);
   json["evals"] = evals_json(telemetry, limits.curve_points);
-  json["spans"] = spans_json(database, limits.curve_points);
+  json["spans"] = spans_json(telemetry.database(), limits.curve_points);
   json["precision"] = report_precision(telemetry, limits);
   json["ranks"] = report_ranks(telemetry, limits);
   json["summary"] = summary_json(run);

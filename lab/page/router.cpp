@@ -108,9 +108,9 @@ Json binned(const std::vector<uint32_t>& counts, int64_t bin) {
   return sums;
 }
 
-Json loads_json(const Database& database, const TelemetryReader& telemetry,
-                const std::vector<int64_t>& layers, int64_t experts, const ReportLimits& limits) {
-  const std::vector<int64_t> logged = steps_of(database, "expert_load");
+Json loads_json(const TelemetryReader& telemetry, const std::vector<int64_t>& layers,
+                int64_t experts, const ReportLimits& limits) {
+  const std::vector<int64_t> logged = steps_of(telemetry.database(), "expert_load");
   const std::vector<int64_t> steps = early_chosen(logged, limits.load_steps);
   const int64_t bin = ceil_div(experts, limits.load_bins);
   Json by_id = Json::array(), sorted = Json::array(), unused = Json::array();
@@ -184,8 +184,7 @@ Json tails_json(const RouterHistory& history) {
 
 Json report_router(const RunRecord& run, const ReportLimits& limits) {
   if (!run.config.model.moe || run.last_logged == 0) return nullptr;
-  const std::string path = run.path + "/telemetry.db";
-  const TelemetryReader telemetry(path);
+  const TelemetryReader telemetry(run.path + "/telemetry.db");
   const RouterHistory history =
       read_router_history(telemetry, run.config.model.moe->top_k, run.config.telemetry.window);
   if (history.layers.empty()) return nullptr;
@@ -194,7 +193,6 @@ Json report_router(const RunRecord& run, const ReportLimits& limits) {
   std::vector<int64_t> layers;
   for (const LayerHistory& layer : history.layers) layers.push_back(layer.layer);
 
-  const Database database(path, Database::Mode::kReadOnly);
   Json json;
   json["experts"] = analysis.experts;
   json["top_k"] = analysis.top_k;
@@ -205,8 +203,8 @@ Json report_router(const RunRecord& run, const ReportLimits& limits) {
   json["cv_ceiling"] = short_number(analysis.cv_ceiling, kCurveDigits);
   json["max_load_ceiling"] = short_number(analysis.max_load_ceiling, kCurveDigits);
   json["entropy_ceiling"] = short_number(analysis.entropy_ceiling, kCurveDigits);
-  json["measures"] = measures_json(database, layers, limits.measure_steps);
-  json["loads"] = loads_json(database, telemetry, layers, analysis.experts, limits);
+  json["measures"] = measures_json(telemetry.database(), layers, limits.measure_steps);
+  json["loads"] = loads_json(telemetry, layers, analysis.experts, limits);
   json["ccdf"] = tails_json(history);
   json["analysis"] = router_json(analysis);
   json["analysis"].erase("steps");

@@ -63,8 +63,7 @@ void append_load(std::string& line, const std::vector<uint32_t>& counts) {
 
 class Dump {
  public:
-  Dump(const std::string& database, int64_t step)
-      : reader_(database), database_(database, Database::Mode::kReadOnly), step_(step) {}
+  Dump(const std::string& database, int64_t step) : telemetry_(database), step_(step) {}
 
   TelemetryDump run() {
     TelemetryDump dump{.step = step_, .tables = {}, .sha256 = {}, .results_sha256 = {}};
@@ -76,7 +75,7 @@ class Dump {
 
  private:
   TelemetryDump::Table table(const std::string& name) {
-    const Layout layout = layout_of(database_, name);
+    const Layout layout = layout_of(telemetry_.database(), name);
     const Source of_table = name == "span" ? Source::kMeasured : Source::kComputed;
     Sha256 hash;
     const auto put = [&](const std::string& line, Source source) {
@@ -87,8 +86,8 @@ class Dump {
     std::string line = name;
     for (const Column& column : layout.columns) line += "\t" + column.name;
     put(line + "\n", of_table);
-    Statement s(database_, "SELECT " + layout.names + " FROM " + name +
-                               " WHERE step <= ? ORDER BY " + layout.keys);
+    Statement s(telemetry_.database(), "SELECT " + layout.names + " FROM " + name +
+                                           " WHERE step <= ? ORDER BY " + layout.keys);
     s.bind(0, step_);
     int64_t rows = 0;
     for (; s.step(); ++rows) {
@@ -111,14 +110,13 @@ class Dump {
     } else if (type == "REAL") {
       append_number(line, s.number(column));
     } else if (type == "BLOB") {
-      append_load(line, reader_.expert_load(s.integer(0), s.integer(1)));
+      append_load(line, telemetry_.unpacked_load(s.blob(column), s.integer(0), s.integer(1)));
     } else {
       line += quoted(s.text(column));
     }
   }
 
-  const TelemetryReader reader_;
-  const Database database_;
+  const TelemetryReader telemetry_;
   const int64_t step_;
   Sha256 all_, results_;
 };
