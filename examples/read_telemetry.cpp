@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   try {
-    const TelemetryReader run(std::string(argv[1]) + "/telemetry.db");
+    const TelemetryReader run(telemetry_file(argv[1]));
     for (const StepValue& loss : run.scalar("train_loss_nats")) {
       if (loss.step % 10 == 0) std::printf("step %4ld  loss %.4f\n", long(loss.step), loss.value);
     }

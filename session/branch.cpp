@@ -16,6 +16,7 @@
 #include "engine/run/checkpoint.h"
 #include "engine/run/checkpoint_files.h"
 #include "engine/run/run_dir.h"
+#include "engine/telemetry/reader.h"
 #include "engine/telemetry/telemetry.h"
 #include "models/audit/horizon.h"
 #include "session/eval_file.h"
@@ -140,8 +141,7 @@ void fill(const Branch& branch, const fs::path& folder) {
   for (const char* name : {"meta.json", kTuneCopy, kProductsFile, kRunTokenizer, kImportedFile}) {
     if (fs::exists(trunk / name)) fs::copy_file(trunk / name, folder / name);
   }
-  copy_telemetry((trunk / "telemetry.db").string(), (folder / "telemetry.db").string(),
-                 branch.at.step);
+  copy_telemetry(telemetry_file(trunk), telemetry_file(folder), branch.at.step);
   copy_samples(trunk / kSamplesFile, folder / kSamplesFile, branch.at.step);
   copy_evaluations(trunk / kEvaluations, folder / kEvaluations, branch.at.step);
   const auto replace = Json::error_handler_t::replace;

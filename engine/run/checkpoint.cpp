@@ -380,7 +380,7 @@ struct Past {
 
 // What the run's telemetry says of it; nothing if it cannot be read.
 Past past_of(const std::string& run) {
-  const std::string file = run + "/telemetry.db";
+  const std::string file = telemetry_file(run);
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return {};
   try {

@@ -43,8 +43,12 @@ void require_column(const std::string& column) {
 
 }  // namespace
 
-TelemetryReader::TelemetryReader(const std::string& path)
-    : database_(require_file(path), Database::Mode::kReadOnly) {
+std::string telemetry_file(const std::string& run) {
+  return (std::filesystem::path(run) / "telemetry.db").string();
+}
+
+TelemetryReader::TelemetryReader(const std::string& path, Wait wait)
+    : database_(require_file(path), Database::Mode::kReadOnly, wait) {
   Statement version(database_, "PRAGMA user_version");
   const int64_t found = version.step() ? version.integer(0) : 0;
   if (found > kTelemetryVersion) {

@@ -54,11 +54,13 @@ class NotTelemetry : public UserError {
   using UserError::UserError;
 };
 
+std::string telemetry_file(const std::string& run);  // RUN/telemetry.db
+
 class TelemetryReader {
  public:
   // Throws UserError if the file does not exist, is not a telemetry database, or is of a later
   // version.
-  explicit TelemetryReader(const std::string& path);
+  explicit TelemetryReader(const std::string& path, Wait wait = Wait::kLong);
 
   std::optional<int64_t> last_step() const;  // the last logged step
   // The largest step, at most `up_to`, with any row: a run that ends between two logged steps has

@@ -15,8 +15,7 @@ namespace assay {
 namespace {
 
 constexpr const char* kHeldHint = "another program holds the file: close it";
-constexpr int kWaitMs = 10'000, kBriefWaitMs = 200;
-thread_local int busy_timeout_ms = kWaitMs;
+constexpr int kLongWaitMs = 10'000, kBriefWaitMs = 200;
 
 // Gives SQLite one block for its page cache, so that a writer does not allocate pages during a
 // training step. Has no effect if SQLite is already initialised.
@@ -31,13 +30,7 @@ void plan_page_cache() {
 
 }  // namespace
 
-BriefWait::BriefWait() : before_ms_(std::exchange(busy_timeout_ms, kBriefWaitMs)) {}
-
-BriefWait::~BriefWait() {
-  busy_timeout_ms = before_ms_;
-}
-
-Database::Database(std::string path, Mode mode) : path_(std::move(path)) {
+Database::Database(std::string path, Mode mode, Wait wait) : path_(std::move(path)) {
   static std::once_flag planned;
   std::call_once(planned, plan_page_cache);
   const int flags =
@@ -51,7 +44,7 @@ Database::Database(std::string path, Mode mode) : path_(std::move(path)) {
     throw ReadFailed("cannot open " + path_ + ": " + why,
                      too_many ? kTooManyFiles : "check the path and its permissions");
   }
-  sqlite3_busy_timeout(handle_, busy_timeout_ms);
+  sqlite3_busy_timeout(handle_, wait == Wait::kBrief ? kBriefWaitMs : kLongWaitMs);
   // A file from elsewhere may hold views, triggers and functions that run for ever; ours has none.
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);

@@ -13,24 +13,15 @@ struct sqlite3_stmt;
 
 namespace assay {
 
-// A database waits ten seconds for a program that holds its file. One that this thread opens while
-// a BriefWait lives waits a fifth of a second: for who looks again anyway.
-class BriefWait {
- public:
-  BriefWait();
-  BriefWait(const BriefWait&) = delete;
-  BriefWait& operator=(const BriefWait&) = delete;
-  ~BriefWait();
-
- private:
-  int before_ms_;
-};
+// How long a database waits for a program that holds its file: ten seconds, or a fifth of one, for
+// who looks again anyway.
+enum class Wait { kLong, kBrief };
 
 class Database {
  public:
   enum class Mode { kReadOnly, kCreate };
 
-  Database(std::string path, Mode mode);
+  Database(std::string path, Mode mode, Wait wait = Wait::kLong);
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
   ~Database();

@@ -10,7 +10,6 @@
 #include "base/check.h"
 #include "base/read_failed.h"
 #include "data/sha256.h"
-#include "engine/telemetry/sqlite.h"
 
 namespace assay {
 namespace {
@@ -29,7 +28,7 @@ std::string new_id() {
 Json report_of(const std::vector<std::string>& runs, size_t largest_bytes, bool& read_failed) {
   ReportLimits limits;
   while (true) {
-    Json data = report_data(runs, limits, NoTelemetry::kShow, {}, &read_failed);
+    Json data = report_data(runs, limits, NoTelemetry::kShow, {.wait = Wait::kBrief}, &read_failed);
     const double share = double(largest_bytes) / double(script_json(data).size());
     if (share >= 1 || !limits.shrink(share)) return data;
   }
@@ -107,12 +106,11 @@ bool LiveFeed::make_report(const std::vector<RunStatus>& statuses) {
 }
 
 void LiveFeed::make() {
-  const BriefWait brief;
   const double started = thread_cpu_s();
   std::string fingerprint = this->fingerprint();
   if (fingerprint != fingerprint_) {
     std::vector<RunStatus> statuses;
-    for (const std::string& run : runs_) statuses.push_back(run_status(run));
+    for (const std::string& run : runs_) statuses.push_back(run_status(run, Wait::kBrief));
     const bool all_read =
         make_report(statuses) && std::none_of(statuses.begin(), statuses.end(),
                                               [](const RunStatus& s) { return s.read_failed; });

@@ -33,9 +33,9 @@ constexpr const char* kFiles[] = {"config.yaml",      "meta.json",     "telemetr
 bool is_fresh(const std::string& path) {
   const double now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  for (const char* name : {"/telemetry.db", "/telemetry.db-wal"}) {
+  for (const char* suffix : {"", "-wal"}) {
     struct stat file = {};
-    if (stat((path + name).c_str(), &file) != 0) continue;
+    if (stat((telemetry_file(path) + suffix).c_str(), &file) != 0) continue;
     // A date in the future is of another machine's clock, or of one that was set back.
     if (std::abs(now - double(file.st_mtim.tv_sec)) < kFreshSeconds) return true;
   }
@@ -48,14 +48,14 @@ bool has_telemetry(const std::string& database) {
   return fs::is_regular_file(database) && fs::file_size(database, ignored) > 0;
 }
 
-void read_telemetry(const std::string& path, RunStatus& status) {
+void read_telemetry(const std::string& path, Wait wait, RunStatus& status) {
   const bool locked = folder_in_use(path);
-  const std::string database = path + "/telemetry.db";
+  const std::string database = telemetry_file(path);
   if (!has_telemetry(database)) {
     status.state = locked ? RunState::kStarting : RunState::kBrokenOff;
     return;
   }
-  const TelemetryReader telemetry(database);
+  const TelemetryReader telemetry(database, wait);
   const std::string end = telemetry.end();
   status.step = end.empty() ? telemetry.last_step().value_or(0) : telemetry.steps_done();
   status.seconds_left = seconds_left(telemetry.scalar("train_s"), status.steps);
@@ -110,14 +110,14 @@ void set_unreadable(const UserError& error, RunStatus& status) {
   status.read_failed = is_read_failed(error);
 }
 
-RunStatus run_status(const std::string& path) {
+RunStatus run_status(const std::string& path, Wait wait) {
   RunStatus status;
   status.path = path;
   std::error_code ignored;
   if (!fs::exists(path + "/config.yaml", ignored)) return status;
   try {
     status.steps = load_config(path + "/config.yaml", {}).run.steps;
-    read_telemetry(path, status);
+    read_telemetry(path, wait, status);
   } catch (const UserError& error) {
     set_unreadable(error, status);
     if (!fs::exists(path + "/config.yaml", ignored)) {  // deleted while it was read

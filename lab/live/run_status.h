@@ -33,7 +33,8 @@ struct RunStatus {
   std::optional<double> seconds_left;  // of training
 };
 
-RunStatus run_status(const std::string& path);
+// wait: for a program that holds its telemetry.
+RunStatus run_status(const std::string& path, Wait wait = Wait::kLong);
 void set_unreadable(const UserError& error, RunStatus& status);
 
 // Changes with every write of a training process and with the lock; costs a few system calls. What

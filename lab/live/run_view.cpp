@@ -1,7 +1,6 @@
 #include "lab/live/run_view.h"
 
 #include "base/check.h"
-#include "engine/telemetry/sqlite.h"
 
 namespace assay {
 namespace {
@@ -20,9 +19,8 @@ RouterView router_view(const RunRecord& run) {
           .layers = run.health->layers};
 }
 
-void read_numbers(RunView& view) {
-  const RunRecord run = read_run(view.status.path);
-  const TelemetryReader telemetry(view.status.path + "/telemetry.db");
+void read_numbers(const TelemetryReader& telemetry, RunView& view) {
+  const RunRecord run = read_run(view.status.path, telemetry);
   view.train_loss_nats = telemetry.scalar("train_loss_nats");
   view.val_loss_nats = run.val_loss_nats;
   view.lr = last_of(telemetry, "lr");
@@ -34,8 +32,8 @@ void read_numbers(RunView& view) {
 
 }  // namespace
 
-RunView view_run(const std::string& path, Seen seen) {
-  RunView view{.status = run_status(path),
+RunView view_run(const std::string& path, Seen seen, Wait wait) {
+  RunView view{.status = run_status(path, wait),
                .seen = seen,
                .lr = {},
                .gradient_norm = {},
@@ -44,7 +42,7 @@ RunView view_run(const std::string& path, Seen seen) {
                .router = {}};
   if (view.status.step == 0) return view;
   try {
-    read_numbers(view);
+    read_numbers(TelemetryReader(telemetry_file(path), wait), view);
   } catch (const UserError& error) {
     set_unreadable(error, view.status);
   }
@@ -54,13 +52,11 @@ RunView view_run(const std::string& path, Seen seen) {
 RunViews::RunViews(const std::vector<std::string>& runs)
     : runs_(runs), before_(runs.size()), seen_(runs.size(), Seen::kNever), views_(runs.size()) {}
 
-void RunViews::read(IfHeld held) {
-  std::optional<BriefWait> brief;
-  if (held == IfHeld::kNextRead) brief.emplace();
+void RunViews::read(Wait wait) {
   for (size_t i = 0; i < runs_.size(); ++i) {
     std::string now = run_fingerprint(runs_[i]);
     if (now == before_[i]) continue;
-    views_[i] = view_run(runs_[i], seen_[i]);
+    views_[i] = view_run(runs_[i], seen_[i], wait);
     const RunStatus& status = views_[i].status;
     if (status.state != RunState::kMissing) seen_[i] = Seen::kBefore;
     before_[i] = status.read_failed ? "" : std::move(now);

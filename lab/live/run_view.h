@@ -27,18 +27,15 @@ struct RunView {
 };
 
 // A run that cannot be read has only a status.
-RunView view_run(const std::string& path, Seen seen);
-
-// What a read does about telemetry that another program holds: it waits, or leaves that run to the
-// next read.
-enum class IfHeld { kWait, kNextRead };
+RunView view_run(const std::string& path, Seen seen, Wait wait = Wait::kLong);
 
 // Runs that are watched together.
 class RunViews {
  public:
   explicit RunViews(const std::vector<std::string>& runs);
-  // Those whose files have changed, or whose last read failed.
-  void read(IfHeld held = IfHeld::kNextRead);
+  // Those whose files have changed, or whose last read failed. With Wait::kBrief a run that another
+  // program holds is left to the next read.
+  void read(Wait wait);
   const std::vector<RunView>& all() const { return views_; }
 
  private:

@@ -187,7 +187,7 @@ Endpoint endpoint_of(const RunRecord& run, double value) {
   set(CostAxis::kPUsed, per_used_parameter(run, e.used_text));
   set(CostAxis::kFlops, logged(run.flops_at(run.steps_done)));
   set(CostAxis::kSeconds, logged(run.seconds_at(run.steps_done)));
-  const TelemetryReader telemetry(run.path + "/telemetry.db");
+  const TelemetryReader telemetry(telemetry_file(run.path));
   set(CostAxis::kMemory, peak_memory_of(run, telemetry));
   set(CostAxis::kJoules, energy_of(run, telemetry, e.energy_of));
   return e;

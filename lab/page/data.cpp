@@ -113,9 +113,8 @@ Json spans_json(const Database& database, int64_t points) {
   return json;
 }
 
-void add_telemetry(const RunRecord& run, const ReportLimits& limits, Json& json,
-                   Problems& problems) {
-  const TelemetryReader telemetry(run.path + "/telemetry.db");
+void add_telemetry(const RunRecord& run, const TelemetryReader& telemetry,
+                   const ReportLimits& limits, Json& json, Problems& problems) {
   json["commit"] = run.commit;
   json["dirty"] = run.dirty;
   json["device"] = run.device;
@@ -139,7 +138,7 @@ void add_telemetry(const RunRecord& run, const ReportLimits& limits, Json& json,
   }
   if (run.val_loss_nats.empty()) json["notes"].push_back("No validation loss was measured yet.");
   try {
-    json["router"] = report_router(run, limits);
+    json["router"] = report_router(run, telemetry, limits);
     if (moe_blocks(run.config.model) > 0 && json["router"].is_null()) {
       json["notes"].push_back("The model has experts, but its routers have no logged step yet.");
     }
@@ -151,7 +150,7 @@ void add_telemetry(const RunRecord& run, const ReportLimits& limits, Json& json,
 }
 
 Json run_json(const std::string& path, const std::string& label, const ReportLimits& limits,
-              PageRun& run, Problems& problems) {
+              Wait wait, PageRun& run, Problems& problems) {
   const std::string config_path = (require_run(path) / "config.yaml").string();
   const Config config = load_config(config_path, {});
   run.record.path = path;
@@ -169,9 +168,10 @@ Json run_json(const std::string& path, const std::string& label, const ReportLim
   json["router"] = nullptr;
   Json whole = json;
   try {
-    RunRecord record = read_run(path);
+    const TelemetryReader telemetry(telemetry_file(path), wait);
+    RunRecord record = read_run(path, telemetry);
     record.name = label;
-    add_telemetry(record, limits, whole, problems);
+    add_telemetry(record, telemetry, limits, whole, problems);
     run = {.record = std::move(record), .readable = true};
     return whole;
   } catch (const UserError& error) {
@@ -228,7 +228,8 @@ Json report_data(const std::vector<std::string>& paths, const ReportLimits& limi
   Problems problems;
   std::vector<PageRun> page_runs(runs.size());
   for (size_t i = 0; i < runs.size(); ++i) {
-    data["runs"].push_back(run_json(runs[i], labels[i], limits, page_runs[i], problems));
+    data["runs"].push_back(
+        run_json(runs[i], labels[i], limits, choices.wait, page_runs[i], problems));
   }
   if (none == NoTelemetry::kRefuse && problems.of_runs.size() == runs.size())
     throw problems.of_runs.front();

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/telemetry/sqlite.h"
+
 namespace assay {
 
 inline constexpr int kReportVersion = 2;
@@ -39,6 +41,7 @@ enum class NoTelemetry {
 struct ReportChoices {
   std::string anchor = {};    // the log of a public run (lab/page/anchor.h); "" = none
   std::string contract = {};  // what the comparison holds fixed; "" = the runs' own contract
+  Wait wait = Wait::kLong;    // for a program that holds the telemetry of a run
 };
 
 // paths: runs, or one folder of a matrix (lab/page/matrix.h). UserError if a path is neither or is

@@ -182,9 +182,9 @@ Json tails_json(const RouterHistory& history) {
 
 }  // namespace
 
-Json report_router(const RunRecord& run, const ReportLimits& limits) {
+Json report_router(const RunRecord& run, const TelemetryReader& telemetry,
+                   const ReportLimits& limits) {
   if (!run.config.model.moe || run.last_logged == 0) return nullptr;
-  const TelemetryReader telemetry(run.path + "/telemetry.db");
   const RouterHistory history =
       read_router_history(telemetry, run.config.model.moe->top_k, run.config.telemetry.window);
   if (history.layers.empty()) return nullptr;

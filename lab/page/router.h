@@ -18,6 +18,7 @@ namespace assay {
 // logged steps it has those with the peaks of max_load_norm and dead_for_norm. Loads are assignment
 // counts, summed over `bin` experts with neighbouring ids, or neighbours after sorting by load
 // ("sorted", null if bin is 1). null for a dense model. UserError if a load vector does not unpack.
-nlohmann::ordered_json report_router(const RunRecord& run, const ReportLimits& limits);
+nlohmann::ordered_json report_router(const RunRecord& run, const TelemetryReader& telemetry,
+                                     const ReportLimits& limits);
 
 }  // namespace assay

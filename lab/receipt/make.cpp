@@ -10,6 +10,7 @@
 #include "data/sha256.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/run_dir.h"
+#include "engine/telemetry/reader.h"
 #include "lab/receipt/telemetry_dump.h"
 #include "lab/runs/launches.h"
 
@@ -152,8 +153,7 @@ class RunReceipt {
   }
 
   void add_telemetry() {
-    const TelemetryDump dump =
-        dump_telemetry((run_ / "telemetry.db").string(), receipt_.sealed_step);
+    const TelemetryDump dump = dump_telemetry(telemetry_file(run_), receipt_.sealed_step);
     Json more;
     more["dump"] = kTelemetryDumpVersion;
     more["results_sha256"] = dump.results_sha256;

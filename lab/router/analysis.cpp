@@ -176,12 +176,12 @@ RouterAnalysis analyse_router(const RunRecord& run, const RouterHistory& history
   return a;
 }
 
-RouterAnalysis analyse_router(const RunRecord& run, const std::vector<int64_t>& steps) {
+RouterAnalysis analyse_router(const RunRecord& run, const TelemetryReader& telemetry,
+                              const std::vector<int64_t>& steps) {
   if (moe_blocks(run.config.model) == 0) {  // no experts, or first_dense_layers covers them all
     throw UserError(run.path + ": the model is dense: it has no router",
                     "give the run of a model with model.moe");
   }
-  const TelemetryReader telemetry(run.path + "/telemetry.db");
   const RouterHistory history =
       read_router_history(telemetry, run.config.model.moe->top_k, run.config.telemetry.window);
   if (history.layers.empty()) {

@@ -63,7 +63,8 @@ struct RouterAnalysis {
 // steps: those to tabulate, each replaced by the nearest logged one; empty: the first, the last,
 // and some between on a logarithmic scale. UserError for a run without experts, without a logged
 // step, or for steps outside of the logged range.
-RouterAnalysis analyse_router(const RunRecord& run, const std::vector<int64_t>& steps);
+RouterAnalysis analyse_router(const RunRecord& run, const TelemetryReader& telemetry,
+                              const std::vector<int64_t>& steps);
 // The same from a history and the training losses, without reading files.
 RouterAnalysis analyse_router(const RunRecord& run, const RouterHistory& history,
                               const std::vector<StepValue>& loss,

@@ -124,14 +124,15 @@ EndedRuns read_ended_runs(
       continue;
     }
     try {
-      const RouterAnalysis analysis = analyse_router(*record, {});
+      const TelemetryReader telemetry(telemetry_file(path));
+      const RouterAnalysis analysis = analyse_router(*record, telemetry, {});
       std::string why = why_not(*record, analysis);
       const std::string identity = run_identity(*record);
       const auto before = counted.find(identity);
       if (why.empty() && before != counted.end()) why = "a copy of " + before->second;
       if (why.empty()) {
         WarningRun run = ended_run(path, *record, analysis);
-        why = add(run, *record, TelemetryReader(record->path + "/telemetry.db"));
+        why = add(run, *record, telemetry);
         if (why.empty()) {
           ended.runs.push_back(std::move(run));
           counted.emplace(identity, path);

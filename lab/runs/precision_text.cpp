@@ -99,7 +99,7 @@ namespace {
 }  // namespace
 
 PrecisionReport precision_report(const std::string& run, std::optional<int64_t> step) {
-  const TelemetryReader reader(require_run(run) / "telemetry.db");
+  const TelemetryReader reader(telemetry_file(require_run(run)));
   PrecisionReport report{.run = run, .steps = reader.precision_steps()};
   if (report.steps.empty()) throw_without_measures(run);
   const int64_t wanted = step.value_or(report.steps.back());

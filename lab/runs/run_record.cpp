@@ -140,7 +140,10 @@ std::optional<double> finite_value(const std::optional<EvalValue>& eval) {
   return eval && std::isfinite(eval->value) ? std::optional(eval->value) : std::nullopt;
 }
 
-RunRecord read_run(const std::string& path) {
+namespace {
+
+// What is known of a run before it logs.
+RunRecord begun_record(const std::string& path) {
   const fs::path folder = require_run(path);
   RunRecord run;
   run.path = path;
@@ -151,15 +154,17 @@ RunRecord read_run(const std::string& path) {
   read_meta(folder, run);
   run.reused_from = read_origin(folder);
   run.imported_sha256 = imported_weights(folder);
+  return run;
+}
 
-  const TelemetryReader telemetry((folder / "telemetry.db").string());
+void read_telemetry(const TelemetryReader& telemetry, RunRecord& run) {
   run.steps_done = telemetry.steps_done();
   run.last_logged = telemetry.last_step().value_or(0);
   run.tokens = run.steps_done * run.config.run.batch_tokens;
   run.val_loss_nats = telemetry.eval("val", "loss_nats");
   run.val_bits_per_byte = telemetry.eval("val", "bits_per_byte");
   run.train_s = telemetry.scalar("train_s");
-  const auto launches = contributing_launches(path, run.steps_done);
+  const auto launches = contributing_launches(run.path, run.steps_done);
   for (const auto& [text, key] : {std::pair(&run.device, "device"), std::pair(&run.cpu, "cpu")}) {
     const std::string all = over_launches(launches, key);
     if (!all.empty()) *text = all;
@@ -167,10 +172,23 @@ RunRecord read_run(const std::string& path) {
   read_parallel(launches, run);
   run.end = telemetry.end();
   run.health = read_health(telemetry, run);
-  run.core = read_recorded_core(path, telemetry);
+  run.core = read_recorded_core(run.path, telemetry);
   if (run.steps_done == 0 && (run.val_loss_nats.empty() || run.val_loss_nats.back().step == 0)) {
-    throw UserError(path + ": the run has no logged step yet", "train it first");
+    throw UserError(run.path + ": the run has no logged step yet", "train it first");
   }
+}
+
+}  // namespace
+
+RunRecord read_run(const std::string& path) {
+  RunRecord run = begun_record(path);
+  read_telemetry(TelemetryReader(telemetry_file(path)), run);
+  return run;
+}
+
+RunRecord read_run(const std::string& path, const TelemetryReader& telemetry) {
+  RunRecord run = begun_record(path);
+  read_telemetry(telemetry, run);
   return run;
 }
 

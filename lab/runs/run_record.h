@@ -63,5 +63,7 @@ std::optional<double> finite_value(const std::optional<EvalValue>& eval);
 
 // UserError if there is no run or it logged nothing.
 RunRecord read_run(const std::string& run);
+// The same, with the telemetry of the run, which is open.
+RunRecord read_run(const std::string& run, const TelemetryReader& telemetry);
 
 }  // namespace assay

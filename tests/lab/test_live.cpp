@@ -211,10 +211,10 @@ TEST_CASE("live: what could not be read is read again, though no file has change
   RunViews views({place.run});
   {
     const FewFiles few(0);
-    views.read();
+    views.read(Wait::kBrief);
   }
   REQUIRE(views.all()[0].status.state == RunState::kUnreadable);
-  views.read();
+  views.read(Wait::kBrief);
   REQUIRE(views.all()[0].status.state == RunState::kEnded);
   REQUIRE(views.all()[0].train_loss_nats.size() == 40);
 }

@@ -84,7 +84,7 @@ RunRecord record(const std::string& folder) {
 RouterAnalysis analyse_planted(int64_t steps, const std::vector<int64_t>& shown = {}) {
   const Folder folder("planted");
   write_planted(folder.path, steps);
-  return analyse_router(record(folder.path), shown);
+  return analyse_router(record(folder.path), TelemetryReader(telemetry_file(folder.path)), shown);
 }
 
 Config balanced_by_bias(BiasRate rate) {
@@ -405,13 +405,14 @@ TEST_CASE("runs that cannot be analysed are refused") {
   const Folder folder("refused");
   RunRecord run = record(folder.path);
   write_planted(folder.path, 3);
-  REQUIRE_THROWS_AS(analyse_router(run, {4}), UserError);
-  REQUIRE_THROWS_AS(analyse_router(run, {0}), UserError);
+  const TelemetryReader telemetry(telemetry_file(folder.path));
+  REQUIRE_THROWS_AS(analyse_router(run, telemetry, {4}), UserError);
+  REQUIRE_THROWS_AS(analyse_router(run, telemetry, {0}), UserError);
   run.config.model.moe->first_dense_layers = run.config.model.layers;
-  REQUIRE_THROWS_WITH(analyse_router(run, {}),
+  REQUIRE_THROWS_WITH(analyse_router(run, telemetry, {}),
                       Catch::Matchers::ContainsSubstring("the model is dense"));
   run.config.model.moe.reset();
-  REQUIRE_THROWS_WITH(analyse_router(run, {}),
+  REQUIRE_THROWS_WITH(analyse_router(run, telemetry, {}),
                       Catch::Matchers::ContainsSubstring("the model is dense"));
 }
 

@@ -190,7 +190,8 @@ void log_lines(Log& log, const std::string& text) {
 
 // Logs the analysis of `assay router`, the error and how to continue.
 void report_collapse(Log& log, const RunResult& result, const RunRecord& record) {
-  log_lines(log, router_text(analyse_router(record, {})));
+  const TelemetryReader telemetry(telemetry_file(record.path));
+  log_lines(log, router_text(analyse_router(record, telemetry, {})));
   log.info("error: stopped by telemetry.collapse_stop: the routers collapsed: " + result.why);
   log.info(strprintf(
       "hint: the checkpoint of step %ld is kept; to resume from it, run the same command with "

@@ -16,7 +16,7 @@ namespace {
 
 // The loads of the last W logged steps up to the checkpoint; their steps go to the report.
 RoutedText training(const HeldOut& text, RoutingReport& report) {
-  const TelemetryReader telemetry(text.run() + "/telemetry.db");
+  const TelemetryReader telemetry(telemetry_file(text.run()));
   const RouterHistory history =
       read_router_history(telemetry, text.config().model.moe->top_k, text.config().telemetry.window,
                           text.source().state.step);

@@ -2,7 +2,9 @@
 #include <cstdio>
 #include <memory>
 
+#include "engine/telemetry/reader.h"
 #include "lab/router/text.h"
+#include "lab/runs/run_record.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/print_json.h"
 
@@ -16,7 +18,9 @@ struct RouterArguments {
 };
 
 int run_router(const RouterArguments& a) {
-  const RouterAnalysis analysis = analyse_router(read_run(a.run), a.steps);
+  const RunRecord run = read_run(a.run);
+  const TelemetryReader telemetry(telemetry_file(a.run));
+  const RouterAnalysis analysis = analyse_router(run, telemetry, a.steps);
   if (a.json) {
     print_json(router_json(analysis));
   } else {

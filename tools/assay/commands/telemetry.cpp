@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/new_folder.h"
 #include "engine/run/run_dir.h"
+#include "engine/telemetry/reader.h"
 #include "lab/telemetry/columns.h"
 #include "lab/telemetry/tensorboard.h"
 #include "lab/telemetry/text_rows.h"
@@ -259,7 +260,7 @@ void check_arguments(const TelemetryArguments& a) {
 
 int run_telemetry(const TelemetryArguments& a) {
   check_arguments(a);
-  const TelemetryTables tables((require_run(a.run) / "telemetry.db").string());
+  const TelemetryTables tables(telemetry_file(require_run(a.run)));
   if (!a.csv.empty() || !a.tensorboard.empty()) return write_folders(tables, a);
   if (a.jsonl || (!a.table.empty() && !a.tables)) return print_rows(tables, a);
   return a.json ? list_tables_as_json(tables) : list_tables(tables);

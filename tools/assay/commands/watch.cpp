@@ -85,12 +85,12 @@ std::vector<std::string> require_runs(const WatchArguments& a) {
 // Returns the CPU time it took.
 double read_views(RunViews& views) {
   const double started = thread_cpu_s();
-  views.read();
+  views.read(Wait::kBrief);
   return thread_cpu_s() - started;
 }
 
 int show_once(RunViews& views) {
-  views.read(IfHeld::kWait);
+  views.read(Wait::kLong);
   for (const RunView& view : views.all()) {
     if (view.status.state != RunState::kUnreadable) continue;
     if (views.all().size() == 1) throw UserError(view.status.reason, view.status.hint);
