@@ -6,6 +6,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include <concepts>
+#include <optional>
+
 #include "base/check.h"
 
 namespace assay {
@@ -17,6 +20,19 @@ class ReadFailed : public UserError {
 
 inline bool is_read_failed(const UserError& error) {
   return dynamic_cast<const ReadFailed*>(&error) != nullptr;
+}
+
+// Calls f. Returns its UserError, for who goes on without what f reads; ReadFailed passes.
+template <std::invocable F>
+std::optional<UserError> problem_of(const F& f) {
+  try {
+    f();
+  } catch (const ReadFailed&) {
+    throw;
+  } catch (const UserError& error) {
+    return error;
+  }
+  return std::nullopt;
 }
 
 inline bool too_many_files(int error) {

@@ -59,13 +59,9 @@ SynthCorpus corpus_of(const std::string& folder, const Manifest& manifest) {
 bool complete(const std::string& folder) {
   std::error_code ignored;
   if (!fs::exists(fs::path(folder) / kManifestName, ignored)) return false;
-  try {
-    return verify_corpus(read_manifest(folder), folder).empty();
-  } catch (const ReadFailed&) {
-    throw;
-  } catch (const UserError&) {  // a damaged manifest
-    return false;
-  }
+  bool whole = false;  // and stays so if the manifest is damaged
+  problem_of([&] { whole = verify_corpus(read_manifest(folder), folder).empty(); });
+  return whole;
 }
 
 }  // namespace

@@ -175,13 +175,8 @@ FolderTokenizer folder_tokenizer(const std::string& folder) {
     }
     return found;
   }
-  try {
-    found.tokenizer = read_tokenizer(folder);
-  } catch (const ReadFailed&) {
-    throw;
-  } catch (const UserError& error) {
-    found.why_left = error.what();
-  }
+  const auto problem = problem_of([&] { found.tokenizer = read_tokenizer(folder); });
+  if (problem) found.why_left = problem->what();
   return found;
 }
 

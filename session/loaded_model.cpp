@@ -194,15 +194,14 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
   // Without data.synth the configuration names the file, also for a run without data.
   const DataConfig& data = source.config.data;
   const auto of_corpus = [&] {
-    try {
-      return evaluation_data(source.config).tokenizer;
-    } catch (const ReadFailed&) {
-      throw;
-    } catch (const UserError& error) {
+    std::string tokenizer;
+    const auto problem = problem_of([&] { tokenizer = evaluation_data(source.config).tokenizer; });
+    if (problem) {
       throw UserError("the run's corpus, which has its tokenizer, is missing and cannot be made: " +
-                          std::string(error.what()),
+                          std::string(problem->what()),
                       "give the tokenizer: --tokenizer FILE");
     }
+    return tokenizer;
   };
   std::string file = path;
   if (file.empty()) require_not_left(source);
@@ -255,29 +254,27 @@ std::optional<KnownTokenizer> tokenizer_of_shards(const CheckpointSource& source
   return std::nullopt;
 }
 
+// UserError if its files are gone, or are others now.
+std::optional<KnownTokenizer> tokenizer_of_files(const CheckpointSource& source) {
+  const DataConfig& data = source.config.data;
+  const auto of_file = [&](const std::string& file) {
+    require_known_data(source.state, tokenizer_hashes(source, file));
+    return KnownTokenizer{.where = file, .hash = tokenizer_hash(read_tokenizer(file))};
+  };
+  if (const std::string own = own_tokenizer(source); !own.empty()) return of_file(own);
+  if (!data.synth) return tokenizer_of_shards(source);
+  const auto corpus = synth_corpus_there(shards_of(*data.synth), data.cache);
+  if (!corpus) return std::nullopt;  // not to make it for this
+  return of_file(corpus->tokenizer);
+}
+
 }  // namespace
 
 std::optional<KnownTokenizer> known_tokenizer(const CheckpointSource& source) {
-  const DataConfig& data = source.config.data;
-  if (!data.check_tokenizer) return std::nullopt;
-  const auto of_file = [](const std::string& file) {
-    return KnownTokenizer{.where = file, .hash = tokenizer_hash(read_tokenizer(file))};
-  };
-  try {
-    if (const std::string own = own_tokenizer(source); !own.empty()) {
-      require_known_data(source.state, tokenizer_hashes(source, own));
-      return of_file(own);
-    }
-    if (!data.synth) return tokenizer_of_shards(source);
-    const auto corpus = synth_corpus_there(shards_of(*data.synth), data.cache);
-    if (!corpus) return std::nullopt;  // not to make it for this
-    require_known_data(source.state, tokenizer_hashes(source, corpus->tokenizer));
-    return of_file(corpus->tokenizer);
-  } catch (const ReadFailed&) {
-    throw;
-  } catch (const UserError&) {  // they are gone, or are others now
-    return std::nullopt;
-  }
+  if (!source.config.data.check_tokenizer) return std::nullopt;
+  std::optional<KnownTokenizer> known;
+  problem_of([&] { known = tokenizer_of_files(source); });
+  return known;
 }
 
 bool tokenizer_was_compared(const CheckpointSource& source, const std::string& path) {

@@ -57,23 +57,23 @@ class MatrixModels {
  private:
   const std::map<std::string, std::string>& of_folder(const fs::path& folder) {
     const auto [found, is_new] = names_.try_emplace(folder);
-    if (!is_new || !is_matrix_folder(folder.string())) return found->second;
-    try {
+    std::map<std::string, std::string>& names = found->second;
+    if (!is_new || !is_matrix_folder(folder.string())) return names;
+    const auto problem = problem_of([&] {
       const RecordedMatrix recorded = read_matrix_folder(folder.string());
       for (const Cell& cell : recorded.matrix.cells) {
         const std::string precision = cell.precision == "auto" ? "" : " " + cell.precision;
-        found->second.try_emplace(cell.run, cell.model + precision);
+        names.try_emplace(cell.run, cell.model + precision);
         if (cell.run != cell.name || fs::exists(folder / cell.run)) continue;
         not_begun_[folder].emplace_back(
             cell.name, cell.unavailable.empty() ? "has not begun" : cell.unavailable);
       }
-    } catch (const ReadFailed&) {
-      throw;
-    } catch (const UserError& error) {
-      notes.push_back(std::string(error.what()) +
+    });
+    if (problem) {
+      notes.push_back(std::string(problem->what()) +
                       ": its runs are named without it, and cells that have not begun are unknown");
     }
-    return found->second;
+    return names;
   }
 
   std::map<fs::path, std::map<std::string, std::string>> names_;
@@ -121,23 +121,19 @@ Spent per_used_parameter(const RunRecord& run, std::string& text) {
   // Every token uses all parameters where no block has experts.
   if (moe_blocks(run.config.model) == 0)
     return {.value = double(run.tokens) / double(run.audit.total), .missing = ""};
-  try {
-    const auto used = read_used(run.path);
-    if (!used)
-      return {.value = {},
-              .missing = "no " + std::string(kUsedFile) + ", which assay dissect used writes"};
-    if (used->step != run.steps_done) {
-      return {.value = {},
-              .missing = strprintf("%s is of step %ld, not %ld", kUsedFile, long(used->step),
-                                   long(run.steps_done))};
-    }
-    text = used->text_sha256 + " " + std::to_string(used->tokens);
-    return {.value = double(run.tokens) / double(used->p_used), .missing = ""};
-  } catch (const ReadFailed&) {
-    throw;
-  } catch (const UserError& error) {
-    return {.value = {}, .missing = error.what()};
+  std::optional<UsedFigures> used;
+  if (const auto problem = problem_of([&] { used = read_used(run.path); }))
+    return {.value = {}, .missing = problem->what()};
+  if (!used)
+    return {.value = {},
+            .missing = "no " + std::string(kUsedFile) + ", which assay dissect used writes"};
+  if (used->step != run.steps_done) {
+    return {.value = {},
+            .missing = strprintf("%s is of step %ld, not %ld", kUsedFile, long(used->step),
+                                 long(run.steps_done))};
   }
+  text = used->text_sha256 + " " + std::to_string(used->tokens);
+  return {.value = double(run.tokens) / double(used->p_used), .missing = ""};
 }
 
 Spent logged(std::optional<double> value) {
@@ -396,7 +392,7 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
   std::set<fs::path> seen;
   for (const std::string& path : runs_in(paths)) {
     if (!seen.insert(whole(path)).second) continue;  // a run counts once, however it is named
-    try {
+    const auto problem = problem_of([&] {
       RunRecord run = read_run(path);
       std::string reason = not_an_endpoint(run);
       const Measured m = !reason.empty()                   ? Measured{}
@@ -405,15 +401,12 @@ EndpointSet collect_endpoints(const std::vector<std::string>& paths, MapMeasure 
       if (reason.empty()) reason = m.missing;
       if (!reason.empty()) {
         set.left_out.push_back({.run = path, .reason = reason});
-        continue;
+        return;
       }
       runs.push_back(std::move(run));
       measured.push_back(m.value);
-    } catch (const ReadFailed&) {
-      throw;
-    } catch (const UserError& error) {
-      set.left_out.push_back({.run = path, .reason = error.what(), .unread = true});
-    }
+    });
+    if (problem) set.left_out.push_back({.run = path, .reason = problem->what(), .unread = true});
   }
   for (const std::string& path : paths) matrices.add_not_begun(path, set.left_out);
 

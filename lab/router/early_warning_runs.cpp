@@ -111,19 +111,15 @@ EndedRuns read_ended_runs(
     if (!seen_paths.insert(std::filesystem::weakly_canonical(path).string()).second) continue;
     const auto leave = [&](const std::string& why) { ended.left_out.push_back(path + ": " + why); };
     std::optional<RunRecord> record;
-    try {
-      record = read_run(path);
-    } catch (const ReadFailed&) {
-      throw;
-    } catch (const UserError& error) {
-      leave(error.what());
+    if (const auto problem = problem_of([&] { record = read_run(path); })) {
+      leave(problem->what());
       continue;
     }
     if (moe_blocks(record->config.model) == 0) {
       leave("dense");
       continue;
     }
-    try {
+    const auto problem = problem_of([&] {
       const TelemetryReader telemetry(telemetry_file(path));
       const RouterAnalysis analysis = analyse_router(*record, telemetry, {});
       std::string why = why_not(*record, analysis);
@@ -139,11 +135,8 @@ EndedRuns read_ended_runs(
         }
       }
       if (!why.empty()) leave(why);
-    } catch (const ReadFailed&) {
-      throw;
-    } catch (const UserError& error) {
-      leave(error.what());
-    }
+    });
+    if (problem) leave(problem->what());
   }
   return ended;
 }

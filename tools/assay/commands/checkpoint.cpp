@@ -52,7 +52,7 @@ std::string megabytes(int64_t bytes) {
   return strprintf("%.1f MB", double(bytes) / 1e6);
 }
 
-std::string problem_of(const std::string& folder) {
+std::string problem_text(const std::string& folder) {
   try {
     return checkpoint_problem(folder);
   } catch (const ReadFailed& error) {
@@ -69,7 +69,7 @@ std::vector<Listed> checkpoints_of(const std::string& run) {
                   .step = step_of(fs::path(folder).filename().string()),
                   .bytes = bytes_in(folder),
                   .manifest = std::nullopt,
-                  .problem = problem_of(folder)};
+                  .problem = problem_text(folder)};
     one.best = best == one.step;
     try {
       one.manifest = read_checkpoint_manifest(folder);

@@ -28,14 +28,10 @@ struct ExportArguments {
 std::optional<Tokenizer> tokenizer_of(const CheckpointSource& source, const ExportArguments& a,
                                       std::string& why_not) {
   if (!a.tokenizer.empty()) return checkpoint_tokenizer(source, a.tokenizer);
-  try {
-    return checkpoint_tokenizer(source, "");
-  } catch (const ReadFailed&) {
-    throw;
-  } catch (const UserError& error) {
-    why_not = error.what();
-    return std::nullopt;
-  }
+  std::optional<Tokenizer> tokenizer;
+  const auto problem = problem_of([&] { tokenizer = checkpoint_tokenizer(source, ""); });
+  if (problem) why_not = problem->what();
+  return tokenizer;
 }
 
 DType dtype_of(const ExportArguments& a, const Config& config) {
