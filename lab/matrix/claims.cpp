@@ -8,6 +8,8 @@
 #include "lab/runs/machine.h"
 #include "lab/runs/markdown_table.h"
 #include "lab/runs/run_measures.h"
+#include "lab/runs/share_claim.h"
+#include "lab/runs/time_to_target.h"
 
 namespace assay {
 namespace {
@@ -72,6 +74,20 @@ std::string not_one_quantity(const RunMeasure& measure, const std::vector<ClaimT
     runs.insert(runs.end(), measured.runs.begin(), measured.runs.end());
   }
   return time ? other_machine(runs) : different_core_questions(runs);
+}
+
+// Why losses at the end say nothing of the models; "" if they do.
+std::string only_targets(const RunMeasure& measure, const std::vector<ClaimTerm>& terms) {
+  if (measure.about != RunMeasure::About::kEndLoss) return "";
+  const auto stopped = [&](const ClaimTerm& term) {
+    const SeedGroup measured = measured_runs(*term.row, measure);
+    return !term.share &&
+           std::any_of(measured.runs.begin(), measured.runs.end(), [](const RunRecord* run) {
+             return stopped_at_target(run->config, run->steps_done, run->val_loss_nats);
+           });
+  };
+  const auto count = std::count_if(terms.begin(), terms.end(), stopped);
+  return rests_on_targets(terms.size(), size_t(count)) ? kStoppedAtTarget : "";
 }
 
 SeedValues values_of_term(const RunMeasure& measure, const ClaimTerm& term) {
@@ -153,6 +169,38 @@ void add_test(ClaimResult& result) {
   result.is_coarse = p == 1 && s.n > 2 && std::max(s.below, s.above) > standard_error;
 }
 
+// "collapsed in 4 of 5 seeds and in 0 of 5": one entry per term, over the seeds that all have.
+std::string hits_text(const RunMeasure& measure, const std::vector<SeedValues>& values,
+                      const SeedValues& shared) {
+  std::string text = measure.name;
+  for (size_t i = 0; i < values.size(); ++i) {
+    long hits = 0;
+    for (const SeedValue& v : values[i]) {
+      hits += v.value > 0.5 && std::any_of(shared.begin(), shared.end(),
+                                           [&](const SeedValue& s) { return s.seed == v.seed; });
+    }
+    if (i > 0) text += i + 1 == values.size() ? " and" : ",";
+    text += strprintf(" in %ld of %zu", hits, shared.size()) + (i == 0 ? " seeds" : "");
+  }
+  return text;
+}
+
+// By the exact test of a share of the runs. sums: of the terms, by seed.
+void judge_share(ClaimResult& result, const SeedValues& sums) {
+  const MatrixClaim& claim = *result.claim;
+  const bool is_difference = result.terms.size() > 1;
+  result.why = untestable_share(claim.relation, claim.number, claim.within, is_difference);
+  if (!result.why.empty()) return;
+  std::vector<double> numbers;
+  for (const SeedValue& sum : sums) numbers.push_back(sum.value);
+  const ShareVerdict judged =
+      share_verdict(claim.relation, claim.number, claim.within, is_difference, numbers);
+  result.verdict = judged.verdict;
+  result.p = judged.p;
+  if (judged.verdict == ClaimVerdict::kUndecided && judged.needed)
+    result.more_seeds = *judged.needed - int64_t(sums.size());
+}
+
 // places: one, or the second and the first that the claim goes across.
 ClaimResult evaluate(const MatrixClaim& claim, const std::vector<Place>& places) {
   ClaimResult result;
@@ -175,20 +223,27 @@ ClaimResult evaluate(const MatrixClaim& claim, const std::vector<Place>& places)
     no_run |= term.row->runs.runs.empty() && term.row->stopped.empty();
   }
   if (result.why.empty()) result.why = not_one_quantity(*measure, result.terms);
+  if (result.why.empty()) result.why = only_targets(*measure, result.terms);
   // Two sides: the models, or with two places the comparison at each.
   const size_t terms = result.terms.size(), half = places.size() == 1 ? 1 : terms / 2;
   const auto side = [&](size_t begin, size_t end, bool is_negative) {
     const SeedValues sum = sum_of(values, result.terms, begin, end);
-    return summarise(is_negative ? negated(sum) : sum);
+    return summarise(is_negative ? negated(sum) : sum, *measure);
   };
   result.value = side(0, half, false);
   if (half < terms) result.other = side(half, terms, true);
-  result.compared = summarise(sum_of(values, result.terms, 0, terms));
+  const SeedValues sums = sum_of(values, result.terms, 0, terms);
+  result.compared = summarise(sums, *measure);
+  if (measure->is_share && !sums.empty()) result.counts = hits_text(*measure, values, sums);
   if (no_run) return result;
   result.verdict = ClaimVerdict::kUndecided;
   if (!result.why.empty() || !result.compared) return result;
   if (result.compared->n == 1) {
     result.why = kOneSeed;
+    return result;
+  }
+  if (measure->is_share) {
+    judge_share(result, sums);
     return result;
   }
   if (result.compared->no_spread()) {
@@ -276,7 +331,11 @@ std::string verdict_text(const ClaimResult& r) {
 
 std::string more_text(const ClaimResult& r) {
   if (r.verdict != ClaimVerdict::kUndecided || !r.p) return "-";
-  if (r.is_coarse) return kTooFarApart;
+  if (r.is_coarse) {
+    return is_of_routers(*find_run_measure(r.claim->measure))
+               ? "logged steps too far apart (run.log_every)"
+               : kTooFarApart;
+  }
   return r.more_seeds ? std::to_string(*r.more_seeds) : ">" + std::to_string(kMostValues);
 }
 
@@ -332,7 +391,7 @@ std::string claims_markdown(const std::vector<ClaimResult>& results,
     holds += r.verdict == ClaimVerdict::kHolds;
     fails += r.verdict == ClaimVerdict::kFails;
     const long n = r.compared ? long(r.compared->n) : 0;
-    std::string interval = "-";
+    std::string interval = r.counts.empty() ? "-" : r.counts;
     if (r.compared && r.compared->interval95) {
       interval =
           strprintf("%.4g to %.4g", r.compared->interval95->low, r.compared->interval95->high);
@@ -353,6 +412,13 @@ std::string claims_markdown(const std::vector<ClaimResult>& results,
       "is marked. More seeds: how many would decide it if mean and spread stayed as they are; with "
       "%s only a smaller eval.every would.\n",
       holds, results.size(), fails, long(kFewestEqual), kTooFarApart);
+  if (std::any_of(results.begin(), results.end(),
+                  [](const ClaimResult& r) { return !r.counts.empty(); })) {
+    text +=
+        "A share of collapsed runs has no Student's interval: the counts stand there, and a "
+        "verdict needs p <= 0.05 of the exact test, which is the sign test on the seeds in "
+        "which two models differ, against a number the binomial test.\n";
+  }
   if (seal) text += "\n" + seal_text(*seal) + "\n";
   return text;
 }

@@ -1,11 +1,13 @@
 // Judges the claims in the file of a matrix: each compares a measure of one model with a number or,
 // seed by seed, with the same measure of another model. The verdict follows from Student's 95%
-// interval over the seeds:
+// interval over the seeds, of a share of the runs (`collapsed`) from an exact test
+// (lab/runs/share_claim.h):
 //
 //   holds, fails, undecided  as lab/runs/interval_claim.h says; undecided also with one seed, if
 //                            a few seeds have all the same value (no_spread()), if not every run
 //                            has the measure, if a guard stopped a run before it had it, if the
-//                            runs have other data, or fewer logged steps than the measure's window
+//                            runs have other data, or fewer logged steps than the measure's window,
+//                            or if it is on losses of runs that stopped at their target
 //   no run                   nothing to compare yet
 #pragma once
 
@@ -35,17 +37,20 @@ struct ClaimResult {
   std::optional<Summary> value, other;
   std::optional<Summary> compared;  // the sum of the terms
   int64_t planned = 0;              // seeds
+  // Of a share of the runs, which has no interval: "collapsed in 4 of 5 seeds and in 0 of 5".
+  std::string counts;
 
   // Of the test that `compared` is on the claim's bound (with `near`, the bound that is harder to
-  // exclude), Student's or of equal values the sign test, and Holm's adjustment of it over all
-  // results that have one.
+  // exclude), Student's, of equal values the sign test, of a share of the runs the exact one, and
+  // Holm's adjustment of it over all results that have one.
   std::optional<double> p, p_holm;
   bool after_holm() const { return p_holm && *p_holm <= 0.05; }
   // Seeds beyond those finished with which the interval would decide, if their mean and spread
   // stayed as they are. Of undecided results; nullopt also if kMostValues would not.
   std::optional<int64_t> more_seeds;
-  // Undecided because the values are known to the validation before: that reaches the bound, and
-  // is more than the standard error of three or more seeds, so that further ones would hardly help.
+  // Undecided because the values are known to the validation (the logged step) before: that reaches
+  // the bound, and is more than the standard error of three or more seeds, so that further ones
+  // would hardly help.
   bool is_coarse = false;
 };
 

@@ -116,7 +116,8 @@ ordered_json row_json(const SummaryRow& row) {
   j["too_early_runs"] = row.too_early;
   ordered_json measures;
   for (const RunMeasure& measure : run_measures()) {
-    measures[measure.name] = json_of(summarise(values_of(measured_runs(row, measure), measure)));
+    measures[measure.name] =
+        json_of(summarise(values_of(measured_runs(row, measure), measure), measure));
   }
   j["measures"] = measures;
   return j;
@@ -152,6 +153,7 @@ ordered_json claim_json(const ClaimResult& result) {
   j["value"] = json_of(result.value);
   j["other"] = json_of(result.other);
   j["compared"] = json_of(result.compared);
+  j["counts"] = result.counts.empty() ? ordered_json() : ordered_json(result.counts);
   j["planned"] = result.planned;
   j["p"] = json_of(result.p);
   j["p_holm"] = json_of(result.p_holm);

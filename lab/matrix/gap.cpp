@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "lab/runs/markdown_table.h"
 #include "lab/runs/run_measures.h"
+#include "lab/runs/value_at_share.h"
 
 namespace assay {
 namespace {
@@ -22,46 +23,6 @@ std::vector<double> evaluated_shares(const SummaryRow& row) {
   return shares;
 }
 
-// Between two evaluations of which the later is at most a quarter later the loss is read. A chord
-// lies above a convex curve in every seed, so that no interval shows it: where the loss falls to
-// its limit as steps^-1/2, by 0.0016 of what is left, at twice as late by 0.015.
-constexpr double kFarthest = 1.25;
-
-struct LossAt {
-  double nats = 0;
-  bool interpolated = false;
-};
-
-// The validation loss at a share of run.steps: of an evaluation less than a step away (whole steps
-// meet a share only nearly), else linear in the logarithm of the step between its neighbours.
-// nullopt outside of the evaluations, where they are too far apart, and where the loss was not
-// finite.
-std::optional<LossAt> loss_at(const RunRecord& run, double share) {
-  const double wanted = share * double(run.config.run.steps);
-  const EvalValue *before = nullptr, *after = nullptr, *here = nullptr;
-  for (const EvalValue& v : run.val_loss_nats) {
-    if (v.step == 0) continue;  // the weights as they were drawn
-    const double distance = std::abs(double(v.step) - wanted);
-    const bool is_here =
-        distance < 1 && (!here || distance < std::abs(double(here->step) - wanted));
-    if (is_here) here = &v;
-    if (double(v.step) <= wanted) before = &v;
-    if (double(v.step) > wanted && !after) after = &v;
-  }
-  if (here) {
-    const auto loss = finite_value(*here);
-    return loss ? std::optional(LossAt{.nats = *loss}) : std::nullopt;
-  }
-  if (!before || !after || double(after->step) > kFarthest * double(before->step)) {
-    return std::nullopt;
-  }
-  const auto from = finite_value(*before), to = finite_value(*after);
-  if (!from || !to) return std::nullopt;
-  const double part = std::log(wanted / double(before->step)) /
-                      std::log(double(after->step) / double(before->step));
-  return LossAt{.nats = *from + part * (*to - *from), .interpolated = true};
-}
-
 struct LossesAt {
   SeedValues values = {};
   bool interpolated = false;  // in any run
@@ -70,10 +31,10 @@ struct LossesAt {
 LossesAt losses_at(const SummaryRow& row, double share) {
   LossesAt losses;
   losses.values = values_of(row.runs, [&](const RunRecord& run) -> std::optional<double> {
-    const std::optional<LossAt> loss = loss_at(run, share);
+    const auto loss = value_at_share(run, run.val_loss_nats, share);
     if (!loss) return std::nullopt;
     losses.interpolated |= loss->interpolated;
-    return loss->nats;
+    return loss->value;
   });
   return losses;
 }

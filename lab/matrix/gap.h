@@ -1,6 +1,6 @@
 // The gap over training: the difference of a row's validation loss to the first row's at equal
 // shares of the runs, seed by seed, and its trend. Where a row has no evaluation at a share, its
-// loss is read between two near ones, linear in the logarithm of the step, and the point is marked.
+// loss is read between two near ones (lab/runs/value_at_share.h), and the point is marked.
 #pragma once
 
 #include <string>

@@ -1,13 +1,15 @@
 #include "lab/matrix/judgeable.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "lab/runs/run_measures.h"
+#include "lab/runs/share_claim.h"
+#include "lab/runs/value_at_share.h"
 #include "models/audit/horizon.h"
 
 namespace assay {
@@ -18,15 +20,14 @@ struct Never {
   std::string hint;  // what gives it
 };
 
+// Whether a loss at this share can be read from the run's evaluations.
 bool has_evaluation_near(const Config& config, double share) {
-  const double steps = double(config.run.steps), wanted = share * steps;
-  const double every = double(config.eval.every);
-  const double regular = std::max(every, std::round(wanted / every) * every);
-  std::vector<double> near = {std::min(steps, regular), steps};
-  for (const Landing& l : landings(config)) near.push_back(double(l.step));
-  return std::any_of(near.begin(), near.end(), [&](double step) {
-    return std::abs(step - wanted) <= kShareDistance * steps;
-  });
+  const double wanted = share * double(config.run.steps);
+  const int64_t every = config.eval.every, before = int64_t(wanted) / every * every;
+  std::set<int64_t> near = {before, before + every, config.run.steps};
+  for (const Landing& l : landings(config)) near.insert(l.step);
+  near.erase(near.upper_bound(config.run.steps), near.end());
+  return steps_read(std::vector(near.begin(), near.end()), wanted).has_value();
 }
 
 // The most steps that a run logs: by run.log_every, where it is validated, and the last one.
@@ -79,9 +80,10 @@ Never never(const RunMeasure& measure, const Cell& cell, const std::vector<doubl
     if (!cell.known_steps || has_evaluation_near(config, share)) continue;
     return {strprintf("has no evaluation near %.4g%% of its %ld steps (eval.every = %ld)",
                       100 * share, long(config.run.steps), long(config.eval.every)),
-            strprintf("one within %.4g%% of the steps counts: make eval.every smaller, or add a "
-                      "landing (contract.landings)",
-                      100 * kShareDistance)};
+            strprintf("a loss is read at an evaluation less than a step away, or between two of "
+                      "which the later is at most %g times as late: make eval.every smaller, or "
+                      "add a landing (contract.landings)",
+                      kFarthestApart)};
   }
   return {};
 }
@@ -101,6 +103,18 @@ bool is_about(const MatrixClaim& claim, const Cell& cell) {
   return across.over == Over::kShares || between(cell.precision);
 }
 
+void require_share_test(const MatrixClaim& claim, const RunMeasure& measure) {
+  if (!measure.is_share) return;
+  const bool is_difference = !claim.other.empty() || claim.across;
+  const std::string why =
+      untestable_share(claim.relation, claim.number, claim.within, is_difference);
+  if (why.empty()) return;
+  throw UserError(
+      claim.where + ": the claim \"" + claim.name + "\" can never be judged: " + why,
+      claim.measure + (is_difference ? " of a model is compared by below or above another's"
+                                     : ", a mean over the seeds, is compared with e.g. 0.5"));
+}
+
 }  // namespace
 
 void require_judgeable_claims(const Matrix& matrix) {
@@ -112,6 +126,7 @@ void require_judgeable_claims(const Matrix& matrix) {
     }
     const RunMeasure* measure = find_run_measure(claim.measure);
     CHECK(measure != nullptr, "no measure %s", claim.measure.c_str());
+    require_share_test(claim, *measure);
     for (const Cell& cell : matrix.cells) {
       if (!is_about(claim, cell)) continue;
       const auto [why, hint] = never(*measure, cell, shares);

@@ -8,6 +8,7 @@
 #include "lab/matrix/claims.h"
 #include "lab/receipt/make.h"
 #include "lab/runs/run_measures.h"
+#include "lab/runs/time_to_target.h"
 
 namespace assay {
 namespace {
@@ -93,7 +94,8 @@ std::vector<int64_t> shared_seeds(const std::vector<ClaimTerm>& terms, const Run
 
 // The comparison of a judged claim, and its verdict.
 void add_claim(std::vector<ClaimSpec>& claims, const ClaimResult& result) {
-  const bool judged = result.why.empty() || result.why == kNoSpread;
+  const bool judged =
+      result.why.empty() || result.why == kNoSpread || result.why == kStoppedAtTarget;
   if (!result.compared || result.compared->n == 1 || !judged) return;
   const RunMeasure& measure = *find_run_measure(result.claim->measure);
   const std::vector<int64_t> seeds = shared_seeds(result.terms, measure);

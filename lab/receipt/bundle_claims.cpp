@@ -6,7 +6,10 @@
 #include <optional>
 
 #include "base/check.h"
+#include "lab/runs/run_measures.h"
+#include "lab/runs/share_claim.h"
 #include "lab/runs/statistics.h"
+#include "lab/runs/time_to_target.h"
 
 namespace assay {
 namespace {
@@ -16,7 +19,7 @@ using Json = ReceiptJson;
 constexpr const char* kStatistics[] = {"mean", "sd", "interval95_low", "interval95_high"};
 
 // Of the rules that need an interval.
-constexpr int64_t kRuleVersion = 2;
+constexpr int64_t kRuleVersion = 3;
 
 int64_t version_of(const Json& how) {
   if (!how.contains("version")) return 1;
@@ -35,6 +38,24 @@ bool is_statistic(const std::string& rule) {
 const Json& inner_rule(const Json& how) {
   if (!how.contains("of") || !how["of"].is_object()) refuse_rule(how, "no rule `of`");
   return how["of"];
+}
+
+// Null if the rule is of none.
+const RunMeasure* measure_in(const Json& of) {
+  return rule_text(of, "rule") == "measure" ? find_run_measure(rule_text(of, "name")) : nullptr;
+}
+
+bool is_of_share(const Json& of) {
+  const RunMeasure* measure = measure_in(of);
+  return measure != nullptr && measure->is_share;
+}
+
+// Whether the values are shares of the runs, which this version of the rule has no interval for.
+bool is_share(const Json& how) {
+  if (version_of(how) < 3) return false;
+  if (!how.contains("terms")) return is_of_share(inner_rule(how));
+  return std::any_of(how["terms"].begin(), how["terms"].end(),
+                     [](const Json& term) { return is_of_share(inner_rule(term)); });
 }
 
 std::vector<std::string> run_names(const Json& how, const char* key) {
@@ -65,20 +86,26 @@ double number_in(const Json& how, const char* key) {
   return how[key].get<double>();
 }
 
-// The mean resolution of the runs' values; 0 in version 1.
+// The mean resolution of the runs' values; 0 in version 1, and in version 2 of first_saturation.
 double mean_resolution(BundleEvidence& bundle, const Json& how, const Json& of,
                        const std::vector<std::string>& runs) {
   if (version_of(how) == 1) return 0;
+  const RunMeasure* measure = measure_in(of);
+  if (version_of(how) == 2 && measure && measure->name == std::string("first_saturation")) return 0;
   double sum = 0;
   for (const std::string& run : runs) sum += resolution_of_rule(bundle.run(run), of);
   return sum / double(runs.size());
 }
 
-// Summary of the sums of the terms.
-std::optional<Summary> summary_of_terms(BundleEvidence& bundle, const Json& how) {
-  if (!how["terms"].is_array() || how["terms"].empty()) refuse_rule(how, "no terms");
+// The sums of the terms, run by run, with their mean resolution; nullopt if a value is null.
+struct TermSums {
   std::vector<double> sums;
   double below = 0, above = 0;
+};
+std::optional<TermSums> sums_of_terms(BundleEvidence& bundle, const Json& how) {
+  if (!how["terms"].is_array() || how["terms"].empty()) refuse_rule(how, "no terms");
+  TermSums of_terms;
+  auto& [sums, below, above] = of_terms;
   for (const Json& term : how["terms"]) {
     const std::vector<std::string> runs = run_names(term, "runs");
     const auto values = values_of(bundle, inner_rule(term), runs);
@@ -90,25 +117,56 @@ std::optional<Summary> summary_of_terms(BundleEvidence& bundle, const Json& how)
     (sign > 0 ? below : above) +=
         std::abs(sign) * mean_resolution(bundle, how, inner_rule(term), runs);
   }
-  return with_resolution(summarise(sums), below, above);
+  return of_terms;
+}
+
+Summary summary_of(const TermSums& of_terms) {
+  return with_resolution(summarise(of_terms.sums), of_terms.below, of_terms.above);
 }
 
 std::optional<Interval> interval_of(const Summary& summary, const Json& how) {
+  if (is_share(how)) return std::nullopt;
   return version_of(how) == 1 ? student95(summary) : summary.interval95;
 }
 
+// Whether the verdict is on final losses of runs that stopped at their target.
+bool is_on_targets(BundleEvidence& bundle, const Json& how) {
+  if (version_of(how) < 3) return false;
+  const auto stopped = [&](const Json& term) {
+    const RunMeasure* measure = measure_in(inner_rule(term));
+    if (!measure || measure->about != RunMeasure::About::kEndLoss) return false;
+    const std::vector<std::string> runs = run_names(term, "runs");
+    return !inner_rule(term).contains("share") &&
+           std::any_of(runs.begin(), runs.end(),
+                       [&](const std::string& run) { return stopped_at_target(bundle.run(run)); });
+  };
+  const auto count = std::count_if(how["terms"].begin(), how["terms"].end(), stopped);
+  return rests_on_targets(how["terms"].size(), size_t(count));
+}
+
 Json verdict_rule(BundleEvidence& bundle, const Json& how) {
-  const std::optional<Summary> summary = summary_of_terms(bundle, how);
-  if (!summary || summary->n == 1) return Json();
-  const auto interval = interval_of(*summary, how);
-  if (!interval) return claim_verdict_name(ClaimVerdict::kUndecided);
-  return claim_verdict_name(claim_verdict(claim_relation_named(rule_text(how, "relation")),
-                                          number_in(how, "number"), number_in(how, "within"),
-                                          *interval));
+  const auto of_terms = sums_of_terms(bundle, how);
+  if (!of_terms || of_terms->sums.size() == 1) return Json();
+  const ClaimRelation relation = claim_relation_named(rule_text(how, "relation"));
+  const double number = number_in(how, "number"), within = number_in(how, "within");
+  const auto name = claim_verdict_name;
+  if (is_on_targets(bundle, how)) return name(ClaimVerdict::kUndecided);
+  if (is_share(how)) {
+    const bool is_difference = how["terms"].size() > 1;
+    if (!untestable_share(relation, number, within, is_difference).empty())
+      return name(ClaimVerdict::kUndecided);
+    return name(share_verdict(relation, number, within, is_difference, of_terms->sums).verdict);
+  }
+  const auto interval = interval_of(summary_of(*of_terms), how);
+  if (!interval) return name(ClaimVerdict::kUndecided);
+  return name(claim_verdict(relation, number, within, *interval));
 }
 
 std::optional<Summary> summary_of(BundleEvidence& bundle, const Json& how) {
-  if (how.contains("terms")) return summary_of_terms(bundle, how);
+  if (how.contains("terms")) {
+    const auto of_terms = sums_of_terms(bundle, how);
+    return of_terms ? std::optional(summary_of(*of_terms)) : std::nullopt;
+  }
   const std::vector<std::string> runs = run_names(how, "runs");
   const auto values = values_of(bundle, inner_rule(how), runs);
   const auto resolved = [&](const Summary& summary, const std::vector<std::string>& others) {
@@ -210,10 +268,17 @@ ReceiptJson how_verdict(ClaimRelation relation, double number, double within,
 
 std::string verdict_by_present_rule(BundleEvidence& bundle, const ReceiptJson& how) {
   if (rule_text(how, "rule") != "verdict" || version_of(how) == kRuleVersion) return "";
+  const Json before = recompute(bundle, how);
+  if (!before.is_string()) return "";
   Json present = how;
   present["version"] = kRuleVersion;
-  const Json now = recompute(bundle, present);
-  return now.is_string() && now != recompute(bundle, how) ? now.get<std::string>() : "";
+  for (Json& term : present["terms"]) {
+    if (term["of"].contains("share")) term["of"]["version"] = kShareRule;
+  }
+  Json now = recompute(bundle, present);
+  // A run may have no value at a share any more.
+  if (!now.is_string()) now = claim_verdict_name(ClaimVerdict::kUndecided);
+  return now != before ? now.get<std::string>() : "";
 }
 
 double rule_tolerance(const ReceiptJson& how, const ReceiptJson& value) {

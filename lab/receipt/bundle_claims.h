@@ -10,14 +10,18 @@
 //                                                                the terms, added or subtracted
 //   {"rule": "verdict", "relation": "below", "number": 0, "within": 0, "terms": [...]}
 //                                                                holds, fails or undecided, of the
-//                                                                interval of these sums
+//                                                                interval of these sums, or their
+//                                                                exact test
 //
 // Runs are named by their folders, from the receipt's folder. A statistic is null if one of its
 // values is null; sd and interval are null for a single run.
 //
-// "version": 2 of an interval or a verdict is by lab/runs/statistics.h as it is: widened by the
-// resolution of the values, null and undecided where a few are all equal. Receipts without it were
-// made when neither was known, and are recomputed by Student's interval alone.
+// "version": 3 of an interval or a verdict is by lab/runs/statistics.h as it is: widened by the
+// resolution of the values, null and undecided where a few are all equal. A share of the runs
+// (`collapsed`) has no interval, and its verdict is that of lab/runs/share_claim.h; the verdict on
+// losses of runs that stopped at their target is undecided. Version 2 knew neither of these two,
+// nor that first_saturation has a resolution. Receipts without a version were made before that, and
+// are recomputed by Student's interval alone.
 #pragma once
 
 #include <map>

@@ -64,7 +64,9 @@ ReceiptJson how_audit(const std::string& field) {
 ReceiptJson how_measure(const std::string& name, std::optional<double> share) {
   Json how = how_rule("measure");
   how["name"] = name;
-  if (share) how["share"] = *share;
+  if (!share) return how;
+  how["share"] = *share;
+  how["version"] = kShareRule;
   return how;
 }
 

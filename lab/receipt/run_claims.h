@@ -23,7 +23,11 @@
 //                                                        (with layer) and saturated_layers
 //                                                        (without)
 //   {"rule": "measure", "name": "max_load"}              of lab/runs/run_measures.h; with "share"
-//                                                        its value at that share of run.steps
+//                                                        its value at that share of run.steps:
+//                                                        with "version": 2 as
+//                                                        lab/runs/value_at_share.h reads it, else
+//                                                        of the evaluation nearest to it, if that
+//                                                        is within 2.5% of the steps
 //
 // Everything is taken up to the sealed step. A value is a number, or null for an event that did not
 // happen.
@@ -107,6 +111,10 @@ ReceiptJson how_scalar(const std::string& name);
 ReceiptJson how_router(const std::string& measure);
 ReceiptJson how_audit(const std::string& field);
 ReceiptJson how_measure(const std::string& name, std::optional<double> share = {});
+constexpr int64_t kShareRule = 2;  // its version with a share
+
+// Whether the run ended at its target before its planned steps.
+bool stopped_at_target(RunEvidence& run);
 
 // A string argument of a rule; UserError if it is missing or of another type.
 std::string rule_text(const ReceiptJson& how, const char* key);

@@ -10,6 +10,7 @@
 #include "lab/receipt/run_claims.h"
 #include "lab/runs/run_measures.h"
 #include "lab/runs/run_record.h"
+#include "lab/runs/time_to_target.h"
 #include "models/audit/horizon.h"
 
 namespace assay {
@@ -211,16 +212,43 @@ RunRecord whole_record(RunEvidence& run) {
   return record;
 }
 
+// A value at a share by the rule before kShareRule: of the evaluation nearest to it, if that is
+// within 2.5% of the steps.
+std::optional<double> nearest_to_share(const RunRecord& run, const std::vector<EvalValue>& values,
+                                       double share) {
+  constexpr double kNearest = 0.025;
+  const double steps = double(run.config.run.steps);
+  const auto distance = [&](const EvalValue& v) {
+    return std::abs(double(v.step) - share * steps);
+  };
+  const EvalValue* nearest = nullptr;
+  for (const EvalValue& v : values) {
+    if (v.step == 0) continue;  // the weights as they were drawn
+    if (nearest == nullptr || distance(v) < distance(*nearest)) nearest = &v;
+  }
+  if (nearest == nullptr || distance(*nearest) > kNearest * steps) return std::nullopt;
+  return finite_value(*nearest);
+}
+
+std::optional<double> value_at_share_rule(const RunRecord& run, const RunMeasure& measure,
+                                          const Json& how) {
+  if (measure.at == nullptr || !how["share"].is_number()) refuse_rule(how, "no share");
+  const double share = how["share"].get<double>();
+  if (!how.contains("version")) {
+    const bool bits = measure.name == std::string("bits_per_byte");
+    return nearest_to_share(run, bits ? run.val_bits_per_byte : run.val_loss_nats, share);
+  }
+  if (how["version"] != kShareRule) {
+    refuse_rule(how, "a version that this program does not know");
+  }
+  return measure.at(run, share);
+}
+
 Json measure_rule(RunEvidence& run, const Json& how) {
   const RunMeasure& measure = measure_of(how);
   const RunRecord record = whole_record(run);
-  std::optional<double> value;
-  if (how.contains("share")) {
-    if (measure.at == nullptr || !how["share"].is_number()) refuse_rule(how, "no share");
-    value = measure.at(record, how["share"].get<double>());
-  } else {
-    value = measure.of(record);
-  }
+  const std::optional<double> value =
+      how.contains("share") ? value_at_share_rule(record, measure, how) : measure.of(record);
   return value ? number_or_null(*value) : Json();
 }
 
@@ -274,6 +302,10 @@ double resolution_of_rule(RunEvidence& run, const ReceiptJson& how) {
   const Json at = spent_at(run, crossing->at, in), before = spent_at(run, crossing->before, in);
   if (at.is_null()) return 0;
   return at.get<double>() - (before.is_null() ? 0 : before.get<double>());
+}
+
+bool stopped_at_target(RunEvidence& run) {
+  return stopped_at_target(run.config(), run.steps_done(), run.eval("val", "loss_nats"));
 }
 
 RunEvidence::RunEvidence(std::string folder, std::optional<int64_t> step)

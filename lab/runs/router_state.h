@@ -31,6 +31,7 @@ struct LayerHealth {
   double max_load_norm = 0, active_norm = 1;
   std::optional<double> cv_norm = {}, entropy_norm = {};
   std::optional<int64_t> saturated_at = {};  // first such logged step of the whole run
+  int64_t saturated_after = 0;               // the logged step before that; 0 if it was the first
   std::optional<StepLoads> steps = {};       // single steps; absent if they were not measured
   double assignments = 0;                    // 0 = unknown
 };

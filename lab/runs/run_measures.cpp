@@ -6,6 +6,7 @@
 #include "engine/telemetry/router_stats.h"
 #include "lab/runs/run_summary.h"
 #include "lab/runs/time_to_target.h"
+#include "lab/runs/value_at_share.h"
 
 namespace assay {
 namespace {
@@ -36,6 +37,17 @@ std::optional<int64_t> first_saturation(const RunRecord& run) {
   return first;
 }
 
+// To the logged step before: the layer saturated at any step between them.
+Value saturation_resolution(const RunRecord& run) {
+  const auto first = first_saturation(run);
+  if (!first) return std::nullopt;
+  int64_t before = 0;
+  for (const LayerHealth& layer : run.health->layers) {
+    if (layer.saturated_at == first) before = std::max(before, layer.saturated_after);
+  }
+  return double(*first - before);
+}
+
 Value val_loss(const RunRecord& run) {
   const auto last = run.last_val();
   return last ? Value(last->value) : std::nullopt;
@@ -51,26 +63,17 @@ Value bits_per_byte(const RunRecord& run) {
   return run.val_bits_per_byte.back().value;
 }
 
-Value nearest_to_share(const RunRecord& run, const std::vector<EvalValue>& values, double share) {
-  const double steps = double(run.config.run.steps);
-  const auto distance = [&](const EvalValue& v) {
-    return std::abs(double(v.step) - share * steps);
-  };
-  const EvalValue* nearest = nullptr;
-  for (const EvalValue& v : values) {
-    if (v.step == 0) continue;  // the weights as they were drawn
-    if (nearest == nullptr || distance(v) < distance(*nearest)) nearest = &v;
-  }
-  if (nearest == nullptr || distance(*nearest) > kShareDistance * steps) return std::nullopt;
-  return finite_value(*nearest);
+Value at_share(const RunRecord& run, const std::vector<EvalValue>& values, double share) {
+  const auto read = value_at_share(run, values, share);
+  return read ? Value(read->value) : std::nullopt;
 }
 
 Value val_loss_at(const RunRecord& run, double share) {
-  return nearest_to_share(run, run.val_loss_nats, share);
+  return at_share(run, run.val_loss_nats, share);
 }
 
 Value bits_per_byte_at(const RunRecord& run, double share) {
-  return nearest_to_share(run, run.val_bits_per_byte, share);
+  return at_share(run, run.val_bits_per_byte, share);
 }
 
 // Least-squares slope of the loss against log2 of the step, from a tenth of run.steps on; nullopt
@@ -129,6 +132,13 @@ Value effective_experts(const RunRecord& run) {
   return std::exp(run.health->min_entropy_norm * std::log(experts));
 }
 
+// The same over E: numbers of experts can be compared by it.
+Value effective_share(const RunRecord& run) {
+  const Value effective = effective_experts(run);
+  if (!effective) return std::nullopt;
+  return *effective / double(run.config.model.moe->experts);
+}
+
 // Of a run that logged enough for a verdict.
 Value is_collapsed(const RunRecord& run) {
   if (!run.health) return std::nullopt;
@@ -171,12 +181,12 @@ Value max_load_by_depth(const RunRecord& run) {
 
 const std::vector<RunMeasure>& run_measures() {
   static const std::vector<RunMeasure> all = {
-      {"val_loss", "validation loss at the end, nats", Needs::kNothing, About::kModel, val_loss,
+      {"val_loss", "validation loss at the end, nats", Needs::kNothing, About::kEndLoss, val_loss,
        val_loss_at},
-      {"best_val_loss", "smallest validation loss, nats", Needs::kNothing, About::kModel,
+      {"best_val_loss", "smallest validation loss, nats", Needs::kNothing, About::kEndLoss,
        best_val_loss},
       {"bits_per_byte", "validation loss at the end, bits per byte of the text", Needs::kNothing,
-       About::kModel, bits_per_byte, bits_per_byte_at},
+       About::kEndLoss, bits_per_byte, bits_per_byte_at},
       {"val_loss_trend",
        "slope of the validation loss, nats per doubling of the tokens, from a tenth of the steps "
        "on",
@@ -230,10 +240,12 @@ const std::vector<RunMeasure>& run_measures() {
        [](const RunRecord& r) { return of_health(r, &RouterHealth::min_entropy_norm); }},
       {"effective_experts", "exp(entropy) of the layer where it is smallest", Needs::kExperts,
        About::kWindow, effective_experts},
+      {"effective_share", "effective_experts over E", Needs::kExperts, About::kWindow,
+       effective_share},
       {"dead", "share of the experts without an assignment", Needs::kExperts, About::kWindow,
        [](const RunRecord& r) { return of_health(r, &RouterHealth::dead_share); }},
       {"collapsed", "1 in a run whose routers are judged collapsed, else 0", Needs::kExperts,
-       About::kRouters, is_collapsed},
+       About::kRouters, is_collapsed, nullptr, nullptr, true},
       {"saturated_layers", "share of the layers that saturated at any logged step", Needs::kExperts,
        About::kRouters,
        [](const RunRecord& r) {
@@ -245,7 +257,8 @@ const std::vector<RunMeasure>& run_measures() {
        [](const RunRecord& r) {
          const auto step = first_saturation(r);
          return step ? Value(double(*step)) : std::nullopt;
-       }},
+       },
+       nullptr, saturation_resolution},
       {"first_saturated_depth",
        "depth of that layer: 0 the first, 1 the last; the mean if several saturate at that "
        "step",
@@ -264,6 +277,12 @@ const RunMeasure* find_run_measure(const std::string& name) {
 SeedValues values_of(const SeedGroup& group, const RunMeasure& measure) {
   if (measure.resolution == nullptr) return values_of(group, Measure(measure.of));
   return values_of(group, Measure(measure.of), Measure(measure.resolution));
+}
+
+std::optional<Summary> summarise(const SeedValues& values, const RunMeasure& measure) {
+  std::optional<Summary> summary = summarise(values);
+  if (summary && measure.is_share) summary->interval95.reset();
+  return summary;
 }
 
 std::vector<int64_t> first_saturated_layers(const RunRecord& run) {

@@ -81,7 +81,9 @@ std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const 
     const std::vector<StepValue>& loads = curves[layer.layer]["max_load_norm"];
     const auto first = std::find_if(loads.begin(), loads.end(),
                                     [&](const StepValue& v) { return v.value >= limit; });
-    if (first != loads.end()) layer.saturated_at = first->step;
+    if (first == loads.end()) continue;
+    layer.saturated_at = first->step;
+    if (first != loads.begin()) layer.saturated_after = std::prev(first)->step;
   }
   for (const LayerValue& l : telemetry.router("window_cv", run.last_logged)) {
     for (LayerHealth& layer : layers) {

@@ -1,6 +1,7 @@
 #include "lab/runs/statistics.h"
 
 #include <algorithm>
+#include <boost/math/distributions/binomial.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <numeric>
@@ -94,6 +95,16 @@ std::optional<double> p_value(const Summary& summary, double mean) {
   const boost::math::students_t distribution(double(summary.n - 1));
   const double t = distance / (*summary.sd / std::sqrt(double(summary.n)));
   return 2 * boost::math::cdf(boost::math::complement(distribution, t));
+}
+
+double binomial_p(int64_t hits, int64_t n, double share) {
+  CHECK(0 <= hits && hits <= n, "%ld of %ld values", long(hits), long(n));
+  if (n == 0) return 1;
+  const boost::math::binomial distribution(double(n), share);
+  const double at_most = boost::math::cdf(distribution, double(hits));
+  const double at_least =
+      hits == 0 ? 1 : boost::math::cdf(boost::math::complement(distribution, double(hits - 1)));
+  return std::min(1.0, 2 * std::min(at_most, at_least));
 }
 
 std::vector<double> holm(std::span<const double> p) {

@@ -59,6 +59,10 @@ std::optional<Interval> student95(const Summary& summary);
 // resolution, of the mean it allows that is nearest. nullopt for n = 1.
 std::optional<double> p_value(const Summary& summary, double mean);
 
+// Two-sided p-value of the exact binomial test that `hits` of n values have a probability of
+// `share`: twice the smaller tail, at most 1. 1 for no values.
+double binomial_p(int64_t hits, int64_t n, double share);
+
 // Holm's adjustment of p-values for their number: the k-th smallest of m times m - k + 1, at least
 // that of the smaller ones, at most 1. In the order of p.
 std::vector<double> holm(std::span<const double> p);

@@ -50,6 +50,12 @@ std::optional<TimeToTarget> time_to_target(const RunRecord& run, double loss_nat
   return std::nullopt;
 }
 
+bool stopped_at_target(const Config& config, int64_t steps_done,
+                       const std::vector<EvalValue>& val_loss_nats) {
+  return config.run.target_loss > 0 && steps_done < config.run.steps && !val_loss_nats.empty() &&
+         val_loss_nats.back().value <= config.run.target_loss;
+}
+
 std::optional<double> cost_to_target(const RunRecord& run, const TimeToTarget& time,
                                      TargetCost cost) {
   return cost_at(run, time.steps, cost);

@@ -42,6 +42,18 @@ std::optional<double> cost_to_target(const RunRecord& run, const TimeToTarget& t
 std::optional<double> cost_resolution(const RunRecord& run, const TimeToTarget& time,
                                       TargetCost cost);
 
+// Whether a run ended at its run.target_loss before its planned steps: its loss there is about the
+// target, whatever the model. val_loss_nats: by step.
+bool stopped_at_target(const Config& config, int64_t steps_done,
+                       const std::vector<EvalValue>& val_loss_nats);
+// Whether a claim on final losses rests on such runs: of `terms` compared so many have one. Where
+// the runs of one of two sides all ran to their end, the other's are known to be lower or higher.
+constexpr bool rests_on_targets(size_t terms, size_t stopped) {
+  return terms == 2 ? stopped == 2 : stopped > 0;
+}
+inline constexpr const char* kStoppedAtTarget =
+    "runs stopped at their target, where all losses are about it: claim target_steps instead";
+
 // Of the runs that reached it, each with its resolution.
 SeedValues costs_to_target(const SeedGroup& group, double loss_nats, TargetCost cost,
                            const LeftOutSteps& left_out = {});

@@ -150,7 +150,7 @@ TEST_CASE("a version of a rule that this program does not know is drift, not a v
   BundleEvidence evidence("nowhere");
   ReceiptJson how = how_verdict(ClaimRelation::kBelow, 5, 0,
                                 {{.sign = 1, .of = how_measure("val_loss"), .runs = kMoe}});
-  for (const ReceiptJson& version : {ReceiptJson(3), ReceiptJson(0), ReceiptJson("2")}) {
+  for (const ReceiptJson& version : {ReceiptJson(4), ReceiptJson(0), ReceiptJson("2")}) {
     how["version"] = version;
     expect_error([&] { verdict_by_present_rule(evidence, how); }, "a version that this program");
   }

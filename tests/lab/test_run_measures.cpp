@@ -76,6 +76,18 @@ TEST_CASE("measures of a run's losses and of its target") {
   REQUIRE(std::abs(value("effective_experts").value() - 8) < 1e-12);
 }
 
+TEST_CASE("the same relative loads are the same effective share of any number of experts") {
+  for (const int64_t experts : {16, 1024}) {
+    RunRecord run = run_of({"a", 1, 4.0, 0.95});
+    run.config.model.moe.emplace().experts = experts;
+    // Half of the experts have equal loads, the others none.
+    run.health->min_entropy_norm = std::log(double(experts) / 2) / std::log(double(experts));
+    const auto value = [&](const char* name) { return find_run_measure(name)->of(run).value(); };
+    REQUIRE(std::abs(value("effective_share") - 0.5) < 1e-12);
+    REQUIRE(std::abs(value("effective_experts") - double(experts) / 2) < 1e-9);
+  }
+}
+
 TEST_CASE("the trend of a loss is its slope per doubling of the tokens") {
   RunRecord run = hand_made(
       {.name = "a", .val_loss_nats = {{5, 9.0, 10}, {20, 4.0, 10}, {40, 3.7, 10}, {80, 3.4, 10}}});

@@ -177,4 +177,14 @@ TEST_CASE("intervals that touch overlap; one contains its ends") {
   REQUIRE(!a.contains(2.1));
 }
 
+TEST_CASE("the exact binomial test is twice the smaller tail") {
+  const auto is = [](double p, double expected) { return std::abs(p - expected) < 1e-12; };
+  REQUIRE(is(binomial_p(5, 5, 0.5), 2 / 32.0));
+  REQUIRE(is(binomial_p(0, 6, 0.5), 2 / 64.0));
+  REQUIRE(is(binomial_p(1, 6, 0.5), 14 / 64.0));
+  REQUIRE(is(binomial_p(4, 5, 0.2), 2 * (5 * 0.0016 * 0.8 + 0.00032)));
+  REQUIRE(is(binomial_p(1, 4, 0.25), 1));
+  REQUIRE(binomial_p(0, 0, 0.5) == 1);
+}
+
 }  // namespace assay::test_statistics

@@ -21,7 +21,7 @@ function digits(value, count = 4) {
   if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-4)) return value.toExponential(count - 1);
   return String(Number(value.toPrecision(count)));
 }
-const noInterval = (summary) => (summary.n > 1 ? 'no interval: equal in all seeds' : 'one seed: no interval');
+const noInterval = (summary) => (summary.n === 1 ? 'one seed: no interval' : summary.sd > 1e-9 * Math.abs(summary.mean) ? 'no interval: 0 or 1 in each run' : 'no interval: equal in all seeds');
 const wholeOrDigits = (value) => (Number.isInteger(value) ? grouped(value) : digits(value));
 function scaled(value, units = [[1e12, ' T'], [1e9, ' B'], [1e6, ' M'], [1e3, ' k']]) {
   const three = (number) => (Math.abs(number) >= 999.5 ? number.toFixed(0) : number.toPrecision(3));

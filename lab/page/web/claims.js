@@ -39,11 +39,11 @@ function claimTable() {
   const several = (key) => new Set(report.matrix.claims.map((claim) => claim[key])).size > 1;
   const more = ['contract', 'precision'].filter(several);
   const name = (claim) => claim.name + (claim.added_after_runs === null ? '' : ' (late)');
-  const seeds = (claim) => (claim.validations_too_far_apart ? 'validations too far apart' : claim.more_seeds === null ? '> 1000' : String(claim.more_seeds));
+  const seeds = (claim) => (claim.validations_too_far_apart ? (claim.measure === 'first_saturation' ? 'logged steps' : 'validations') + ' too far apart' : claim.more_seeds === null ? '> 1000' : String(claim.more_seeds));
   const needed = (claim) => (claim.verdict === 'undecided' && claim.p !== null ? seeds(claim) : null);
   return {columns: ['claim', 'verdict', 'statement', ...more, 'n', 'mean', '95% interval', 'p (Holm)', 'more seeds'],
     rows: report.matrix.claims.map((claim) => [name(claim), element('span', {className: 'badge ' + claim.verdict.replace(' ', '_'), textContent: verdictWords(claim)}), claim.is, ...more.map((key) => claim[key]),
-      `${claim.compared ? claim.compared.n : 0} of ${claim.planned}`, claim.compared ? digits(claim.compared.mean) : null, claim.compared && claim.compared.interval95 ? claim.compared.interval95.map((b) => digits(b)).join(' to ') : null,
+      `${claim.compared ? claim.compared.n : 0} of ${claim.planned}`, claim.compared ? digits(claim.compared.mean) : null, claim.compared && claim.compared.interval95 ? claim.compared.interval95.map((b) => digits(b)).join(' to ') : claim.counts,
       claim.p_holm === null ? null : claim.p_holm < 0.001 ? '< 0.001' : claim.p_holm.toFixed(3), needed(claim)])};
 }
 
@@ -51,7 +51,7 @@ function claimPanels() {
   if (report.matrix.claims.length === 0) return [];
   const seal = report.matrix.claims_seal;
   return [tablePanel('claims', 'Claims', claimTable,
-    element('p', {className: 'note', textContent: 'holds: the whole 95% interval over the seeds satisfies the claim; fails: no part of it does; undecided: a part of it does, there is one seed, or a few seeds are all equal. ' +
+    element('p', {className: 'note', textContent: 'holds: the whole 95% interval over the seeds satisfies the claim; fails: no part of it does; undecided: a part of it does, there is one seed, or a few seeds are all equal. Shares of collapsed runs are judged by exact tests of their counts. ' +
       'p (Holm): of the test that the mean is on the claim\'s bound, corrected for the number of claims; verdicts above 0.05 are marked. More seeds: how many would decide it if mean and spread stayed as they are.'}),
     seal ? element('p', {className: 'note', textContent: seal.says}) : '')];
 }
