@@ -306,8 +306,8 @@ std::string extra_seeds_text(const MatrixFile& file) {
   if (seeds.empty()) return "";
   return "Seeds " + seeds +
          " were added because claims were undecided (--until-decided): the more often one looks, "
-         "the "
-         "more often an interval excludes a bound by chance.\n";
+         "the more often an interval excludes a bound by chance (where nothing differs, not in 5% "
+         "of the cases but in 10% from 3 to 5 seeds, in 15% to 8, in 17% to 10).\n";
 }
 
 }  // namespace

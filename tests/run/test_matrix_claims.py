@@ -77,6 +77,25 @@ def check_never_judged(place):
     check([claim["name"] for claim in plan["claims"]] == ["grows"], plan["claims"])
 
 
+def check_one_seed(place):
+    """One seed decides no claim: the plan and the start say so."""
+    said = "note: one seed decides no claim: add seeds, or --until-decided N\n"
+    name = place.path / "one.yaml"
+    one = MATRIX.replace("seeds: [1, 2]", "seeds: [1]")
+
+    def stderr(text, *more):
+        name.write_text(text)
+        done = assay("matrix", name, "--run-dir", place.path / "one", *more)
+        check(done.returncode == 0, done.stdout + done.stderr)
+        return done.stderr
+    check(stderr(one + CONTRACTS, "--dry-run").count(said) == 1, "the plan")
+    check(said not in stderr(one + CONTRACTS, "--dry-run", "--until-decided", "3"), "seeds may be added")
+    check(said not in stderr(one.replace("claims:\n", ""), "--dry-run"), "no claims")
+    check(said not in stderr(MATRIX + CONTRACTS, "--dry-run"), "two seeds")
+    check(stderr(one + CONTRACTS, "--only", "dense").count(said) == 1, "the start")
+    check(said not in stderr(one + CONTRACTS, "--summary"), "the tables")
+
+
 def check_judged(place):
     table = json.loads(place.matrix(CONTRACTS + SHARES, "--json").stdout)
     contract, grows = table["claims"]
@@ -325,6 +344,7 @@ def check_scoreboard(place):
 def main():
     with Place() as place:
         check_never_judged(place)
+        check_one_seed(place)
         seal = check_judged(place)
         check_receipt(place, seal)
         check_stopped(place)

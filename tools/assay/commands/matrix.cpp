@@ -364,6 +364,7 @@ Round run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFo
   const Reusable reusable = find_reusable(selected, folder, a.reuse);
   MatrixPlan plan = plan_matrix(matrix, folder, selected, reusable);
   for (const std::string& run : reusable.unfinished) say("not reused: " + run);
+  if (const std::string note = one_seed_note(a, file); !note.empty()) say(note);
   if (a.dry_run) return {.code = print_plan(a, plan, folder, edits), .open = {}};
   if (a.summary) {
     summarise(a, folder, matrix, edits);

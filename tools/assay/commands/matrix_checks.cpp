@@ -35,6 +35,12 @@ void check_until_decided(const MatrixArguments& a, const MatrixFile& file) {
   }
 }
 
+std::string one_seed_note(const MatrixArguments& a, const MatrixFile& file) {
+  const bool may_grow = a.until_decided.value_or(1) > 1;
+  if (a.summary || file.claims.empty() || file.seeds.size() > 1 || may_grow) return "";
+  return "note: one seed decides no claim: add seeds, or --until-decided N";
+}
+
 void require_unchanged(const MatrixArguments& a, const MatrixFolder& folder,
                        const MatrixEdits& edits) {
   if (edits.changed.empty() || a.fresh_changed) return;

@@ -33,6 +33,9 @@ void check_summary(const MatrixArguments& a);
 // --until-decided needs claims, and no fewer seeds than the file has.
 void check_until_decided(const MatrixArguments& a, const MatrixFile& file);
 
+// What the plan and the start say of claims that one seed cannot decide; "" if there is nothing.
+std::string one_seed_note(const MatrixArguments& a, const MatrixFile& file);
+
 // UserError where runs that are there have another configuration or were trained on other data,
 // unless --fresh-changed.
 void require_unchanged(const MatrixArguments& a, const MatrixFolder& folder,
