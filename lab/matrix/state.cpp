@@ -88,35 +88,25 @@ std::string text_in(const ordered_json& object, const char* key) {
              : "";
 }
 
-// A run in the folder that no cell of the matrix names: of a cell that was removed, say.
-bool is_done(const std::string& run) {
-  try {
-    Cell own;
-    own.config = load_config(run + "/config.yaml");
-    return run_status(run, own).state == CellState::kDone;
-  } catch (const ReadFailed&) {
-    throw;
-  } catch (const UserError&) {
-    return false;  // damaged, or of another version
-  }
-}
-
 // Runs in the folder that have begun, and those of them that are done. Those of removed cells have
 // been seen too, so they count.
 struct RunCounts {
   int64_t begun = 0, finished = 0;
-  std::optional<UserError> unread;  // of a cell: it may be finished
+  std::optional<UserError> unread;  // of one that may be finished
 };
 RunCounts count_runs(const MatrixFolder& folder, const Matrix& matrix) {
   RunCounts counts;
+  const auto count = [&](const CellStatus& status) {
+    counts.finished += status.state == CellState::kDone ? 1 : 0;
+    if (status.unread) counts.unread = status.unread;
+  };
   std::set<std::string> names;
   for (const Cell& cell : matrix.cells) {
     if (!cell.trained()) continue;
     names.insert(cell.run);
     const CellStatus status = folder.status(cell);
     counts.begun += status.state == CellState::kWaiting ? 0 : 1;
-    counts.finished += status.state == CellState::kDone ? 1 : 0;
-    if (status.unread) counts.unread = status.unread;
+    count(status);
   }
   for (const std::string& name : names_in(folder.path())) {
     std::error_code ignored;
@@ -125,7 +115,14 @@ RunCounts count_runs(const MatrixFolder& folder, const Matrix& matrix) {
       continue;
     }
     counts.begun += 1;
-    counts.finished += is_done(folder.file(name)) ? 1 : 0;
+    try {
+      Cell own;
+      own.config = load_config(folder.file(name + "/config.yaml"));
+      count(run_status(folder.file(name), own));
+    } catch (const ReadFailed&) {
+      throw;
+    } catch (const UserError&) {  // its configuration is damaged, or of another version
+    }
   }
   return counts;
 }

@@ -3,8 +3,11 @@
 
 #include "base/file.h"
 #include "data/sha256.h"
+#include "engine/telemetry/sqlite.h"
 #include "lab/matrix/state.h"
 #include "tests/catch.h"
+#include "tests/data/expect_error.h"
+#include "tests/lab/fake_run.h"
 #include "tests/lab/matrix_family.h"
 
 namespace assay::test_matrix_edits {
@@ -97,6 +100,33 @@ TEST_CASE("claims stay sealed while runs of removed cells are in the folder") {
   REQUIRE(find_edits(family.runs(), with("b", "3")).claims.any());  // nor of a recorded one
   const std::optional<ClaimSeal> seal = recorded_seal(family.runs());
   REQUIRE((seal->runs_begun == 0 && seal->edits.empty()));
+}
+
+TEST_CASE("no claim is edited while the run of a removed cell may be finished or not") {
+  const Family family;
+  const auto with = [&](const std::string& bound) {
+    return family.matrix(
+        "name: m\nmodels: {dense: dense.yaml}\nprecisions: [fp32]\ncontracts: [{kind: steps}]\n"
+        "claims: [{name: c, measure: val_loss, of: dense, below: " +
+        bound + "}]\n");
+  };
+  make_folders(family.runs().path());
+  write_matrix(family.runs(), with("4"), {});
+  FakeRun{.path = family.runs().file("removed"), .data = family.folder / "data"}.write();
+  const Matrix edited_claims = with("3");
+  const MatrixEdits edits = find_edits(family.runs(), edited_claims);
+  REQUIRE(edits.claims.any());
+  {
+    const BriefWait brief;
+    Database holder(family.runs().file("removed/telemetry.db"), Database::Mode::kCreate);
+    holder.run("BEGIN EXCLUSIVE");
+    expect_error([&] { write_matrix(family.runs(), edited_claims, edits); },
+                 "removed/telemetry.db: ");
+    holder.run("ROLLBACK");
+  }
+  write_matrix(family.runs(), edited_claims, edits);
+  const std::optional<ClaimSeal> seal = recorded_seal(family.runs());
+  REQUIRE((seal->edits.size() == 1 && seal->edits[0].runs_finished == 1));
 }
 
 TEST_CASE("a matrix whose evaluations read files may move with them") {
