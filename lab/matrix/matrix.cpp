@@ -326,6 +326,7 @@ Config what_matters(const Config& config) {
   c.run.keep_checkpoints = usual.run.keep_checkpoints;
   c.data.max_epochs = usual.data.max_epochs;
   c.data.reference = usual.data.reference;
+  c.data.check_tokenizer = usual.data.check_tokenizer;
   c.run.milestone_every = usual.run.milestone_every;
   c.run.keep_best = usual.run.keep_best;
   c.run.print_every = usual.run.print_every;
@@ -403,8 +404,15 @@ std::string config_sha256(const Config& config) {
 }
 
 bool is_config_sha256(const std::string& recorded, const Config& config) {
-  return recorded == config_sha256(config) ||
-         recorded == sha256_hex(to_yaml(with_data_by_name(what_matters(config))));
+  Config hashed = what_matters(config);
+  for (const bool checked : {true, false}) {
+    hashed.data.check_tokenizer = checked;
+    if (recorded == sha256_hex(to_yaml(by_file_name(hashed))) ||
+        recorded == sha256_hex(to_yaml(with_data_by_name(hashed)))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::string different_data(const Matrix& matrix) {

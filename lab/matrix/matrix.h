@@ -77,7 +77,7 @@ std::vector<std::string> matrix_differences(Config before, const Config& now);
 // SHA-256 of the fields of what_matters(), which matrix_differences compares.
 std::string config_sha256(const Config& config);
 // Whether a recorded hash is that of the configuration: earlier versions hashed eval.core.bundle
-// and eval.samples.file with their folders.
+// and eval.samples.file with their folders, and data.check_tokenizer too.
 bool is_config_sha256(const std::string& recorded, const Config& config);
 
 // The first field in which two models see other data, are validated on other tokens or in another

@@ -34,6 +34,7 @@ const std::set<std::string> kWithoutEffect = {"run.seed",
                                               "data.cache",
                                               "data.max_epochs",
                                               "data.reference",
+                                              "data.check_tokenizer",
                                               "contract.step_seconds",
                                               "contract.derived_from"};
 // Under a contract of seconds these follow from the measured speed of each seed.
@@ -94,7 +95,7 @@ std::string lines_of(const Config& config, bool (*is_wanted)(const std::string& 
 // What changes the numbers of no run, or of few: two runs of one seed may differ in it.
 bool is_limit(const std::string& path) {
   return is_of_rule(path) || path == "data.max_epochs" || path == "data.reference" ||
-         path.starts_with("parallel.");
+         path == "data.check_tokenizer" || path.starts_with("parallel.");
 }
 
 // "" of a run that began from its seed.

@@ -1,10 +1,16 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
 
 #include "base/file.h"
 #include "data/sha256.h"
+#include "engine/config/fields.h"
 #include "engine/telemetry/sqlite.h"
 #include "lab/matrix/state.h"
+#include "lab/runs/seed_groups.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/lab/fake_run.h"
@@ -16,6 +22,42 @@ namespace {
 using matrix_family::edited;
 using matrix_family::Family;
 using matrix_family::kMatrix;
+
+// Gives the field at `path` another value.
+class Changer {
+ public:
+  explicit Changer(std::string path) : path_(std::move(path)) {}
+  bool changed = false;
+
+  template <typename T>
+  void operator()(const char* name, T& field, const char*, const FieldCheck&) {
+    if (prefix_ + name != path_) return;
+    changed = true;
+    if constexpr (std::is_same_v<T, bool>) {
+      field = !field;
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      field += "x";
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      field += 1;
+    } else {
+      changed = false;
+    }
+  }
+  template <typename T>
+  void section(const char* name, T& nested, const char*) {
+    const std::string outer = prefix_;
+    prefix_ += std::string(name) + ".";
+    visit(*this, nested);
+    prefix_ = outer;
+  }
+  template <typename T>
+  void section(const char* name, std::optional<T>& nested, const char* doc) {
+    if (nested) section(name, *nested, doc);
+  }
+
+ private:
+  std::string path_, prefix_;
+};
 
 }  // namespace
 
@@ -54,6 +96,38 @@ TEST_CASE("the changes of an edited matrix are listed") {
   const std::string manifest = read_file(family.runs().file("matrix.json"));
   REQUIRE(manifest.find("dense-activeDN-fp32-seed3") != std::string::npos);
   REQUIRE(manifest.find("\"removed\"") != std::string::npos);
+}
+
+TEST_CASE("fields that make no other model of runs make no other run of a cell") {
+  const Config config;
+  const std::string counts = "\n" + model_identity(config);
+  int64_t without_effect = 0;
+  for (const FieldRow& row : config_fields(config)) {
+    // Cells have seeds of their own, and a run that is logged more often has other measures.
+    if (row.type == "section" || row.path == "run.seed" || row.path == "run.log_every") continue;
+    if (counts.find("\n" + row.path + "=") != std::string::npos) continue;
+    ++without_effect;
+    INFO(row.path);
+    Config other = config;
+    Changer changer(row.path);
+    visit(changer, other);
+    REQUIRE(changer.changed);
+    REQUIRE(matrix_differences(config, other).empty());
+    REQUIRE(config_sha256(config) == config_sha256(other));
+  }
+  REQUIRE(without_effect == 14);
+}
+
+TEST_CASE("a hash that an earlier version made without a check of the tokenizer is known") {
+  const Family family;
+  const Config checked = family.matrix(kMatrix).cells.front().config;
+  Config unchecked = checked, hashed = what_matters(checked);
+  unchecked.data.check_tokenizer = hashed.data.check_tokenizer = false;
+  const std::string old = sha256_hex(to_yaml(hashed));
+  REQUIRE(old != config_sha256(unchecked));
+  REQUIRE((is_config_sha256(old, unchecked) && is_config_sha256(old, checked)));
+  unchecked.optimizer.lr *= 2;
+  REQUIRE_FALSE(is_config_sha256(old, unchecked));
 }
 
 TEST_CASE("seeds that undecided claims add are no edits of the file") {

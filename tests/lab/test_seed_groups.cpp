@@ -51,6 +51,7 @@ TEST_CASE("which fields distinguish models") {
       {"where the corpus is kept", [](Config& c) { c.data.cache = "/elsewhere"; }, true},
       {"how often data may be seen", [](Config& c) { c.data.max_epochs = 9; }, true},
       {"whose validation data it is", [](Config& c) { c.data.reference = "fineweb"; }, true},
+      {"whether the tokenizer is checked", [](Config& c) { c.data.check_tokenizer = false; }, true},
       {"a rule that stops no run", [](Config& c) { c.telemetry.collapse_stop.emplace(); }, true},
       {"ranks that share experts", [](Config& c) { c.parallel.expert_ranks = 2; }, true},
       {"one part of the batch", [](Config& c) { c.parallel.parts = 1; }, true},
