@@ -50,6 +50,22 @@ TEST_CASE("incomparable runs are refused, or marked and not ranked") {
   }
 }
 
+TEST_CASE("a tokenizer that only one of two runs was given makes them no other runs") {
+  std::vector<RunRecord> runs = two_models();
+  runs[3].data_sha256.erase("/d/tokenizer.json");
+  REQUIRE(incomparable_differences(runs).empty());
+  for (RunRecord& run : runs) {
+    run.config.data.train = {"/d/x_train_*.bin"};
+    run.config.data.val = {"/d/x_val_*.bin"};
+  }
+  REQUIRE(incomparable_differences(runs).empty());
+  // Of other shards it may be another one.
+  runs[3].data_sha256["/d/x_val_0.bin"] = "eeee";
+  const std::vector<std::string> found = incomparable_differences(runs);
+  REQUIRE(mentions(found, "tokenizer: aaaa in dense-s1, none in moe-s2"));
+  REQUIRE(mentions(found, "validation data: x_val_0.bin cccc in dense-s1, x_val_0.bin eeee"));
+}
+
 TEST_CASE("validation and training data are compared each by itself") {
   const auto with_roles = [] {
     std::vector<RunRecord> runs = two_models();
