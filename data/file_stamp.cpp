@@ -1,10 +1,9 @@
 #include "data/file_stamp.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/stat.h>
 
-#include "base/check.h"
+#include "base/read_failed.h"
 
 namespace assay {
 
@@ -23,8 +22,7 @@ FileStamp stamp(const struct stat& s) {
 }
 
 [[noreturn]] void throw_unseen(const std::string& path) {
-  throw UserError(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
-                  "check the path and its permissions");
+  throw_unread(path, errno, "check the path and its permissions");
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ void require_one_configuration(const RunRecord& run) {
     if (before.empty() || now.empty() || before == now) continue;
     if (is_last(before) && is_last(now)) continue;
     throw UserError(strprintf("%s changed its configuration after step %ld", run.path.c_str(),
-                              long(launches[i].value("first_step", int64_t(0)))),
+                              long(first_step(launches[i]))),
                     hint);
   }
 }

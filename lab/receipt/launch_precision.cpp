@@ -1,6 +1,7 @@
 #include "lab/receipt/launch_precision.h"
 
 #include "base/check.h"
+#include "lab/runs/launches.h"
 #include "models/linear/precision.h"
 
 namespace assay {
@@ -24,7 +25,7 @@ std::string precision_change(const std::vector<ReceiptJson>& launches) {
     const char* key = common_key(before, now);
     if (text_in(before, key) == text_in(now, key)) continue;
     return strprintf("trained in %s, and from step %ld on in %s", text_in(before, key).c_str(),
-                     long(now.value("first_step", int64_t(0))), text_in(now, key).c_str());
+                     long(first_step(now)), text_in(now, key).c_str());
   }
   return "";
 }

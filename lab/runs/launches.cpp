@@ -11,12 +11,6 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-int64_t first_step(const Json& launch) {
-  return launch.contains("first_step") && launch["first_step"].is_number_integer()
-             ? launch["first_step"].get<int64_t>()
-             : 0;
-}
-
 std::string text_of(const Json& launch, const std::string& key, const std::string& absent) {
   if (!launch.contains(key)) return absent;
   const Json& value = launch[key];
@@ -43,6 +37,12 @@ std::vector<Json> contributing_launches(const std::string& run, int64_t steps_do
     if (first_step(all[i]) < std::min(next, steps_done)) contributing.push_back(all[i]);
   }
   return contributing;
+}
+
+int64_t first_step(const Json& launch) {
+  return launch.contains("first_step") && launch["first_step"].is_number_integer()
+             ? launch["first_step"].get<int64_t>()
+             : 0;
 }
 
 std::string over_launches(const std::vector<Json>& launches, const std::string& key,

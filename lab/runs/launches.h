@@ -13,6 +13,9 @@ namespace assay {
 std::vector<nlohmann::ordered_json> contributing_launches(const std::string& run,
                                                           int64_t steps_done);
 
+// The steps that were done when it began; 0 if it does not say so in a whole number.
+int64_t first_step(const nlohmann::ordered_json& launch);
+
 // The texts or whole numbers under `key` of these launches in their order, each once: "cpu, then
 // cuda: NVIDIA H200". absent: of a launch that has none; "": it is left out.
 std::string over_launches(const std::vector<nlohmann::ordered_json>& launches,

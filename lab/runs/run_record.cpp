@@ -34,7 +34,7 @@ void read_meta(const fs::path& folder, RunRecord& run) {
   run.cpu = text_or_empty(meta, "cpu");
   run.started = text_or_empty(meta, "started");
   run.recipe = text_or_empty(meta, "recipe");
-  run.dirty = meta.value("dirty", false);
+  run.dirty = meta.contains("dirty") && meta["dirty"] == true;
   if (meta.contains("data_sha256") && meta["data_sha256"].is_object()) {
     for (const auto& [path, hash] : meta["data_sha256"].items()) {
       if (hash.is_string()) run.data_sha256[path] = hash.get<std::string>();

@@ -179,6 +179,23 @@ TEST_CASE("the tokens of a pass are those of meta.json, which older versions did
   REQUIRE(read_run(run.path).epoch_tokens == 12'800);
 }
 
+TEST_CASE("what meta.json has in another type is not known") {
+  const TempFolder folder;
+  const FakeRun run{.path = folder / "a", .data = folder / "data"};
+  run.write();
+  auto meta = nlohmann::json::parse(read_file(run.path + "/meta.json"));
+  for (const bool dirty : {true, false}) {
+    meta["dirty"] = dirty;
+    write_file_plain(run.path + "/meta.json", meta.dump());
+    REQUIRE(read_run(run.path).dirty == dirty);
+  }
+  meta["dirty"] = "x";
+  meta["data_sha256"] = "x";
+  write_file_plain(run.path + "/meta.json", meta.dump());
+  const RunRecord record = read_run(run.path);
+  REQUIRE((!record.dirty && record.data_sha256.empty()));
+}
+
 TEST_CASE("a manifest that has another text under the same name is taken at its word") {
   const TempFolder folder;
   const std::string file = folder / "x_train_0.bin";

@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "engine/config/yaml.h"
+#include "lab/receipt/launch_precision.h"
 #include "lab/receipt/make.h"
 #include "lab/receipt/receipt.h"
 #include "lab/receipt/telemetry_dump.h"
@@ -368,6 +369,14 @@ TEST_CASE("a claim edited together with the seal is still drift") {
     REQUIRE(v.count(Finding::kDrift) == 1);
     REQUIRE(text_of(v).find(row.drift) != std::string::npos);
   }
+}
+
+TEST_CASE("a launch whose first step is no number began at step 0") {
+  const ReceiptJson first{{"first_step", 0}, {"precision", "fp32"}};
+  ReceiptJson next{{"first_step", 20}, {"precision", "bf16"}};
+  REQUIRE(precision_change({first, next}) == "trained in fp32, and from step 20 on in bf16");
+  next["first_step"] = "20";
+  REQUIRE(precision_change({first, next}) == "trained in fp32, and from step 0 on in bf16");
 }
 
 TEST_CASE("missing inputs are reported as not available, not as drift") {

@@ -109,6 +109,11 @@ def check_grown(place):
     tokenizer.write_text(json.dumps(changed))
     check("base-steps-fp32-seed1: data tokenizer.json: " in place.matrix(expect=1).stderr, "another tokenizer is other data")
     check(place.matrix("--summary").stdout == table, "and the tables stay")
+    tokenizer.unlink()
+    tokenizer.symlink_to(tokenizer.name)
+    unread = place.matrix(expect=1).stderr
+    check("Too many levels of symbolic links" in unread, "a file that is there and cannot be read is not passed over: " + unread)
+    tokenizer.unlink()
     tokenizer.write_text(text)
     place.matrix()
 

@@ -6,6 +6,7 @@
 
 #include "base/build_info.h"
 #include "base/check.h"
+#include "base/read_failed.h"
 #include "data/hash_files.h"
 #include "data/sha256.h"
 #include "data/tokenizer_files.h"
@@ -51,6 +52,8 @@ FileHashes hashes_now(const DataConfig& data) {
       paths.insert(paths.end(), tokenizer.begin(), tokenizer.end());
     }
     for (const auto& [path, file] : hash_files(paths, UseCache::kYes)) hashes[path] = file.sha256;
+  } catch (const ReadFailed&) {
+    throw;
   } catch (const UserError&) {
     return {};  // a run that is to be trained reports it
   }
