@@ -1,7 +1,7 @@
 // Finds what makes the losses of two runs incomparable: tokenizer, validation, context length. Text
 // that only the training differs in does not.
 #include <algorithm>
-#include <filesystem>
+#include <optional>
 
 #include "base/check.h"
 #include "lab/compare/compare.h"
@@ -10,40 +10,12 @@
 namespace assay {
 namespace {
 
-namespace fs = std::filesystem;
-
 // SHA-256 of the tokenizer's files, one after the other; "" if the run had none.
 std::string tokenizer_hash(const RunRecord& run) {
   std::string all;
   for (const auto& [path, hash] : run.data_sha256)
     if (is_tokenizer_file(run, path)) all += hash;
   return all;
-}
-
-// Every shard, where their roles are not known.
-std::vector<DataFile> shards(const RunRecord& run) {
-  std::vector<DataFile> files;
-  for (const auto& [path, hash] : run.data_sha256) {
-    if (is_tokenizer_file(run, path)) continue;
-    files.push_back({.name = fs::path(path).filename().string(), .sha256 = hash});
-  }
-  return files;
-}
-
-// Those of `files` that `others` lacks, by content; a content that is there twice counts twice.
-std::vector<DataFile> without(const std::vector<DataFile>& files, std::vector<DataFile> others) {
-  std::vector<DataFile> left;
-  for (const DataFile& file : files) {
-    const auto same = std::find_if(others.begin(), others.end(), [&](const DataFile& other) {
-      return other.sha256 == file.sha256;
-    });
-    if (same == others.end()) {
-      left.push_back(file);
-    } else {
-      others.erase(same);
-    }
-  }
-  return left;
 }
 
 std::string shown(const std::string& hash) {
@@ -82,7 +54,7 @@ class Differences {
     if (both || !same_validation(roles_a, roles_b)) add("tokenizer", shown(hash_a), shown(hash_b));
     if (hash_a.empty() && hash_b.empty())
       add("model.vocab_size", a_.config.model.vocab_size, b_.config.model.vocab_size);
-    if (!roles_a || !roles_b) return add_files("data", shards(a_), shards(b_));
+    if (!roles_a || !roles_b) return add_files("data", shards_of(a_), shards_of(b_));
     // A loss is over the first tokens of the validation files, so their order matters.
     add_in_order("validation data", roles_a->val, roles_b->val);
     // Of both the same: a note, whatever the names of the files.
@@ -93,11 +65,8 @@ class Differences {
   // Of all shards where the roles are not known.
   bool same_validation(const std::optional<DataRoles>& roles_a,
                        const std::optional<DataRoles>& roles_b) const {
-    if (roles_a && roles_b)
-      return std::equal(roles_a->val.begin(), roles_a->val.end(), roles_b->val.begin(),
-                        roles_b->val.end(),
-                        [](const DataFile& a, const DataFile& b) { return a.sha256 == b.sha256; });
-    const std::vector<DataFile> of_a = shards(a_), of_b = shards(b_);
+    if (roles_a && roles_b) return !first_difference(roles_a->val, roles_b->val);
+    const std::vector<DataFile> of_a = shards_of(a_), of_b = shards_of(b_);
     return without(of_a, of_b).empty() && without(of_b, of_a).empty();
   }
   void add_leaks(const std::vector<DataFile>& of_a, const std::vector<DataFile>& of_b) {
@@ -116,12 +85,8 @@ class Differences {
   // The first file of another content is enough.
   void add_in_order(const std::string& what, const std::vector<DataFile>& of_a,
                     const std::vector<DataFile>& of_b) {
-    for (size_t i = 0; i < std::max(of_a.size(), of_b.size()); ++i) {
-      const std::string none = "no further shard";
-      if (i < of_a.size() && i < of_b.size() && of_a[i].sha256 == of_b[i].sha256) continue;
-      return add(what, i < of_a.size() ? of_a[i].text() : none,
-                 i < of_b.size() ? of_b[i].text() : none);
-    }
+    const std::optional<size_t> at = first_difference(of_a, of_b);
+    if (at) add(what, shard_text(of_a, *at), shard_text(of_b, *at));
   }
 
   const RunRecord &a_, &b_;

@@ -3,15 +3,11 @@
 // prepared again.
 #pragma once
 
-#include <map>
 #include <string>
 
+#include "lab/runs/recorded_data.h"
+
 namespace assay {
-
-using FileHashes = std::map<std::string, std::string>;  // SHA-256 by path
-
-// Of the data of a run, from its meta.json; empty if that has none.
-FileHashes recorded_data(const std::string& run);
 
 // "data x_train_0.bin: c30bc7e4d5f6 -> 960823d0f1a2": the first file, by its name without folders,
 // of other content; "none" where one side lacks a shard. "" if there is none, or one side is empty.

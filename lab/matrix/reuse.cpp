@@ -62,7 +62,7 @@ using Wanted = std::multimap<std::string, const Cell*>;  // config_sha256 -> cel
 
 // Whether the run has read what the cell would read, as far as both are known.
 bool has_data_of(const std::string& run, const Cell& cell) {
-  return data_change(recorded_data(run), cell.data_sha256).empty();
+  return data_change(recorded_data_of(run), cell.data_sha256).empty();
 }
 
 // The cell that has the configuration of a run, and its data if there is such a one; nullptr =
@@ -101,10 +101,12 @@ const Cell* cell_of(const Wanted& wanted, const FoundRun& run) {
       "leave --reuse out to train all cells, or give the folder of runs of the same configuration");
 }
 
-std::multimap<std::string, std::string> by_name(const std::map<std::string, std::string>& files) {
-  std::multimap<std::string, std::string> named;
-  for (const auto& [path, hash] : files) named.emplace(fs::path(path).filename().string(), hash);
-  return named;
+void require_own_data(const RunRecord& run, const std::string& cell, const FileHashes& now) {
+  const std::string other =
+      run.data_sha256.empty() ? "it records none" : data_change(run.data_sha256, now);
+  if (other.empty()) return;
+  throw UserError(run.path + " was trained on other data than " + cell + " would be: " + other,
+                  "leave --reuse out to train the cell here, on its own data");
 }
 
 void require_verified(const std::string& run, const VerifyOptions& program) {
@@ -280,11 +282,7 @@ void require_evidence(const ReusableRun& reusable, const ReuseEvidence& evidence
   require_verified(run, evidence.program);
   const RunRecord record = read_run(run);
   require_one_configuration(record);
-  if (by_name(record.data_sha256) != by_name(evidence.data_sha256)) {
-    throw UserError(run + " was trained on other data than " + reusable.cell->name +
-                        " would be: the files have the same names but different hashes",
-                    "leave --reuse out to train the cell here, on its own data");
-  }
+  require_own_data(record, reusable.cell->name, evidence.data_sha256);
   if (evidence.elsewhere == ReuseEvidence::Elsewhere::kRefuse) {
     require_same_program(run, evidence.program);
     require_same_device(record, evidence.device);

@@ -10,7 +10,6 @@
 //   }
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -39,8 +38,8 @@ Reusable find_reusable(const std::vector<const Cell*>& cells, const MatrixFolder
 
 struct ReuseEvidence {
   VerifyOptions program;
-  std::map<std::string, std::string> data_sha256;  // of the cell's data, by file
-  std::string device;  // on which the cell would be trained, as RunRecord::device
+  FileHashes data_sha256;  // of the cell's data
+  std::string device;      // on which the cell would be trained, as RunRecord::device
   enum class Elsewhere { kRefuse, kAccept } elsewhere = Elsewhere::kRefuse;  // build or device
 };
 

@@ -2,10 +2,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
-#include "data/json_text.h"
 #include "data/sha256.h"
+#include "lab/runs/recorded_data.h"
 
 namespace assay {
 namespace {
@@ -25,10 +24,8 @@ void add_below(const std::string& folder, const std::string& name,
 
 void add_former_places(const std::string& run, const std::string& name,
                        std::vector<std::string>& files) {
-  const nlohmann::json meta = json_in_file(fs::path(run) / "meta.json");
-  if (!meta.is_object() || !meta.contains("data_sha256")) return;
   std::error_code ignored;
-  for (const auto& [path, hash] : meta["data_sha256"].items()) {
+  for (const auto& [path, hash] : recorded_data_of(run)) {
     if (fs::path(path).filename() == name && fs::is_regular_file(path, ignored))
       files.push_back(path);
   }

@@ -13,6 +13,7 @@
 #include "engine/telemetry/reader.h"
 #include "lab/receipt/telemetry_dump.h"
 #include "lab/runs/launches.h"
+#include "lab/runs/recorded_data.h"
 
 namespace assay {
 namespace {
@@ -106,16 +107,14 @@ class RunReceipt {
   // of its steps, and an earlier record may be damaged.
   void add_data() {
     const Json last = json_in_file<Json>(run_ / "meta.json");
-    if (!last.is_object() || !last.contains("data_sha256")) return;
-    for (const auto& [path, hash] : last["data_sha256"].items()) {
-      if (!hash.is_string()) continue;
+    for (const auto& [path, hash] : recorded_data(last)) {  // by path, as in meta.json
       Json more = Json::object();
       if (last.contains("data_hashed") && last["data_hashed"].contains(path))
         more["hashed"] = last["data_hashed"][path];
       receipt_.inputs.push_back({.kind = "data",
                                  .path = "",
                                  .name = fs::path(path).filename(),
-                                 .sha256 = hash.get<std::string>(),
+                                 .sha256 = hash,
                                  .more = more});
     }
   }

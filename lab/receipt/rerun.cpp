@@ -14,12 +14,12 @@
 
 #include "base/check.h"
 #include "comm/layout.h"
-#include "data/json_text.h"
 #include "engine/config/check.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/run_dir.h"
 #include "lab/receipt/run_claims.h"
 #include "lab/runs/launches.h"
+#include "lab/runs/recorded_data.h"
 #include "models/parameters/expert_shares.h"
 
 extern char** environ;
@@ -136,26 +136,13 @@ std::vector<std::string> data_options(const DataConfig& data, const fs::path& ru
   return options;
 }
 
-// Hashes by file name; several files may have one name.
-std::multimap<std::string, std::string> hashes(const Json& data_sha256) {
-  std::multimap<std::string, std::string> by_name;
-  for (const auto& [path, hash] : data_sha256.items()) {
-    if (hash.is_string()) by_name.emplace(fs::path(path).filename(), hash.get<std::string>());
-  }
-  return by_name;
-}
-
 // Why the rerun's data is not that of the receipt; "" if it is.
-std::string other_data(const Receipt& receipt, const std::string& meta) {
-  const Json json = json_in_file<Json>(meta);
-  if (!json.is_object() || !json.contains("data_sha256")) return "it did not record its data";
-  const std::multimap<std::string, std::string> read = hashes(json["data_sha256"]);
+std::string other_data(const Receipt& receipt, const std::string& again) {
+  const NamedContents read = content_by_name(recorded_data_of(again));
+  if (read.empty()) return "it did not record its data";
   for (const ReceiptInput& input : receipt.inputs) {
-    if (input.kind != "data") continue;
-    const auto [first, last] = read.equal_range(input.name);
-    bool same = false;
-    for (auto at = first; at != last; ++at) same |= at->second == input.sha256;
-    if (!same) return "it read a different " + input.name + " than the receipt has";
+    if (input.kind == "data" && !read.contains({input.name, input.sha256}))
+      return "it read a different " + input.name + " than the receipt has";
   }
   return "";
 }
@@ -327,7 +314,7 @@ Check rerun(const Receipt& receipt, const fs::path& run, const RerunOptions& opt
                     hint.empty() ? "try `assay train` with its config.yaml" : hint);
   }
   check.finding = Finding::kDrift;
-  check.detail = other_data(receipt, folder + "/meta.json");
+  check.detail = other_data(receipt, folder);
   if (!check.detail.empty()) return check;
   RunEvidence again(folder);
   const Comparison comparison = compare_telemetry(sealed, again, options.steps);

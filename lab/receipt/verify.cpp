@@ -14,6 +14,7 @@
 #include "lab/receipt/make.h"
 #include "lab/receipt/telemetry_dump.h"
 #include "lab/runs/launches.h"
+#include "lab/runs/recorded_data.h"
 
 namespace assay {
 namespace {
@@ -198,10 +199,7 @@ class Verifier {
   void check_recorded_data(const Receipt& receipt, const std::string& run) {
     const Json meta = json_in_file<Json>(run + "/meta.json");
     if (!meta.is_object() || !meta.contains("data_sha256")) return;
-    std::multiset<std::pair<std::string, std::string>> recorded;  // name, SHA-256
-    for (const auto& [path, hash] : meta["data_sha256"].items()) {
-      recorded.emplace(fs::path(path).filename(), hash.get<std::string>());
-    }
+    NamedContents recorded = content_by_name(recorded_data(meta));
     for (const ReceiptInput& input : receipt.inputs) {
       if (input.kind != "data") continue;
       const auto same = recorded.find({input.name, input.sha256});

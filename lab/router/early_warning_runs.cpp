@@ -8,6 +8,7 @@
 #include "lab/matrix/matrix.h"
 #include "lab/router/analysis.h"
 #include "lab/router/early_warning.h"
+#include "lab/runs/data_roles.h"
 #include "lab/runs/seed_groups.h"
 
 namespace assay {
@@ -63,12 +64,8 @@ std::string why_not(const RunRecord& record, const RouterAnalysis& analysis) {
 
 // Equal for runs of the same numbers: a run and its copies.
 std::string run_identity(const RunRecord& record) {
-  std::string identity =
-      model_identity(record) + strprintf("run.seed=%ld", long(record.config.run.seed));
-  std::set<std::string> data;  // files may have moved
-  for (const auto& [path, hash] : record.data_sha256) data.insert(hash);
-  for (const std::string& hash : data) identity += " " + hash;
-  return identity;
+  return model_identity(record) + strprintf("run.seed=%ld\n", long(record.config.run.seed)) +
+         data_identity(record);
 }
 
 WarningRun ended_run(const std::string& path, const RunRecord& record,

@@ -33,28 +33,6 @@ fs::path normal_folder(const fs::path& folder) {
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
-// Every shard, whatever its role.
-std::vector<DataFile> shards_of(const RunRecord& run) {
-  std::vector<DataFile> files;
-  for (const auto& [path, sha256] : run.data_sha256) {
-    if (is_tokenizer_file(run, path)) continue;
-    files.push_back({.name = fs::path(path).filename().string(), .sha256 = sha256});
-  }
-  return files;
-}
-
-// The first of `files` whose content `others` lacks; a content that is there twice counts twice.
-std::string first_without(const std::vector<DataFile>& files, const std::vector<DataFile>& others) {
-  std::multiset<std::string> known;
-  for (const DataFile& other : others) known.insert(other.sha256);
-  for (const DataFile& file : files) {
-    const auto same = known.find(file.sha256);
-    if (same == known.end()) return file.text();
-    known.erase(same);
-  }
-  return "no further shard";
-}
-
 }  // namespace
 
 bool is_tokenizer_file(const RunRecord& run, const std::string& path) {
@@ -84,6 +62,42 @@ std::optional<DataRoles> data_roles(const RunRecord& run) {
   return roles;
 }
 
+std::vector<DataFile> shards_of(const RunRecord& run) {
+  std::vector<DataFile> files;
+  for (const auto& [path, sha256] : run.data_sha256) {
+    if (is_tokenizer_file(run, path)) continue;
+    files.push_back({.name = fs::path(path).filename().string(), .sha256 = sha256});
+  }
+  return files;
+}
+
+std::vector<DataFile> without(const std::vector<DataFile>& files, std::vector<DataFile> others) {
+  std::vector<DataFile> left;
+  for (const DataFile& file : files) {
+    const auto same = std::find_if(others.begin(), others.end(), [&](const DataFile& other) {
+      return other.sha256 == file.sha256;
+    });
+    if (same == others.end()) {
+      left.push_back(file);
+    } else {
+      others.erase(same);
+    }
+  }
+  return left;
+}
+
+std::optional<size_t> first_difference(const std::vector<DataFile>& a,
+                                       const std::vector<DataFile>& b) {
+  const auto same = [](const DataFile& x, const DataFile& y) { return x.sha256 == y.sha256; };
+  const auto [in_a, in_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end(), same);
+  if (in_a == a.end() && in_b == b.end()) return std::nullopt;
+  return size_t(in_a - a.begin());
+}
+
+std::string shard_text(const std::vector<DataFile>& files, size_t at) {
+  return at < files.size() ? files[at].text() : "no further shard";
+}
+
 std::string data_identity(const RunRecord& run) {
   std::multiset<std::string> hashes;
   for (const DataFile& file : shards_of(run)) hashes.insert(file.sha256);
@@ -93,25 +107,24 @@ std::string data_identity(const RunRecord& run) {
 }
 
 std::string different_shards(const RunRecord& a, const RunRecord& b) {
-  const std::string of_a = data_identity(a), of_b = data_identity(b);
-  if (of_a.empty() || of_b.empty() || of_a == of_b) return "";
-  const auto text = [&](const char* what, const std::vector<DataFile>& files_a,
-                        const std::vector<DataFile>& files_b) {
-    return std::string(what) + " of " + b.name + " is " + first_without(files_b, files_a) +
-           ", of " + a.name + " " + first_without(files_a, files_b);
+  const std::vector<DataFile> all_a = shards_of(a), all_b = shards_of(b);
+  if (all_a.empty() || all_b.empty()) return "";
+  const auto in_order = [&](const char* what, const std::vector<DataFile>& of_a,
+                            const std::vector<DataFile>& of_b) {
+    const std::optional<size_t> at = first_difference(of_a, of_b);
+    return at ? std::string(what) + " of " + b.name + " is " + shard_text(of_b, *at) + ", of " +
+                    a.name + " " + shard_text(of_a, *at)
+              : "";
   };
-  const auto hashes = [](const std::vector<DataFile>& files) {
-    std::multiset<std::string> all;
-    for (const DataFile& file : files) all.insert(file.sha256);
-    return all;
+  const auto in_any_order = [&](const char* what, const std::vector<DataFile>& of_a,
+                                const std::vector<DataFile>& of_b) {
+    return in_order(what, without(of_a, of_b), without(of_b, of_a));
   };
   const std::optional<DataRoles> roles_a = data_roles(a), roles_b = data_roles(b);
-  if (roles_a && roles_b) {
-    if (hashes(roles_a->train) != hashes(roles_b->train))
-      return text("training data", roles_a->train, roles_b->train);
-    return text("validation data", roles_a->val, roles_b->val);
-  }
-  return text("data", shards_of(a), shards_of(b));
+  if (!roles_a || !roles_b) return in_any_order("data", all_a, all_b);
+  const std::string training = in_any_order("training data", roles_a->train, roles_b->train);
+  // A loss is over the first tokens of the validation files, so their order matters.
+  return training.empty() ? in_order("validation data", roles_a->val, roles_b->val) : training;
 }
 
 std::vector<DataFile> trained_validation(const DataRoles& roles) {

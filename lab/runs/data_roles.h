@@ -2,6 +2,7 @@
 // the hashes of its meta.json, which have no roles.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,17 @@ struct DataRoles {
 // or merges.txt in its folder, which may hold shards too.
 bool is_tokenizer_file(const RunRecord& run, const std::string& path);
 
+// Every shard, whatever its role; in the order of their paths.
+std::vector<DataFile> shards_of(const RunRecord& run);
+// Those of `files` that `others` lacks, by content; a content that is there twice counts twice.
+std::vector<DataFile> without(const std::vector<DataFile>& files, std::vector<DataFile> others);
+// The place of the first file whose content is not that of its place in the other list; nullopt if
+// there is none.
+std::optional<size_t> first_difference(const std::vector<DataFile>& a,
+                                       const std::vector<DataFile>& b);
+// "x.bin 960823d0f1a2"; "no further shard" at the end.
+std::string shard_text(const std::vector<DataFile>& files, size_t at);
+
 // A file may have both roles. nullopt if they are not known: a file that no pattern names, or a
 // role without a file, as where the data was moved after training.
 std::optional<DataRoles> data_roles(const RunRecord& run);
@@ -32,7 +44,8 @@ std::optional<DataRoles> data_roles(const RunRecord& run);
 // that is not recorded.
 std::string data_identity(const RunRecord& run);
 // "training data of b is x.bin 960823d0f1a2, of a x.bin c30bc7e4d5f6": the first shard of other
-// content; "" if there is none, or one of the runs does not record its data.
+// content, of the validation also in another place; "" if there is none, or one of the runs does
+// not record its data.
 std::string different_shards(const RunRecord& a, const RunRecord& b);
 
 // The validation files whose content is in a training file too.

@@ -20,12 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_or_empty(const nlohmann::json& meta, const char* key) {
+using nlohmann::ordered_json;
+
+std::string text_or_empty(const ordered_json& meta, const char* key) {
   return meta.contains(key) && meta[key].is_string() ? meta[key].get<std::string>() : "";
 }
 
 void read_meta(const fs::path& folder, RunRecord& run) {
-  const nlohmann::json meta = json_in_file(folder / "meta.json");
+  const auto meta = json_in_file<ordered_json>(folder / "meta.json");
   if (!meta.is_object()) return;
   run.commit = text_or_empty(meta, "commit");
   run.program_sha256 = text_or_empty(meta, "program_sha256");
@@ -35,23 +37,19 @@ void read_meta(const fs::path& folder, RunRecord& run) {
   run.started = text_or_empty(meta, "started");
   run.recipe = text_or_empty(meta, "recipe");
   run.dirty = meta.contains("dirty") && meta["dirty"] == true;
-  if (meta.contains("data_sha256") && meta["data_sha256"].is_object()) {
-    for (const auto& [path, hash] : meta["data_sha256"].items()) {
-      if (hash.is_string()) run.data_sha256[path] = hash.get<std::string>();
-    }
-  }
+  run.data_sha256 = recorded_data(meta);
   if (meta.contains("epoch_tokens") && meta["epoch_tokens"].is_number_integer())
     run.epoch_tokens = meta["epoch_tokens"].get<int64_t>();
 }
 
 // The run that this one is a copy of; "" if it is not a copy.
 std::string read_origin(const fs::path& folder) {
-  const nlohmann::json origin = json_in_file(folder / kReusedFile);
+  const auto origin = json_in_file<ordered_json>(folder / kReusedFile);
   return origin.is_object() ? text_or_empty(origin, "from") : "";
 }
 
 // A launch of one rank does not record that; one of an old version records no threads.
-void read_parallel(const std::vector<nlohmann::ordered_json>& launches, RunRecord& run) {
+void read_parallel(const std::vector<ordered_json>& launches, RunRecord& run) {
   const int64_t threads = run.config.run.threads;  // 0: all cores, which old runs do not tell
   run.ranks = over_launches(launches, "ranks", "1");
   run.threads = over_launches(launches, "threads", threads > 0 ? std::to_string(threads) : "");

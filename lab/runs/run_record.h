@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "engine/config/config.h"
 #include "engine/telemetry/reader.h"
 #include "lab/runs/recorded_core.h"
+#include "lab/runs/recorded_data.h"
 #include "lab/runs/router_state.h"
 #include "models/audit/audit.h"
 
@@ -29,7 +29,7 @@ struct RunRecord {
   // Of the same launches, "1, then 2"; threads are those of each rank. "" where not known.
   std::string ranks, threads;
   bool dirty = false;
-  std::map<std::string, std::string> data_sha256;  // by file
+  FileHashes data_sha256;
   // Of a pass over the training data, as the last launch found it; nullopt if that is not recorded
   // (older versions) and of a mixture.
   std::optional<int64_t> epoch_tokens = {};

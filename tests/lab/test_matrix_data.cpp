@@ -1,4 +1,5 @@
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/file.h"
 #include "lab/matrix/claims.h"
@@ -129,6 +130,21 @@ TEST_CASE("shards in other folders and under other names are the same data") {
   t.runs[1].data_sha256 = {{"/e/a.bin", "bbbb"}};  // of no role
   REQUIRE(different_shards(t.runs[0], t.runs[1]) ==
           "data of full-seed2 is no further shard, of full-seed1 x_train_0.bin aaaa");
+}
+
+TEST_CASE("validation files in another order are other validation data") {
+  Table t = table_with_data();
+  t.runs[0].data_sha256 = t.runs[1].data_sha256 = {{"/d/x_train_0.bin", "aaaa"},
+                                                   {"/d/x_train_1.bin", "bbbb"},
+                                                   {"/d/x_val_0.bin", "cccc"},
+                                                   {"/d/x_val_1.bin", "dddd"},
+                                                   {"/d/x_val_2.bin", "eeee"}};
+  REQUIRE(different_shards(t.runs[0], t.runs[1]).empty());
+  std::swap(t.runs[1].data_sha256["/d/x_train_0.bin"], t.runs[1].data_sha256["/d/x_train_1.bin"]);
+  REQUIRE(different_shards(t.runs[0], t.runs[1]).empty());
+  std::swap(t.runs[1].data_sha256["/d/x_val_1.bin"], t.runs[1].data_sha256["/d/x_val_2.bin"]);
+  REQUIRE(different_shards(t.runs[0], t.runs[1]) ==
+          "validation data of full-seed2 is x_val_1.bin eeee, of full-seed1 x_val_1.bin dddd");
 }
 
 TEST_CASE("runs with fewer logged steps than the window decide no claim on their routers") {
