@@ -131,6 +131,7 @@ void add_tokenizer(const Config& config, ModelSize size, RunData& data) {
       require_tokenizer_of_shards(tokenizer, data.tokenizer, data.val);
     }
     require_rows_for(tokenizer, data.tokenizer, config.model.vocab_size, size);
+    data.tokenizer_sha256 = tokenizer_hash(tokenizer);
     data.tokenizer_vocab = tokenizer.vocab_size();
     data.token_bytes = tokenizer.token_lengths(config.model.vocab_size);
     data.eot = tokenizer.eot();

@@ -28,6 +28,7 @@ struct RunData {
   // one sequence of validation tokens are left out.
   std::vector<SourceShards> source_val;
   std::string tokenizer;             // file or folder; "" = none given
+  std::string tokenizer_sha256;      // tokenizer_hash(); "" without a tokenizer
   int64_t tokenizer_vocab = 0;       // 0 without a tokenizer
   std::vector<int32_t> token_bytes;  // bytes per id, 0 for special ids; empty without a tokenizer
   int32_t eot = -1;                  // -1 without a tokenizer

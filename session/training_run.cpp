@@ -329,6 +329,7 @@ void TrainingRun::open() {
                      .config_sha256 = config_sha256_,
                      .data_sha256 = data_hashes(data_),
                      .data_hashed = data_hash_origins(data_),
+                     .tokenizer_sha256 = data_.tokenizer_sha256,
                      .epoch_tokens = epoch_tokens(config()),
                      .first_step = start_.steps_done,
                      .products_library = products_->library(),

@@ -122,6 +122,7 @@ struct RunMeta {
   std::string config_sha256;                       // of the fields that change a result
   std::map<std::string, std::string> data_sha256;  // by file
   std::map<std::string, std::string> data_hashed;  // how each hash was obtained, by file
+  std::string tokenizer_sha256 = {};               // tokenizer_hash(); "" without one
   std::optional<int64_t> epoch_tokens = {};        // of epoch_tokens() of models/audit/family.h
   int64_t first_step = 0;                          // steps done when this launch began
   std::string products_library;                    // of a GPU's dense products; "" on a CPU

@@ -164,9 +164,15 @@ void require_same_names(const std::map<std::string, std::string>& before,
   };
   for (const auto& [name, hashes] : both) {
     if (hashes.first == hashes.second) continue;
+    const bool is_tokenizer = std::any_of(now.begin(), now.end(), [&](const ReadFile& file) {
+      return file.part == kTokenizerPart && std::filesystem::path(file.path).filename() == name;
+    });
     throw UserError("the data of the run has changed: " + name + " was " + shown(hashes.first) +
                         ", is " + shown(hashes.second),
-                    kOtherData);
+                    is_tokenizer ? "put back the " + name +
+                                       " it began with, byte for byte, train in another --run, "
+                                       "or use --fresh"
+                                 : kOtherData);
   }
 }
 

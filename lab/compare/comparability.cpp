@@ -10,16 +10,16 @@
 namespace assay {
 namespace {
 
-// SHA-256 of the tokenizer's files, one after the other; "" if the run had none.
-std::string tokenizer_hash(const RunRecord& run) {
-  std::string all;
+TokenizerHashes tokenizer_of(const RunRecord& run) {
+  TokenizerHashes hashes{.content = run.tokenizer_sha256};
   for (const auto& [path, hash] : run.data_sha256)
-    if (is_tokenizer_file(run, path)) all += hash;
-  return all;
+    if (is_tokenizer_file(run, path)) hashes.files += hash;
+  return hashes;
 }
 
-std::string shown(const std::string& hash) {
-  return hash.empty() ? "none" : hash.substr(0, 12);
+std::string shown(const TokenizerHashes& tokenizer) {
+  if (!tokenizer.known()) return "none";
+  return (tokenizer.files.empty() ? tokenizer.content : tokenizer.files).substr(0, 12);
 }
 
 class Differences {
@@ -47,12 +47,13 @@ class Differences {
       found_.push_back(silent.name + " does not record its training data (meta.json)");
       return;
     }
-    const std::string hash_a = tokenizer_hash(a_), hash_b = tokenizer_hash(b_);
+    const TokenizerHashes tokenizer_a = tokenizer_of(a_), tokenizer_b = tokenizer_of(b_);
     const auto roles_a = data_roles(a_), roles_b = data_roles(b_);
     // Of one run alone the file changes no loss over the same tokens.
-    const bool both = !hash_a.empty() && !hash_b.empty();
-    if (both || !same_validation(roles_a, roles_b)) add("tokenizer", shown(hash_a), shown(hash_b));
-    if (hash_a.empty() && hash_b.empty())
+    const bool both = tokenizer_a.known() && tokenizer_b.known();
+    if (both ? !same_tokenizer(tokenizer_a, tokenizer_b) : !same_validation(roles_a, roles_b))
+      add("tokenizer", shown(tokenizer_a), shown(tokenizer_b));
+    if (!tokenizer_a.known() && !tokenizer_b.known())
       add("model.vocab_size", a_.config.model.vocab_size, b_.config.model.vocab_size);
     if (!roles_a || !roles_b) return add_files("data", shards_of(a_), shards_of(b_));
     // A loss is over the first tokens of the validation files, so their order matters.

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "data/json_text.h"
 
 namespace assay {
 namespace {
@@ -17,12 +21,21 @@ NamedContents missing_in(const NamedContents& files, const NamedContents& others
   return left;
 }
 
+bool is_of_tokenizer(const NamedContent& file) {
+  return fs::path(file.first).extension() == ".json" || file.first == "merges.txt";
+}
+
 // A tokenizer may be given to one side only: it changes no loss per token.
 const NamedContent* first_shard(const NamedContents& files) {
-  for (const NamedContent& file : files) {
-    if (fs::path(file.first).extension() != ".json" && file.first != "merges.txt") return &file;
-  }
-  return nullptr;
+  const auto shard = std::find_if_not(files.begin(), files.end(), is_of_tokenizer);
+  return shard == files.end() ? nullptr : &*shard;
+}
+
+TokenizerHashes tokenizer_among(const NamedContents& files, const std::string& content) {
+  TokenizerHashes hashes{.content = content};
+  for (const NamedContent& file : files)
+    if (is_of_tokenizer(file)) hashes.files += file.second;
+  return hashes;
 }
 
 std::string change_text(const std::string& name, const std::string& before,
@@ -35,9 +48,19 @@ std::string change_text(const std::string& name, const std::string& before,
 
 }  // namespace
 
-std::string data_change(const FileHashes& before, const FileHashes& now) {
-  if (before.empty() || now.empty()) return "";
-  const NamedContents old_files = content_by_name(before), new_files = content_by_name(now);
+DataHashes data_hashes_of(const std::string& run) {
+  const auto meta = json_in_file<nlohmann::ordered_json>(fs::path(run) / "meta.json");
+  return {.files = recorded_data(meta), .tokenizer_sha256 = recorded_tokenizer(meta)};
+}
+
+std::string data_change(const DataHashes& before, const DataHashes& now) {
+  if (before.files.empty() || now.files.empty()) return "";
+  NamedContents old_files = content_by_name(before.files), new_files = content_by_name(now.files);
+  if (same_tokenizer(tokenizer_among(old_files, before.tokenizer_sha256),
+                     tokenizer_among(new_files, now.tokenizer_sha256))) {
+    std::erase_if(old_files, is_of_tokenizer);
+    std::erase_if(new_files, is_of_tokenizer);
+  }
   const NamedContents gone = missing_in(old_files, new_files),
                       come = missing_in(new_files, old_files);
   for (const auto& [name, hash] : gone) {

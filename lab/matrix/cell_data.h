@@ -9,8 +9,18 @@
 
 namespace assay {
 
+// Of a run, or of a cell as its files are now.
+struct DataHashes {
+  FileHashes files = {};
+  std::string tokenizer_sha256 = {};  // as recorded_tokenizer()
+};
+
+// As meta.json has them; empty without one.
+DataHashes data_hashes_of(const std::string& run);
+
 // "data x_train_0.bin: c30bc7e4d5f6 -> 960823d0f1a2": the first file, by its name without folders,
 // of other content; "none" where one side lacks a shard. "" if there is none, or one side is empty.
-std::string data_change(const FileHashes& before, const FileHashes& now);
+// A tokenizer that says the same in other bytes is no difference.
+std::string data_change(const DataHashes& before, const DataHashes& now);
 
 }  // namespace assay

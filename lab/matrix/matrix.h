@@ -35,7 +35,7 @@ struct Cell {
   int64_t branch_step = 0;
   // Of the data that it reads now; empty where that is not known: no run of it has begun, its files
   // are not on this machine, or they are generated from its configuration.
-  FileHashes data_sha256 = {};
+  DataHashes data = {};
 
   bool trained() const { return run == name && unavailable.empty(); }
   int64_t steps() const { return known_steps ? config.run.steps : 0; }

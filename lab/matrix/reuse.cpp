@@ -62,7 +62,7 @@ using Wanted = std::multimap<std::string, const Cell*>;  // config_sha256 -> cel
 
 // Whether the run has read what the cell would read, as far as both are known.
 bool has_data_of(const std::string& run, const Cell& cell) {
-  return data_change(recorded_data_of(run), cell.data_sha256).empty();
+  return data_change(data_hashes_of(run), cell.data).empty();
 }
 
 // The cell that has the configuration of a run, and its data if there is such a one; nullptr =
@@ -101,9 +101,9 @@ const Cell* cell_of(const Wanted& wanted, const FoundRun& run) {
       "leave --reuse out to train all cells, or give the folder of runs of the same configuration");
 }
 
-void require_own_data(const RunRecord& run, const std::string& cell, const FileHashes& now) {
-  const std::string other =
-      run.data_sha256.empty() ? "it records none" : data_change(run.data_sha256, now);
+void require_own_data(const RunRecord& run, const std::string& cell, const DataHashes& now) {
+  const DataHashes own{.files = run.data_sha256, .tokenizer_sha256 = run.tokenizer_sha256};
+  const std::string other = own.files.empty() ? "it records none" : data_change(own, now);
   if (other.empty()) return;
   throw UserError(run.path + " was trained on other data than " + cell + " would be: " + other,
                   "leave --reuse out to train the cell here, on its own data");
@@ -282,7 +282,7 @@ void require_evidence(const ReusableRun& reusable, const ReuseEvidence& evidence
   require_verified(run, evidence.program);
   const RunRecord record = read_run(run);
   require_one_configuration(record);
-  require_own_data(record, reusable.cell->name, evidence.data_sha256);
+  require_own_data(record, reusable.cell->name, evidence.data);
   if (evidence.elsewhere == ReuseEvidence::Elsewhere::kRefuse) {
     require_same_program(run, evidence.program);
     require_same_device(record, evidence.device);

@@ -29,7 +29,7 @@ struct Reusable {
 };
 
 // For each waiting cell the first finished run with its configuration, of several one with its data
-// (Cell::data_sha256). folders: each of a matrix or
+// (Cell::data). folders: each of a matrix or
 // of one run; a folder whose runs were copied before may be gone. UserError: a folder without runs,
 // the matrix's own folder, or no run of a folder fits a waiting cell; the message names the cell
 // and the run that differ least, and a differing field.
@@ -38,8 +38,8 @@ Reusable find_reusable(const std::vector<const Cell*>& cells, const MatrixFolder
 
 struct ReuseEvidence {
   VerifyOptions program;
-  FileHashes data_sha256;  // of the cell's data
-  std::string device;      // on which the cell would be trained, as RunRecord::device
+  DataHashes data;     // the cell's
+  std::string device;  // on which the cell would be trained, as RunRecord::device
   enum class Elsewhere { kRefuse, kAccept } elsewhere = Elsewhere::kRefuse;  // build or device
 };
 

@@ -210,7 +210,7 @@ CellStatus run_status(const std::string& run, const Cell& cell) {
   status.state = CellState::kPartial;
   const Config config = load_config((folder / "config.yaml").string());
   status.differences = matrix_differences(config, cell.config);
-  if (std::string data = data_change(recorded_data_of(run), cell.data_sha256); !data.empty())
+  if (std::string data = data_change(data_hashes_of(run), cell.data); !data.empty())
     status.differences.push_back(std::move(data));
   if (!fs::exists(folder / "telemetry.db", ignored)) return status;  // killed before its first step
   // Before it is read, which may make these files.

@@ -21,6 +21,19 @@ FileHashes recorded_data_of(const std::string& run) {
       json_in_file<nlohmann::ordered_json>(std::filesystem::path(run) / "meta.json"));
 }
 
+std::string recorded_tokenizer(const nlohmann::ordered_json& launch) {
+  const bool recorded = launch.is_object() && launch.contains("tokenizer_sha256") &&
+                        launch["tokenizer_sha256"].is_string();
+  return recorded ? launch["tokenizer_sha256"].get<std::string>() : "";
+}
+
+bool same_tokenizer(const TokenizerHashes& a, const TokenizerHashes& b) {
+  const auto is_of_b = [&](const std::string& hash) {
+    return !hash.empty() && (hash == b.files || hash == b.content);
+  };
+  return is_of_b(a.files) || is_of_b(a.content);
+}
+
 NamedContents content_by_name(const FileHashes& files) {
   NamedContents named;
   for (const auto& [path, hash] : files)

@@ -38,6 +38,7 @@ void read_meta(const fs::path& folder, RunRecord& run) {
   run.recipe = text_or_empty(meta, "recipe");
   run.dirty = meta.contains("dirty") && meta["dirty"] == true;
   run.data_sha256 = recorded_data(meta);
+  run.tokenizer_sha256 = recorded_tokenizer(meta);
   if (meta.contains("epoch_tokens") && meta["epoch_tokens"].is_number_integer())
     run.epoch_tokens = meta["epoch_tokens"].get<int64_t>();
 }

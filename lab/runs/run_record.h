@@ -30,6 +30,7 @@ struct RunRecord {
   std::string ranks, threads;
   bool dirty = false;
   FileHashes data_sha256;
+  std::string tokenizer_sha256;  // recorded_tokenizer()
   // Of a pass over the training data, as the last launch found it; nullopt if that is not recorded
   // (older versions) and of a mixture.
   std::optional<int64_t> epoch_tokens = {};

@@ -288,6 +288,7 @@ TEST_CASE("meta.json records the program of this launch and of earlier ones") {
   write_meta(run, meta);
   meta.first_step = 50;
   meta.epoch_tokens = 12'800;
+  meta.tokenizer_sha256 = "11";
   write_meta(run, meta);
   const auto j = nlohmann::json::parse(read_file(run.file("meta.json")));
   REQUIRE(j["command"] == nlohmann::json{"assay", "train", "x.yaml"});
@@ -297,6 +298,8 @@ TEST_CASE("meta.json records the program of this launch and of earlier ones") {
   REQUIRE(j["program_sha256"].get<std::string>().size() == 64);
   REQUIRE(j["data_sha256"]["t.bin"] == "00");
   REQUIRE(j["epoch_tokens"] == 12'800);
+  REQUIRE(j["tokenizer_sha256"] == "11");
+  REQUIRE(!j["before"][0].contains("tokenizer_sha256"));  // without a tokenizer
   REQUIRE(j["before"].size() == 1);
   REQUIRE(!j["before"][0].contains("epoch_tokens"));  // of a mixture
   REQUIRE(j["before"][0]["first_step"] == 0);

@@ -66,6 +66,17 @@ TEST_CASE("a tokenizer that only one of two runs was given makes them no other r
   REQUIRE(mentions(found, "validation data: x_val_0.bin cccc in dense-s1, x_val_0.bin eeee"));
 }
 
+TEST_CASE("a tokenizer whose file was only laid out anew is the same one") {
+  std::vector<RunRecord> runs = two_models();
+  runs[3].data_sha256["/d/tokenizer.json"] = "eeee";
+  runs[3].tokenizer_sha256 = "aaaa";  // the others do not record it, but Assay wrote their file
+  REQUIRE(incomparable_differences(runs).empty());
+  for (RunRecord& run : runs) run.tokenizer_sha256 = "ffff";
+  REQUIRE(incomparable_differences(runs).empty());
+  runs[3].tokenizer_sha256 = "dddd";
+  REQUIRE(mentions(incomparable_differences(runs), "tokenizer: aaaa in dense-s1, eeee in moe-s2"));
+}
+
 TEST_CASE("validation and training data are compared each by itself") {
   const auto with_roles = [] {
     std::vector<RunRecord> runs = two_models();

@@ -57,9 +57,30 @@ TEST_CASE("the first file of other content is named") {
   };
   for (const Row& row : rows) {
     INFO(row.says);
-    REQUIRE(data_change(before, row.now) == row.says);
+    REQUIRE(data_change({before}, {row.now}) == row.says);
   }
-  REQUIRE(data_change({}, before).empty());  // not recorded
+  REQUIRE(data_change({}, {before}).empty());  // not recorded
+}
+
+TEST_CASE("a tokenizer in other bytes is the same one if it says the same") {
+  const auto data = [](const char* bytes, const char* content) {
+    return DataHashes{.files = {{"/d/x_train_0.bin", "aaaa"}, {"/d/tokenizer.json", bytes}},
+                      .tokenizer_sha256 = content};
+  };
+  REQUIRE(data_change(data("bbbb", "cccc"), data("dddd", "cccc")).empty());
+  REQUIRE(data_change(data("cccc", ""), data("dddd", "cccc")).empty());  // Assay wrote the first
+  const char* const other = "data tokenizer.json: bbbb -> dddd";
+  REQUIRE(data_change(data("bbbb", ""), data("dddd", "cccc")) == other);  // not recorded
+  REQUIRE(data_change(data("bbbb", "cccc"), data("dddd", "eeee")) == other);
+  // Two files, of which one is equal, are another tokenizer.
+  const auto gpt2 = [](const char* merges, const char* content) {
+    return DataHashes{.files = {{"/d/x_train_0.bin", "aaaa"},
+                                {"/d/vocab.json", "bbbb"},
+                                {"/d/merges.txt", merges}},
+                      .tokenizer_sha256 = content};
+  };
+  REQUIRE(data_change(gpt2("cccc", ""), gpt2("dddd", "")) == "data merges.txt: cccc -> dddd");
+  REQUIRE(data_change(gpt2("cccc", "eeee"), data("dddd", "eeee")).empty());
 }
 
 TEST_CASE("a run that was trained on other data than its cell reads is an edited one") {
@@ -72,9 +93,9 @@ TEST_CASE("a run that was trained on other data than its cell reads is an edited
   write_file_atomic(family.runs().run(cell) + "/meta.json",
                     R"({"data_sha256": {"/clean/x_train_0.bin": "aaaa"}})");
   REQUIRE(!find_edits(family.runs(), m).any());
-  cell.data_sha256 = {{"/moved/x_train_0.bin", "aaaa"}};
+  cell.data.files = {{"/moved/x_train_0.bin", "aaaa"}};
   REQUIRE(!find_edits(family.runs(), m).any());
-  cell.data_sha256 = {{"/noisy/x_train_0.bin", "dddd"}};
+  cell.data.files = {{"/noisy/x_train_0.bin", "dddd"}};
   const MatrixEdits edits = find_edits(family.runs(), m);
   REQUIRE(edits.changed_cells == std::vector<std::string>{cell.name});
   REQUIRE(edits.changed ==

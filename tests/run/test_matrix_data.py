@@ -92,7 +92,7 @@ def check_prepared_again(place):
 
 
 def check_grown(place):
-    """A shard more, and a tokenizer.json of other bytes, beside finished runs."""
+    """A shard more, and another tokenizer.json, or the same laid out anew, beside finished runs."""
     table = place.matrix().stdout
     more = place.path / "clean" / "x_train_000002.bin"
     shutil.copy(place.path / "noisy" / "x_train_000001.bin", more)
@@ -109,6 +109,9 @@ def check_grown(place):
     tokenizer.write_text(json.dumps(changed))
     check("base-steps-fp32-seed1: data tokenizer.json: " in place.matrix(expect=1).stderr, "another tokenizer is other data")
     check(place.matrix("--summary").stdout == table, "and the tables stay")
+    tokenizer.write_text(json.dumps(json.loads(text), indent=4))
+    same = place.matrix()
+    check(same.stdout == table and "; 0 to train" in same.stderr, "a tokenizer laid out anew is the same one: " + same.stderr)
     tokenizer.unlink()
     tokenizer.symlink_to(tokenizer.name)
     unread = place.matrix(expect=1).stderr

@@ -19,12 +19,12 @@
 namespace assay {
 namespace {
 
-// This program and device; data_sha256 is left for examine_run().
+// This program and device; data is left for examine_run().
 ReuseEvidence evidence_here(const std::string& device, ReuseEvidence::Elsewhere elsewhere) {
   ReuseEvidence evidence{.program = {.data = {},
                                      .program_sha256 = sha256_file(kThisProgram),
                                      .commit = build_info().commit},
-                         .data_sha256 = {},
+                         .data = {},
                          .device = device_name_of(device)};
   evidence.elsewhere = elsewhere;
   return evidence;
@@ -34,15 +34,27 @@ TakenRun examine_run(const ReusableRun& run, const MatrixFolder& folder, ReuseEv
   require_room(run, folder);
   RunData data = resolve_data(run.cell->config);
   hash_data(run.cell->config, data);
-  evidence.data_sha256 = data_hashes(data);
+  evidence.data = {.files = data_hashes(data), .tokenizer_sha256 = data.tokenizer_sha256};
   require_evidence(run, evidence);
   return {.run = run, .evidence = evidence};
 }
 
+// "" of what cannot be read as a tokenizer: its files are compared by their bytes.
+std::string tokenizer_now(const std::string& path) {
+  if (path.empty()) return "";
+  try {
+    return tokenizer_hash(read_tokenizer(path));
+  } catch (const ReadFailed&) {
+    throw;
+  } catch (const UserError&) {
+    return "";
+  }
+}
+
 // Empty where a file is not on this machine, and of a corpus that the configuration generates.
-FileHashes hashes_now(const DataConfig& data) {
-  FileHashes hashes;
-  if (data.synth) return hashes;
+DataHashes hashes_now(const DataConfig& data) {
+  DataHashes now;
+  if (data.synth) return now;
   try {
     std::vector<std::string> paths = expand_files(data.train, "data.train");
     const std::vector<std::string> val = expand_files(data.val, "data.val");
@@ -51,19 +63,21 @@ FileHashes hashes_now(const DataConfig& data) {
       const std::vector<std::string> tokenizer = tokenizer_paths(data.tokenizer);
       paths.insert(paths.end(), tokenizer.begin(), tokenizer.end());
     }
-    for (const auto& [path, file] : hash_files(paths, UseCache::kYes)) hashes[path] = file.sha256;
+    for (const auto& [path, file] : hash_files(paths, UseCache::kYes))
+      now.files[path] = file.sha256;
   } catch (const ReadFailed&) {
     throw;
   } catch (const UserError&) {
     return {};  // a run that is to be trained reports it
   }
-  return hashes;
+  now.tokenizer_sha256 = tokenizer_now(data.tokenizer);
+  return now;
 }
 
 }  // namespace
 
 void note_data(Matrix& matrix, const MatrixFolder& folder, DataOf which) {
-  std::map<std::vector<std::string>, FileHashes> known;  // by the fields that name files
+  std::map<std::vector<std::string>, DataHashes> known;  // by the fields that name files
   for (Cell& cell : matrix.cells) {
     std::error_code ignored;
     const bool begun = std::filesystem::exists(folder.run(cell) + "/meta.json", ignored);
@@ -75,7 +89,7 @@ void note_data(Matrix& matrix, const MatrixFolder& folder, DataOf which) {
     fields.insert(fields.end(), {"", data.tokenizer, data.synth ? "synth" : ""});
     const auto [own, is_new] = known.try_emplace(std::move(fields));
     if (is_new) own->second = hashes_now(data);
-    cell.data_sha256 = own->second;
+    cell.data = own->second;
   }
 }
 

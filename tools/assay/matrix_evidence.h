@@ -12,7 +12,7 @@
 
 namespace assay {
 
-// Fills Cell::data_sha256 of the cells whose run has begun, or of all: what a pattern of data.train
+// Fills Cell::data of the cells whose run has begun, or of all: what a pattern of data.train
 // matches may have changed since. Hashes come from the cache where the files have not changed.
 enum class DataOf { kBegunRuns, kAllRuns };
 void note_data(Matrix& matrix, const MatrixFolder& folder, DataOf which);
