@@ -17,6 +17,7 @@
 #include "engine/config/field_range.h"
 #include "engine/config/fields.h"
 #include "engine/config/paths.h"
+#include "engine/config/run_files.h"
 #include "engine/config/scalar.h"
 #include "engine/config/yaml_source.h"
 
@@ -350,8 +351,7 @@ void apply_text(Config& config, const std::string& text, const YamlSource& sourc
 // Whether the file is the configuration that a run recorded.
 bool is_of_run(const std::string& path) {
   return fs::path(path).filename() == "config.yaml" &&
-         (fs::exists(fs::path(path).replace_filename("meta.json")) ||
-          fs::exists(fs::path(path).replace_filename("checkpoints")));
+         has_files_of_run(fs::absolute(path).parent_path());
 }
 
 // The configuration of a run names every field that the version knew which wrote it. What it does

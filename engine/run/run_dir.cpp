@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/suggest.h"
 #include "data/json_text.h"
+#include "engine/config/run_files.h"
 #include "engine/config/schedule.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
@@ -88,13 +89,6 @@ void require_access(const fs::path& path) {
                   "check the permissions of the folders on its path");
 }
 
-// Whether the folder has what a run writes beside its configuration, when it begins.
-bool has_begun(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::exists(folder / "meta.json", ignored) || fs::exists(folder / "checkpoints", ignored) ||
-         fs::exists(folder / "telemetry.db", ignored);
-}
-
 // Whether the folder's config.yaml is what a run would write again: a process killed at its start
 // leaves no more than that. Anything else there is the user's.
 bool is_written_by_run(const fs::path& folder) {
@@ -114,7 +108,7 @@ bool is_written_by_run(const fs::path& folder) {
 }  // namespace
 
 bool is_run(const fs::path& folder) {
-  return has_config(folder) && (has_begun(folder) || is_written_by_run(folder));
+  return has_config(folder) && (has_files_of_run(folder) || is_written_by_run(folder));
 }
 
 namespace {

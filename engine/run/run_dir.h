@@ -17,9 +17,10 @@
 
 namespace assay {
 
-// Whether a run has written in the folder: its config.yaml, and more, or that file alone as a run
-// writes it, which a process leaves that is killed at its start. A configuration of the user's own,
-// perhaps beside his corpus, is none.
+// Whether a run has written in the folder: its config.yaml, and more (engine/config/run_files.h),
+// or that file alone as a run writes it, which a process leaves that is killed at its start. A
+// configuration of the user's own, perhaps beside his corpus or another program's checkpoints, is
+// none.
 bool is_run(const std::filesystem::path& folder);
 
 // The folder of the run that a user names. Throws UserError if it does not exist or is not a run.

@@ -325,6 +325,7 @@ TEST_CASE("the paths that a user may give for a checkpoint") {
   Run run;
   run.save(10);
   write_file_atomic(run.folder / "config.yaml", "run: {}\n");
+  write_file_atomic(run.folder / "meta.json", R"({"config_sha256": "0"})");
   REQUIRE(require_checkpoint(run.path(10), nullptr) == run.path(10));
   REQUIRE(require_checkpoint(run.path(10) + "/", nullptr) == run.path(10));
   REQUIRE(require_checkpoint(run.folder.path(), nullptr) == run.path(10));
@@ -336,7 +337,7 @@ TEST_CASE("the paths that a user may give for a checkpoint") {
 TEST_CASE("why a run has no checkpoint that can be read") {
   Run run;
   write_file_atomic(run.folder / "config.yaml", "run: {}\n");
-  write_file_atomic(run.folder / "meta.json", "{}\n");
+  write_file_atomic(run.folder / "meta.json", R"({"config_sha256": "0"})");
   const auto refused = [&](const char* error, const char* hint) {
     try {
       require_checkpoint(run.folder.path(), nullptr);

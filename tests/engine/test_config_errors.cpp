@@ -290,7 +290,7 @@ TEST_CASE("text that is not UTF-8 is refused in what the user gives, not in what
                       Catch::Matchers::EndsWith(": is not UTF-8: byte 0xe9"));
   REQUIRE_THROWS_AS(require_utf8_sets({set}), UserError);
   write_file_atomic(folder / "config.yaml", text);
-  write_file_atomic(folder / "meta.json", "{}");
+  write_file_atomic(folder / "meta.json", R"({"config_sha256": "0"})");
   REQUIRE(load_config(folder / "config.yaml").eval.samples->prompts[0] == "caf\xe9");
   REQUIRE(parse_run_config_text(text, "t", "/").eval.samples->prompts[0] == "caf\xe9");
 }

@@ -221,7 +221,11 @@ TEST_CASE("what the configuration of an older run does not name is as it was the
   const std::string of_run = folder / "config.yaml";
   write_file_atomic(of_run, old);
   REQUIRE(load_config(of_run).precision.products == ProductsMode::kAuto);
-  write_file_atomic(folder / "meta.json", "{}");  // now it is a run's
+  make_folders(folder / "checkpoints");  // of another program
+  write_file_atomic(folder / "checkpoints/x.pt", "x");
+  write_file_atomic(folder / "meta.json", R"({"author": "me"})");
+  REQUIRE(load_config(of_run).data.shuffle);
+  write_file_atomic(folder / "meta.json", R"({"config_sha256": "0"})");  // now it is a run's
   for (const Config& c :
        {load_config(of_run), parse_run_config_text(old, "state.json", folder.path())}) {
     REQUIRE(c.run.steps == 5);

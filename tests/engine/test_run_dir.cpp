@@ -15,6 +15,7 @@
 #include "engine/config/yaml.h"
 #include "engine/run/interrupt.h"
 #include "engine/run/run_dir.h"
+#include "engine/telemetry/telemetry.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"
@@ -240,8 +241,43 @@ TEST_CASE("a configuration of the user's is not replaced") {
   REQUIRE(RunDir(folder.path(), Start::kContinue).previous());
   // A run whose configuration was edited stays a run.
   write_file_atomic(file, mine);
-  write_file_atomic(folder / "meta.json", "{}");
+  write_file_atomic(folder / "meta.json", R"({"config_sha256": "0"})");
   REQUIRE(RunDir(folder.path(), Start::kContinue).previous());
+}
+
+TEST_CASE("a configuration beside files of a run's names is a run's if a run wrote them") {
+  struct Case {
+    const char *file, *text;
+    bool is_run;
+  };
+  const Case cases[] = {{"checkpoints/x.pt", "x", false},
+                        {"checkpoints/step-00000010/lit_model.pth", "x", false},
+                        {"checkpoints/step-00000010/MANIFEST.json", "{}", true},
+                        {"checkpoints/.tmp-step-00000010/model.safetensors", "", true},
+                        {"meta.json", R"({"author": "me"})", false},
+                        {"meta.json", "[]", false},
+                        {"meta.json", "no JSON", false},
+                        {"meta.json", R"({"config_sha256": "0"})", true},
+                        {"telemetry.db", "x", false},
+                        {"telemetry.db", "", true}};
+  for (const Case& c : cases) {
+    CAPTURE(c.file, c.text);
+    const TempFolder folder;
+    make_folders(fs::path(folder / c.file).parent_path().string());
+    write_file_atomic(folder / c.file, c.text);
+    write_file_atomic(folder / "config.yaml", "run: {seed: 3}  # mine\n");
+    REQUIRE(is_run(folder.path()) == c.is_run);
+    if (c.is_run) continue;
+    for (const Start start : {Start::kContinue, Start::kFresh}) {
+      expect_error([&] { RunDir run(folder.path(), start); }, "a config.yaml that no run wrote");
+    }
+    REQUIRE(read_file(folder / c.file) == c.text);
+    REQUIRE(read_file(folder / "config.yaml") == "run: {seed: 3}  # mine\n");
+  }
+  const TempFolder folder;
+  write_file_atomic(folder / "config.yaml", "run: {seed: 3}\n");
+  const Telemetry telemetry(folder / "telemetry.db", {.scalars = {}, .spans = {}, .layers = {}});
+  REQUIRE(is_run(folder.path()));
 }
 
 TEST_CASE("the remains of a killed start do not block a new one, other files do") {

@@ -168,7 +168,7 @@ with Workplace(moe=True) as w:
     empty = w.run("empty")
     empty.mkdir()
     (empty / "config.yaml").write_text("model: {}\n")
-    (empty / "meta.json").write_text("{}\n")
+    (empty / "meta.json").write_text('{"config_sha256": "0"}')
     check("has no checkpoint" in works("checkpoint", "list", empty), "a run without checkpoints")
     refused("has no checkpoint yet", "checkpoint", "merge", empty)
 print("checkpoint_cli: ok")

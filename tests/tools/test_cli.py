@@ -14,7 +14,8 @@ work = pathlib.Path(tempfile.mkdtemp())
 (work / "empty").mkdir()
 (work / "run").mkdir()
 (work / "run" / "config.yaml").write_text("model: {}\n")
-(work / "run" / "meta.json").write_text("{}\n")
+META = '{"config_sha256": "0"}'  # of a launch
+(work / "run" / "meta.json").write_text(META)
 
 # Arguments of `assay`, and what the error line and the hint line must contain.
 REFUSED = [
@@ -35,9 +36,12 @@ for command in ("router", "report", "sample", "watch"):
     ]
 (work / "runs" / "mine").mkdir(parents=True)
 (work / "runs" / "mine" / "config.yaml").write_text("model: {}\n")
-(work / "runs" / "mine" / "checkpoints").mkdir()
-(work / "own").mkdir()
-(work / "own" / "config.yaml").write_text("model: {}\n")  # a configuration of the user's, which no run wrote
+(work / "runs" / "mine" / "meta.json").write_text(META)
+(work / "own" / "checkpoints").mkdir(parents=True)
+# A configuration of the user's, which no run wrote, beside files of his that are called as a run's.
+OWN = {"config.yaml": "model: {}\n", "meta.json": '{"author": "me"}\n', "checkpoints/x.pt": "weights", "log.txt": "mine"}
+for name, text in OWN.items():
+    (work / "own" / name).write_text(text)
 REFUSED += [
     (["router", "mine"], "no run at mine", "did you mean runs/mine?"),
     (["router", "runs/mien"], "no run at runs/mien", "did you mean runs/mine?"),
@@ -51,6 +55,8 @@ REFUSED += [
     (["train", "a.yaml", "--stop-after", "-2"], "--stop-after: -2 is not a number > 0", "assay train --help"),
     (["data", "synth", "--seed", "-1"], "--seed: -1 is not a number >= 0", "assay data synth --help"),
     (["router", "own"], "own is not a run: its config.yaml was not written by one", "did you mean run?"),
+    *((["train", "own/config.yaml", "--run", "own", *more], "own has a config.yaml that no run wrote", "--run own/run")
+      for more in ([], ["--fresh"])),
     (["train", "run/config.yaml"], "run/config.yaml is the configuration of a run", "--run run; to begin another"),
     (["train", "run/../run/config.yaml", "--ranks", "2"], "is the configuration of a run", "--run run/../run; to begin another"),
     (["audit", "run"], "run is a folder, not a configuration", "give run/config.yaml"),
@@ -72,6 +78,7 @@ REFUSED += [
 # Values and words that the parser does not take.
 (work / "steps" / "checkpoints" / "step-00000060").mkdir(parents=True)
 (work / "steps" / "config.yaml").write_text("model: {}\n")
+(work / "steps" / "meta.json").write_text(META)
 REFUSED += [
     (["matrix", "m.yaml", "--dry-run", "--tflops", "0"], "--tflops: 0 is not a number > 0", "assay matrix --help"),
     (["matrix", "m.yaml", "--jobs", "0"], "--jobs: 0 is not a whole number from 1 to 1024", "assay matrix --help"),
@@ -120,6 +127,10 @@ for program, (arguments, error, hint) in [*((ASSAY, row) for row in REFUSED), *(
             and lines[1].startswith("hint: ") and hint in lines[1]):
         failures.append(f"{program} {' '.join(arguments)}: exit {done.returncode}, wanted 1 with {error!r}, {hint!r}\n"
                         f"{done.stdout}{done.stderr}")
+
+for name, text in OWN.items():
+    if (work / "own" / name).read_text() != text:
+        failures.append(f"training in own changed {name}")
 
 for command in ("audit", "simulate"):
     done = run([command, "run"])
