@@ -239,7 +239,7 @@ void TrainingRun::open_folder() {
       [this](const std::string& text) { log_->warn(text); }, group);
   newest_ = newest_checkpoint(*checkpoints_);
   if (newest_) before_ = load_state(*newest_);
-  if (dir_->previous()) require_same_run(*dir_, config(), before_.step);
+  if (dir_->previous()) require_configuration_before();
   require_same_data(before_, read_files(data_));
   require_precision_of_finished_run();
   const Config kept = kept_by_finished_run();
@@ -250,10 +250,21 @@ void TrainingRun::open_folder() {
   products_.emplace(session_, dir_->path());
 }
 
+Config TrainingRun::configuration_of_checkpoint() const {
+  return parse_run_config_text(before_.config_yaml, *newest_ + "/state.json", *newest_);
+}
+
+// That of the folder, and that of the steps made: only the first can be edited by hand. An import,
+// without a step, may be.
+void TrainingRun::require_configuration_before() const {
+  require_same_run(*dir_, config(), before_.step);
+  if (before_.step == 0) return;
+  require_unedited(dir_->path(), configuration_of_checkpoint(), config(), before_.step);
+}
+
 std::optional<PrecisionConfig> TrainingRun::other_precision_before() const {
   if (!newest_) return std::nullopt;
-  PrecisionConfig then =
-      parse_run_config_text(before_.config_yaml, *newest_ + "/state.json", *newest_).precision;
+  PrecisionConfig then = configuration_of_checkpoint().precision;
   // Import leaves `auto` open, and a CPU simulates all products.
   const bool same_products = then.products == ProductsMode::kAuto || !session_.device.gpu;
   if (same_products) then.products = config().precision.products;

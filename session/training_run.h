@@ -107,6 +107,8 @@ class TrainingRun {
   bool first() const { return session_.ranks == nullptr || session_.ranks->first(); }
   void resolve_horizon();
   void open_folder();
+  Config configuration_of_checkpoint() const;
+  void require_configuration_before() const;
   void require_precision_of_finished_run() const;
   Config kept_by_finished_run();
   void open_records(double peak_flop_per_s);

@@ -321,6 +321,23 @@ std::string branch_hint(const std::string& run, const Config& begun) {
 
 }  // namespace
 
+namespace {
+
+// UserError if steps that were made with `begun` would have other results now. wrong: before the
+// differences; hint: before what `assay branch` could do.
+void require_same(const std::string& run, const Config& begun, const Config& now,
+                  int64_t steps_done, const std::string& wrong, const std::string& hint) {
+  const std::vector<std::string> differences = result_changing_differences(begun, now, steps_done);
+  if (differences.empty()) return;
+  require_same_model(run, differences);
+  std::string all;
+  for (const std::string& difference : differences) all += (all.empty() ? "" : "; ") + difference;
+  throw UserError(wrong + ": " + all,
+                  hint + (all_of_schedule(differences) ? branch_hint(run, begun) : ""));
+}
+
+}  // namespace
+
 void require_same_run(const RunDir& run, const Config& now, int64_t steps_done) {
   CHECK(run.previous().has_value(), "%s is a new run", run.path().c_str());
   require_same_run(run.path(), *run.previous(), now, steps_done);
@@ -328,14 +345,18 @@ void require_same_run(const RunDir& run, const Config& now, int64_t steps_done) 
 
 void require_same_run(const std::string& run, const Config& begun, const Config& now,
                       int64_t steps_done) {
-  const std::vector<std::string> differences = result_changing_differences(begun, now, steps_done);
-  if (differences.empty()) return;
-  require_same_model(run, differences);
-  std::string all;
-  for (const std::string& difference : differences) all += (all.empty() ? "" : "; ") + difference;
-  throw UserError(run + " was started with another configuration: " + all,
-                  "give the same values, train in another --run, or delete it with --fresh" +
-                      (all_of_schedule(differences) ? branch_hint(run, begun) : ""));
+  require_same(run, begun, now, steps_done, run + " was started with another configuration",
+               "give the same values, train in another --run, or delete it with --fresh");
+}
+
+void require_unedited(const std::string& run, const Config& made_with, const Config& now,
+                      int64_t steps_done) {
+  const std::string file = run + "/" + kConfig;
+  require_same(run, made_with, now, steps_done,
+               strprintf("%s was edited: the %ld steps of the run were made with other values",
+                         file.c_str(), long(steps_done)),
+               "put the first values back there, train with the others in another --run, or delete "
+               "the run with --fresh");
 }
 
 std::string imported_tokenizer(const std::string& run) {

@@ -111,6 +111,10 @@ void require_same_run(const RunDir& run, const Config& now, int64_t steps_done);
 // The same of the run in a folder, which was begun with that configuration.
 void require_same_run(const std::string& run, const Config& begun, const Config& now,
                       int64_t steps_done);
+// The same with the configuration of the checkpoint that has these steps, where `now` is that of
+// the run's config.yaml: someone may have edited the file since.
+void require_unedited(const std::string& run, const Config& made_with, const Config& now,
+                      int64_t steps_done);
 
 struct RunMeta {
   std::vector<std::string> command;

@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, check, checkpoints, first_difference, rows, stop_at, struck_in_time
+from harness import Workplace, assay, check, checkpoints, first_difference, rows, stop_at, struck_in_time
 
 
 def steps_of(place, name):
@@ -148,6 +148,28 @@ def check_damaged(place):
     check_same(place, "damaged", "damaged checkpoint")
 
 
+def check_edited(place):
+    """What the run's own config.yaml says may be edited, but the steps were made with what it said then."""
+    place.train("edited", "--stop-after", "15")
+    config = place.run("edited") / "config.yaml"
+    command = ("train", config, "--run", place.run("edited"), "--stop-after", "1")
+    made_with = config.read_text()
+    for field, before, after in (("optimizer.lr: 0.003 -> 0.001", "\n  lr: 0.003\n", "\n  lr: 0.001\n"),
+                                 ("optimizer.beta2: 0.95 -> 0.9", "\n  beta2: 0.95\n", "\n  beta2: 0.9\n"),
+                                 ("schedule.warmup: 5 -> 4", "\n  warmup: 5\n", "\n  warmup: 4\n")):
+        check(made_with.count(before) == 1, f"{before} in {made_with}")
+        config.write_text(made_with.replace(before, after))
+        done = assay(*command)
+        check(done.returncode == 1 and f"{config} was edited: the 15 steps of the run were made with other values: {field}" in
+              done.stderr and "hint: put the first values back there" in done.stderr, done.stderr)
+        check(config.read_text() == made_with.replace(before, after), "the file stays as it is")
+    # What changes no step made: the interval of the evaluations, and a longer run.
+    config.write_text(made_with.replace("\n  every: 20\n", "\n  every: 30\n").replace("\n  steps: 60\n", "\n  steps: 70\n"))
+    check(config.read_text() != made_with, made_with)
+    done = assay(*command)
+    check(done.returncode == 0 and "resumes after step 15" in done.stderr, done.stderr)
+
+
 def check_finished(place):
     before = {file: file.read_bytes() for file in checkpoints(place.run("whole"))[-1].iterdir()}
     done = place.train("whole", "--json")
@@ -173,6 +195,7 @@ def main():
             check_best_not_marked(place)
             check_killed_at_start(place)
             check_damaged(place)
+            check_edited(place)
             check_finished(place)
     print("resume: ok")
 
