@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import ASSAY, Workplace, assay, check, first_difference, rows, stop_at
+from harness import ASSAY, Workplace, assay, check, first_difference, newest_tensors, rows, stop_at
 
 TRUNK = ("--set", "run.keep_checkpoints=9", "--set", "telemetry.probe_every=5")
 VARIANTS = {
@@ -61,6 +61,24 @@ def check_bits(place, what):
     last, = rows(place.run("b"), "SELECT max(step) FROM scalar WHERE name = 'hash'")
     check(last[0] == planned["steps"], f"{what}: the branch has {last[0]} steps, planned were {planned['steps']}")
     return trunk, share
+
+
+def check_from_last_step(place):
+    """A branch that leaves after the last step of a constant rate: its bits are those of a run of its own, and it keeps the
+    rows of that step, which such a run does not log or validate (docs/branch.md)."""
+    seldom = ("--set", "run.log_every=7", "--set", "eval.every=9", "--set", "schedule.warmdown=0", "--steps", "30")
+    place.train("constant", *TRUNK, *seldom)
+    folder = place.run("from-last")
+    branch(place.run("constant"), "--at-step", "30", "--warmdown-steps", "10", "--run", folder)
+    done = assay("train", folder / "config.yaml", "--run", place.run("of-its-own"))
+    check(done.returncode == 0, done.stderr)
+    check(newest_tensors(place.run("of-its-own")) == newest_tensors(folder), "the bits of a branch from the last step")
+    scalars = "scalar WHERE name IN ('hash', 'lr', 'train_loss_nats')"
+    for table, columns in ((scalars, "step, name, value"), ("eval WHERE true", "step, task, metric, value")):
+        others = f"SELECT {columns} FROM {table} AND step != 30 ORDER BY {columns}"
+        check(rows(folder, others) == rows(place.run("of-its-own"), others) != [], f"{table}, but of step 30")
+        last = f"SELECT {columns} FROM {table} AND step = 30"
+        check(rows(folder, last) != [] == rows(place.run("of-its-own"), last), f"{table} of step 30")
 
 
 def check_killed(place, trunk, share):
@@ -216,6 +234,7 @@ def main():
         check_moved(place, trunk, share)
         check_measured(place, trunk, share)
         check_pruned(place, share)
+        check_from_last_step(place)
         check_bad_input(place, trunk, share)
         check_matrix(place)
     for what in VARIANTS:
