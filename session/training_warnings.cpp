@@ -99,6 +99,13 @@ void add_optimizer(const Config& config, Lines& lines) {
   }
 }
 
+void add_contract(const ContractConfig& contract, Lines& lines) {
+  if (contract.kind == ContractKind::kSteps && contract.coefficient > 0) {
+    add_unused(lines, "contract.coefficient", contract.coefficient,
+               "contract.kind is steps, which takes run.steps");
+  }
+}
+
 // The most steps that are logged from step `first` to the one before the last: by run.log_every,
 // and where they are validated or land.
 int64_t most_logged_before_last(const Config& config, int64_t first) {
@@ -180,6 +187,7 @@ std::vector<std::string> training_warnings(const Config& config) {
     add_routers(*moe, lines);
   }
   add_optimizer(config, lines);
+  add_contract(config.contract, lines);
   add_collapse_stop(config, lines);
   add_forced_stop(config, lines);
   if (config.eval.source_tokens > 0 && !config.data.mixture) {

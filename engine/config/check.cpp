@@ -229,7 +229,7 @@ void validate_contract(const ContractConfig& c) {
                         " but contract.coefficient is not given, and no contract.reference",
                     coefficient_hint(c.kind));
   }
-  if (!steps && c.coefficient > 0 && !c.reference.empty()) {
+  if (c.coefficient > 0 && !c.reference.empty()) {
     throw UserError(
         strprintf("contract.coefficient = %g and contract.reference = %s are both given",
                   c.coefficient, c.reference.c_str()),

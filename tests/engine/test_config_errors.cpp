@@ -152,6 +152,8 @@ const Row kContractRows[] = {
      "totalDN, flops, seconds"},
     {"contract: {kind: flops, coefficient: 9, reference: a.yaml}", "",
      "coefficient = 9 and contract.reference = /configs/a.yaml", "remove one"},
+    {"contract: {coefficient: 9, reference: a.yaml}", "",
+     "coefficient = 9 and contract.reference = /configs/a.yaml", "remove one"},
     {"contract: {kind: flops, coefficient: 9, horizon: 5}", "",
      "contract.horizon = 5, but the contract flops has its own", "remove it"},
     {"contract: {fraction: 1.5}", "", "contract.fraction = 1.5 is out of range", "in (0, 1]"},
