@@ -88,10 +88,12 @@ void add_optimizer(const Config& config, Lines& lines) {
   }
   const ScheduleConfig& schedule = config.schedule;
   const bool decays = schedule.warmdown > 0 || schedule.warmdown_fraction.value_or(0) > 0;
-  if (schedule.decay == DecayShape::kLinear && decays && schedule.floor > 0) {
+  if (schedule.decay == DecayShape::kLinear && schedule.floor > 0) {
     add_unused(lines, "schedule.floor", schedule.floor,
-               "it is where a cosine ends; linear decay ends at optimizer.lr / warmdown "
-               "(schedule: {decay: cosine})");
+               decays ? "it is where a cosine ends; linear decay ends at optimizer.lr / warmdown "
+                        "(schedule: {decay: cosine})"
+                      : "it is where a cosine ends, and the rate does not fall at all (schedule: "
+                        "{decay: cosine})");
   }
   if (config.model.tie_embeddings && config.model.head_init != 1) {
     add_unused(lines, "model.head_init", config.model.head_init,

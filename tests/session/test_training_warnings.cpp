@@ -30,7 +30,11 @@ TEST_CASE("a setting that nothing uses is named") {
       {kDense, {"optimizer.expert_lr=1e-3"}, "optimizer.expert_lr = 0.001 is not used: the model"},
       {kDense,
        {"schedule.warmdown=9", "schedule.floor=1e-5"},
-       "schedule.floor = 1e-05 is not used: it is where a cosine"},
+       "schedule.floor = 1e-05 is not used: it is where a cosine ends; linear"},
+      {kDense,
+       {"schedule.floor=1e-4"},
+       "schedule.floor = 0.0001 is not used: it is where a cosine ends, and the rate does not fall "
+       "at all (schedule: {decay: cosine})"},
       {kDense,
        {"model.tie_embeddings=true", "model.head_init=2"},
        "model.head_init = 2 is not used"},
@@ -144,9 +148,9 @@ TEST_CASE("a run that will log too few steps for a verdict on its routers says s
 }
 
 // What the presets of a family share, of which one or the other uses it: `assay audit` computes the
-// horizons of june's contracts from the coefficient.
+// horizons of june's contracts from the coefficient, and super's runs have a constant rate.
 bool is_shared(const std::string& line) {
-  return line.starts_with("contract.coefficient = ");
+  return line.starts_with("contract.coefficient = ") || line.starts_with("schedule.floor = ");
 }
 
 TEST_CASE("no preset has a setting that nothing uses") {
