@@ -9,6 +9,7 @@
 #include "engine/telemetry/collapse_guard.h"
 #include "engine/telemetry/router_stats.h"
 #include "models/audit/contract.h"
+#include "models/linear/precision.h"
 #include "models/parameters/table.h"
 
 namespace assay {
@@ -16,12 +17,12 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-void add_unused(Lines& lines, const std::string& field, double value, const char* why) {
-  lines.push_back(strprintf("%s = %g is not used: %s", field.c_str(), value, why));
+void add_unused(Lines& lines, const std::string& field, double value, const std::string& why) {
+  lines.push_back(strprintf("%s = %g is not used: %s", field.c_str(), value, why.c_str()));
 }
 
 void add_unused(Lines& lines, const std::string& field, const std::optional<double>& value,
-                const char* why) {
+                const std::string& why) {
   if (value) add_unused(lines, field, *value, why);
 }
 
@@ -59,6 +60,9 @@ void add_routers(const MoeConfig& moe, Lines& lines) {
   if (router.bias_rule && !router.bias_rate.on()) {
     lines.push_back("model.moe.router.bias_rule is not used: bias_rate is 0");
   }
+  if (router.bias_follows_lr && !router.bias_rate.on()) {
+    lines.push_back("model.moe.router.bias_follows_lr is not used: bias_rate is 0");
+  }
   if (router.aux == RouterAux::kNone && router.aux_scope != usual.aux_scope) {
     lines.push_back("model.moe.router.aux_scope is not used: aux is none");
   }
@@ -73,6 +77,7 @@ void add_optimizer(const Config& config, Lines& lines) {
     const char* dense = "the model has no experts";
     add_unused(lines, "optimizer.router_lr", config.optimizer.router_lr, dense);
     add_unused(lines, "optimizer.expert_lr", config.optimizer.expert_lr, dense);
+    add_unused(lines, "optimizer.expert_beta2", config.optimizer.expert_beta2, dense);
   } else if (config.optimizer.kind == OptimizerKind::kMuon) {
     add_unused(lines, "optimizer.expert_beta2", config.optimizer.expert_beta2,
                "the experts' matrices are Muon's, which has no second moment");
@@ -101,7 +106,26 @@ void add_optimizer(const Config& config, Lines& lines) {
   }
 }
 
+// `auto` is bf16 or fp32.
+void add_precision(const PrecisionConfig& precision, Lines& lines) {
+  if (is_quantised_recipe(precision.recipe) || !precision.override_.empty()) return;
+  const std::string why = "recipe " + precision.recipe + " quantises nothing";
+  for (const auto& [field, value] :
+       {std::pair("precision.bf16_tail", precision.bf16_tail),
+        std::pair("precision.bf16_first_layers", double(precision.bf16_first_layers)),
+        std::pair("precision.bf16_last_layers", double(precision.bf16_last_layers))}) {
+    if (value > 0) add_unused(lines, field, value, why);
+  }
+}
+
 void add_contract(const ContractConfig& contract, Lines& lines) {
+  const std::string kind = std::string("contract.kind is ") + name_of(contract.kind);
+  if (contract.kind != ContractKind::kSeconds && contract.step_seconds > 0) {
+    add_unused(lines, "contract.step_seconds", contract.step_seconds, kind + ", not seconds");
+  }
+  if (contract.kind != ContractKind::kTotalDN && !contract.shared_in_total) {
+    lines.push_back("contract.shared_in_total = false is not used: " + kind + ", not totalDN");
+  }
   if (contract.kind == ContractKind::kSteps && contract.coefficient > 0) {
     add_unused(lines, "contract.coefficient", contract.coefficient,
                "contract.kind is steps, which takes run.steps");
@@ -190,6 +214,7 @@ std::vector<std::string> training_warnings(const Config& config) {
   }
   add_optimizer(config, lines);
   add_contract(config.contract, lines);
+  add_precision(config.precision, lines);
   add_collapse_stop(config, lines);
   add_forced_stop(config, lines);
   if (config.eval.source_tokens > 0 && !config.data.mixture) {

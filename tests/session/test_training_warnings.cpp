@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/check.h"
 #include "engine/config/check.h"
 #include "engine/config/yaml.h"
@@ -100,6 +102,25 @@ TEST_CASE("a setting that nothing uses is named") {
       {kDense,
        {"contract.coefficient=20"},
        "contract.coefficient = 20 is not used: contract.kind is steps, which takes run.steps"},
+      {kDense,
+       {"optimizer.expert_beta2=0.9"},
+       "optimizer.expert_beta2 = 0.9 is not used: the model"},
+      {kMoe,
+       {"model.moe.router.bias_rate=0", "model.moe.router.bias_follows_lr=true"},
+       "model.moe.router.bias_follows_lr is not used: bias_rate is 0"},
+      {kDense,
+       {"precision.recipe=bf16", "precision.bf16_tail=0.5"},
+       "precision.bf16_tail = 0.5 is not used: recipe bf16 quantises nothing"},
+      {kDense, {"precision.bf16_first_layers=2"}, "bf16_first_layers = 2 is not used: recipe auto"},
+      {kDense,
+       {"precision.recipe=fp32", "precision.bf16_last_layers=1"},
+       "bf16_last_layers = 1 is not used: recipe fp32 quantises nothing"},
+      {kDense,
+       {"contract.step_seconds=2"},
+       "contract.step_seconds = 2 is not used: contract.kind is steps, not seconds"},
+      {kDense,
+       {"contract={kind: activeDN, coefficient: 20, shared_in_total: false}"},
+       "contract.shared_in_total = false is not used: contract.kind is activeDN, not totalDN"},
       {"data: {synth: {}, val: [v.bin]}\n", {}, "data.val is not used: data.synth has its own"},
       {"data: {synth: {}, tokenizer: t.json}\n", {}, "data.tokenizer is not used: data.synth has"},
   };
@@ -114,6 +135,13 @@ TEST_CASE("a setting that is used is not") {
   REQUIRE(warnings_of(kMoe, {}) == "");
   REQUIRE(warnings_of(kMoe, {"optimizer.router_lr=1e-3", "optimizer.expert_lr=1e-3"}) == "");
   REQUIRE(warnings_of(kDense, {"contract={kind: totalDN, coefficient: 20}"}) == "");
+  REQUIRE(warnings_of(kDense,
+                      {"contract={kind: totalDN, coefficient: 20, shared_in_total: false}"}) == "");
+  REQUIRE(warnings_of(kDense, {"contract={kind: seconds, coefficient: 20, step_seconds: 2}"}) ==
+          "");
+  REQUIRE(warnings_of(kDense, {"precision.recipe=nvfp4", "precision.bf16_tail=0.5"}) == "");
+  REQUIRE(warnings_of(kDense, {"precision.recipe=bf16", "precision.bf16_first_layers=1",
+                               "precision.override=[weight=nvfp4]"}) == "");
   REQUIRE(warnings_of(kDense, {"schedule.decay=cosine", "schedule.floor=1e-5"}) == "");
   REQUIRE(warnings_of(kMoe, {"telemetry.collapse_stop={at_least: 0.9, for: 10, from: 0.5}",
                              "run.log_every=5"}) == "");
@@ -148,9 +176,13 @@ TEST_CASE("a run that will log too few steps for a verdict on its routers says s
 }
 
 // What the presets of a family share, of which one or the other uses it: `assay audit` computes the
-// horizons of june's contracts from the coefficient, and super's runs have a constant rate.
+// horizons of june's contracts from the coefficient, super's runs have a constant rate and some no
+// bias, and a family with experts has dense members.
 bool is_shared(const std::string& line) {
-  return line.starts_with("contract.coefficient = ") || line.starts_with("schedule.floor = ");
+  const char* const fields[] = {"contract.coefficient", "schedule.floor", "optimizer.expert_beta2",
+                                "model.moe.router.bias_follows_lr"};
+  return std::any_of(std::begin(fields), std::end(fields),
+                     [&](const char* field) { return line.starts_with(std::string(field) + " "); });
 }
 
 TEST_CASE("no preset has a setting that nothing uses") {
