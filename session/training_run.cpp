@@ -21,6 +21,7 @@
 #include "models/parameters/expert_shares.h"
 #include "session/data_evidence.h"
 #include "session/measure_step.h"
+#include "session/passed_landings.h"
 #include "session/rank_memory.h"
 #include "session/same_on_all.h"
 
@@ -347,6 +348,11 @@ void TrainingRun::open() {
                      .tune_sha256 = session_.tuning ? session_.tuning->sha256 : ""});
   if (const std::string text = products_->summary(); !text.empty()) log_->info(text);
   for (const std::string& line : session_.warnings) log_->warn(line);
+  if (const std::string text =
+          passed_landings_text(dir_->path(), landings(config()), start_.steps_done);
+      !text.empty()) {
+    log_->warn(text);
+  }
   if (const std::string text = ranks_ ? shared_experts_text(config(), ranks_->layout) : "";
       !text.empty()) {
     log_->info(text);

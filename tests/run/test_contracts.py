@@ -4,6 +4,7 @@ the summary."""
 import json
 import pathlib
 import re
+import shutil
 import signal
 import sys
 
@@ -64,6 +65,22 @@ def check_landings(place):
     check([step for step, _ in landed(place.run("fifth"))] == [2, 3, 6, 12], landed(place.run("fifth")))
 
 
+def check_passed_landing(place):
+    """A landing that is asked for when the run has passed its step is not made, which a line says."""
+    asked = sets(contract__landings="[0.25,0.5,1]")
+    place.train("passed", "--stop-after", "20")
+    done = place.train("passed", *asked, "--stop-after", "20")
+    said = "had passed when contract.landings asked for them are not made: 0.25 (step 15); no checkpoint"
+    check(f"warning: landings that the run {said} of theirs is kept\n" in done.stderr, done.stderr)
+    check(landed(place.run("passed")) == [(30, "0.5 of steps")], landed(place.run("passed")))
+    place.train("asked-first", *asked, "--stop-after", "40")
+    shutil.rmtree(place.run("asked-first") / "checkpoints" / "step-00000015")
+    (place.run("passed") / "telemetry.db").unlink()  # where a checkpoint is kept it is not needed
+    for name, told in (("asked-first", False), ("passed", True)):
+        done = place.train(name, *asked, "--stop-after", "1")
+        check((said in done.stderr) == told, f"{name}: {done.stderr}")
+
+
 def check_seconds(place):
     quick = sets(contract__kind="seconds", contract__coefficient=1, schedule__warmup=0, schedule__warmdown=0,
                  contract__landings="[]", run__log_every=1000)
@@ -101,6 +118,7 @@ def check_summary(place):
 def main():
     with Workplace(moe=True) as place:
         check_landings(place)
+        check_passed_landing(place)
         check_seconds(place)
         check_summary(place)
     print("contracts: ok")
