@@ -39,8 +39,23 @@ void BestCheckpoint::finish_last_save(const RunStart& start) {
                                   "stays the best one",
                                   long(best_.step)));
     }
+    record_not_kept(step);
   }
   p_.checkpoints.tidy(step);
+}
+
+// Of a run that was not told to keep its best checkpoint from the start, perhaps.
+void BestCheckpoint::record_not_kept(int64_t step) {
+  const std::optional<StepValue> lowest = p_.recorder.lowest_validation_loss();
+  if (!lowest || !(lowest->value < best_.loss_nats)) return;
+  const std::string of =
+      best_.step < 0 ? "no checkpoint is marked yet"
+                     : strprintf("that of step %ld is %.4f", long(best_.step), best_.loss_nats);
+  p_.recorder.event(
+      step, "best_not_kept",
+      strprintf("the lowest validation loss, %.4f at step %ld, has no checkpoint that "
+                "is marked as the best one: %s",
+                lowest->value, long(lowest->step), of.c_str()));
 }
 
 void BestCheckpoint::validated(int64_t step, double loss_nats) {

@@ -36,6 +36,7 @@ class BestCheckpoint {
   BestLoss marked_before(const RunStart& start) const;
   double loss_before(int64_t step, const RunStart& start, double unknown) const;
   bool improve(const BestLoss& other);
+  void record_not_kept(int64_t step);
 
   RunParts& p_;
   Group* const group_;  // null: one rank

@@ -309,6 +309,15 @@ std::optional<double> RunRecorder::validation_loss(int64_t steps_done) const {
   return std::nullopt;
 }
 
+std::optional<StepValue> RunRecorder::lowest_validation_loss() const {
+  std::optional<StepValue> lowest;
+  for (const EvalValue& v : TelemetryReader(config_.telemetry_path).eval("val", "loss_nats")) {
+    const bool lower = !lowest || v.value < lowest->value;
+    if (v.step > 0 && !std::isnan(v.value) && lower) lowest = {.step = v.step, .value = v.value};
+  }
+  return lowest;
+}
+
 void RunRecorder::no_checkpoint(int64_t steps_done, const std::string& why) {
   telemetry_.event(steps_done, "no_checkpoint", why);
   log_.warn(strprintf("no checkpoint at step %ld: %s; training continues", long(steps_done),

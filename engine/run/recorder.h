@@ -11,6 +11,7 @@
 #include "engine/run/log.h"
 #include "engine/run/progress.h"
 #include "engine/run/training_energy.h"
+#include "engine/telemetry/reader.h"
 #include "engine/telemetry/router_telemetry.h"
 #include "engine/telemetry/telemetry.h"
 #include "engine/trainer.h"
@@ -68,6 +69,8 @@ class Recorder {
   virtual bool has_evaluation(int64_t steps_done, const std::string& task) const = 0;
   // Of that step; nullopt if it was not validated.
   virtual std::optional<double> validation_loss(int64_t steps_done) const = 0;
+  // The smallest one that is recorded, without that of the initial weights; nullopt without one.
+  virtual std::optional<StepValue> lowest_validation_loss() const = 0;
   // A checkpoint that was due by time could not be written; training continues.
   virtual void no_checkpoint(int64_t steps_done, const std::string& why) = 0;
   virtual void checkpoint(int64_t steps_done, const std::string& folder, double seconds) = 0;
@@ -93,6 +96,7 @@ class RunRecorder final : public Recorder {
                              const std::string& why) override;
   bool has_evaluation(int64_t steps_done, const std::string& task) const override;
   std::optional<double> validation_loss(int64_t steps_done) const override;
+  std::optional<StepValue> lowest_validation_loss() const override;
   void no_checkpoint(int64_t steps_done, const std::string& why) override;
   void checkpoint(int64_t steps_done, const std::string& folder, double seconds) override;
   void event(int64_t steps_done, const std::string& kind, const std::string& detail) override;
@@ -121,6 +125,7 @@ class SilentRecorder final : public Recorder {
   void not_finite_evaluation(int64_t, const std::string&, const std::string&) override {}
   bool has_evaluation(int64_t, const std::string&) const override { return false; }
   std::optional<double> validation_loss(int64_t) const override { return std::nullopt; }
+  std::optional<StepValue> lowest_validation_loss() const override { return std::nullopt; }
   void no_checkpoint(int64_t, const std::string&) override {}
   void checkpoint(int64_t, const std::string&, double) override {}
   void event(int64_t, const std::string&, const std::string&) override {}

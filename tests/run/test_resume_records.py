@@ -13,6 +13,9 @@ from harness import ASSAY, Workplace, assay, check, checkpoints, rows, stop_at
 LOSSES = "SELECT step, value FROM eval WHERE task = 'val' AND metric = 'loss_nats' ORDER BY step"
 
 
+NOT_KEPT = "SELECT detail FROM event WHERE kind = 'best_not_kept'"
+
+
 def best_of(place, name):
     return (place.run(name) / "checkpoints" / "best").resolve().name
 
@@ -35,6 +38,15 @@ def check_best_without_telemetry(place):
     check(best_of(place, "lost") == f"step-{best:08d}", f"{best_of(place, 'lost')} is the best, not step {best}: {losses}")
     place.train("lost", *settings)
     check(best_of(place, "lost") == best_of(place, "whole"), f"at the end: {best_of(place, 'lost')} and {best_of(place, 'whole')}")
+    # Asked for when the best one may be gone: the telemetry says that a lower loss has no checkpoint.
+    keeps = settings.index("run.keep_best=true")
+    place.train("asked", *settings[:keeps - 1], *settings[keeps + 1:], "--stop-after", str(worse + 2))
+    place.train("asked", *settings, "--stop-after", "1")
+    told = rows(place.run("asked"), NOT_KEPT)
+    lost = f"the lowest validation loss, {losses[found[0]][1]:.4f} at step {best}, has no checkpoint that is marked as the best one"
+    check(told == [(f"{lost}: no checkpoint is marked yet",)], f"{told}, not {lost}")
+    place.train("whole", *settings)
+    check(rows(place.run("whole"), NOT_KEPT) == [], "a run that kept it from the start has lost none")
 
 
 def check_killed_import(place):
