@@ -295,12 +295,14 @@ class Run {
     best_.saved();
   }
 
-  // True if the run was already stopped by its target and is started again.
+  // True if the run was already stopped by its target and is started again, perhaps with other
+  // steps to validate.
   bool reached_before() {
-    if (p_.config.run.target_loss <= 0 || !validated(done_)) return false;
+    if (p_.config.run.target_loss <= 0) return false;
     const double known =
         of_first_rank(group_, p_.recorder.validation_loss(done_).value_or(std::nan("")));
     if (!std::isnan(known)) return reaches_target(known);
+    if (!validated(done_)) return false;
     return reaches_target(loss_of(*evaluate(*p_.evaluators.front(), moment(done_), {})));
   }
 

@@ -109,6 +109,16 @@ def check_target(place):
     check("eval 40/60 mean" in late.stderr, f"a score that is requested later: {late.stderr}")
 
 
+def check_target_at_other_interval(place):
+    """A run that its target ended has ended, also where it is started again to be validated at other steps."""
+    target = ("--set", "run.target_loss=20", "--set")
+    for every in (9, 10, 9):
+        done = place.train("interval", *target, f"eval.every={every}")
+        check("reached the target loss at step 9/60" in done.stderr, f"every {every}: {done.stderr}")
+        check("target 20 reached" in done.stderr and "at step 9," in done.stderr, f"every {every}: {done.stderr}")
+    check(rows(place.run("interval"), "SELECT max(step) FROM scalar") == [(9,)], "no step follows")
+
+
 def check_asked_later(place):
     """A score requested at resume for the step that the run resumes from, in a run whose last steps
     have another format."""
@@ -233,6 +243,7 @@ def main():
             check(difference is None, f"{recipe}: {difference}")
         names = rows(place.run("looked-bf16"), "SELECT DISTINCT metric FROM eval WHERE task = 'core' ORDER BY metric")
         check(names == [("core",), ("not_scored_rows",), ("standard_error",)], f"all tasks, all rows: {names}")
+        check_target_at_other_interval(place)
         check_asked_later(place)
         check_phase(place)
         check_failure(place)
