@@ -79,15 +79,24 @@ message(STATUS "found ${assay_FOUND}, zlib ${ZLIB_FOUND}: ${assay_NOT_FOUND_MESS
 if(assay_FOUND)
   add_library(other OBJECT other.c other.cpp)
   target_link_libraries(other PRIVATE assay::assay)
+  if(cuda)
+    enable_language(CUDA)
+    target_sources(other PRIVATE kernel.cu)
+  endif()
 endif()
 """)
     (project / "other.c").write_text("int other;\n")
     (project / "other.cpp").write_text("int another;\n")
+    (project / "kernel.cu").write_text("__global__ void kernel() {}\n")
 
-    def search(name, how, expect=0, **environment):
+    def search(name, how, *settings, expect=0, **environment):
         return run("cmake", "-S", project, "-B", place / name, f"-Dhow={how}", f"-DCMAKE_PREFIX_PATH={prefix}",
-                   f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", expect=expect,
+                   f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *settings, expect=expect,
                    env={**os.environ, **environment})
+
+    def commands_of(name):
+        return {entry["file"].rsplit("/", 1)[1]: entry["command"]
+                for entry in json.loads((place / name / "compile_commands.json").read_text())}
 
     nothing = {"PKG_CONFIG_LIBDIR": str(project), "PKG_CONFIG_PATH": ""}
     text = search("without", "QUIET", **nothing)
@@ -97,9 +106,16 @@ endif()
     check(why in " ".join(text.split()), text)
     text = search("with", "QUIET")
     check("found 1, zlib mine" in text, text)
-    commands = {entry["file"].rsplit("/", 1)[1]: entry["command"]
-                for entry in json.loads((place / "with" / "compile_commands.json").read_text())}
+    commands = commands_of("with")
     check("-std=c++20" in commands["other.cpp"] and "-std=" not in commands["other.c"], commands)
+    # nvcc stops at options of the host's compiler.
+    nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+    if nvcc is None:
+        print("not run: sources in CUDA of a project that uses an installed Assay, nvcc is not installed")
+        return
+    search("cuda", "QUIET", "-Dcuda=ON", f"-DCMAKE_CUDA_COMPILER={nvcc}", "-DCMAKE_CUDA_ARCHITECTURES=90")
+    commands = commands_of("cuda")
+    check(not re.search(r" -(m|W)", commands["kernel.cu"]) and " -Wno-psabi" in commands["other.cpp"], commands)
 
 
 def main():
