@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/median.h"
 #include "base/standard_output.h"
 #include "bench/cases.h"
@@ -25,7 +26,7 @@ constexpr double kSecondsPerCase = 0.5;
 
 struct Options {
   std::string filter;
-  int threads = omp_get_max_threads();
+  int threads = usable_cores();
   int iters = 0;  // 0: as many as fit into kSecondsPerCase
   bool json = false;
 };
@@ -172,7 +173,8 @@ int main(int argc, char** argv) {
       "machine's matmul limit and, where oneDNN is installed, the ratio to its time (above "
       "1: ours is faster). A case with a wrong result is not timed. Needs no GPU.");
   options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
-  options.add("--threads", o.threads, "CPU threads (default: all cores)");
+  options.add("--threads", o.threads,
+              "CPU threads (default: all cores that it may use, whatever OMP_NUM_THREADS says)");
   options.add("--iters", o.iters, "timed runs per case (default: as many as fit into 0.5 s)");
   options.add("--json", o.json, "print one JSON object on stdout");
   if (const auto status = options.parse(argc, argv)) return *status;

@@ -2,8 +2,6 @@
 // case lists (tests/ops/<op>_cases.cpp) on the CPU, and the share of this machine's measured limits
 // for the bytes and flops of the op's cost function. bench_device does the same on a GPU. Every
 // buffer is restored between runs, outside the timed region; op_check compares the results.
-#include <omp.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -11,6 +9,7 @@
 #include <map>
 #include <sstream>
 
+#include "base/cores.h"
 #include "base/median.h"
 #include "base/standard_output.h"
 #include "bench/cases.h"
@@ -28,7 +27,7 @@ constexpr int kFewestRuns = 3, kMostRuns = 200;
 
 struct Options {
   std::string op, filter;
-  int threads = omp_get_max_threads();
+  int threads = usable_cores();
   int iters = 0;  // 0: as many as fit into kSecondsPerCase
   bool all = false, json = false;
 };
@@ -219,7 +218,8 @@ int main(int argc, char** argv) {
   options.add("--op", "TEXT", o.op, "one op or family: rmsnorm, linear_forward");
   options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
   options.add("--all", o.all, "every case of the lists");
-  options.add("--threads", o.threads, "CPU threads (default: all cores)");
+  options.add("--threads", o.threads,
+              "CPU threads (default: all cores that it may use, whatever OMP_NUM_THREADS says)");
   options.add("--iters", o.iters, "timed runs per case (default: as many as fit into 0.05 s)");
   options.add("--json", o.json, "print one JSON object on stdout");
   if (const auto status = options.parse(argc, argv)) return *status;

@@ -2,8 +2,6 @@
 // bandwidth, and the relative RMS error of each recipe's format on N(0, 1), 4096 x 4096. A case
 // with a wrong result is not timed. --grids instead prints, as JSON, the numbers of each element
 // format and what magnitudes round to; the figures of docs/precision.md are drawn from it.
-#include <omp.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -12,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cores.h"
 #include "base/median.h"
 #include "base/standard_output.h"
 #include "bench/cases.h"
@@ -33,7 +32,7 @@ constexpr int64_t kWidth = 4096;  // the error is measured on a kWidth x kWidth 
 
 struct Options {
   std::string filter;
-  int threads = omp_get_max_threads();
+  int threads = usable_cores();
   int iters = 0;  // 0: as many as fit into kSecondsPerCase
   bool json = false, grids = false;
 };
@@ -229,7 +228,8 @@ int main(int argc, char** argv) {
       "copy bandwidth, and the relative RMS error of each recipe's format on N(0, 1). A "
       "case with a wrong result is not timed. Needs no GPU.");
   options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
-  options.add("--threads", o.threads, "CPU threads (default: all cores)");
+  options.add("--threads", o.threads,
+              "CPU threads (default: all cores that it may use, whatever OMP_NUM_THREADS says)");
   options.add("--iters", o.iters, "timed runs per case (default: as many as fit into 0.5 s)");
   options.add("--grids", o.grids,
               "instead print, as JSON, the numbers of each element format and what magnitudes "

@@ -395,7 +395,9 @@ int main(int argc, char** argv) {
   options.add("--products", "{auto,decoded,native}", o.products, "overrides precision.products");
   options.add("--steps", o.steps, "timed steps (default: 20)");
   options.add("--warmup", o.warmup, "untimed steps first (default: 3)", 0);
-  options.add("--threads", o.threads, "CPU threads (default: 0, all cores)", 0);
+  options.add("--threads", o.threads,
+              "CPU threads (default: 0, all cores that it may use, whatever OMP_NUM_THREADS says)",
+              0);
   options.add("--batch", o.batch, "sequences per micro-batch (default: 8, or as configured)");
   options.add("--profile", o.profile, "also print the time of each op (adds a little)");
   options.add("--sampled", o.sampled,

@@ -12,8 +12,8 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 
+#include "base/cores.h"
 #include "base/median.h"
 #include "base/random.h"
 #include "base/standard_output.h"
@@ -58,7 +58,7 @@ Config config_of(const Options& o) {
 }
 
 int threads_of(const Options& o) {
-  return o.threads > 0 ? o.threads : int(std::thread::hardware_concurrency());
+  return o.threads > 0 ? o.threads : usable_cores();
 }
 
 TelemetryLayout layout_of(const Options& o) {
@@ -350,7 +350,9 @@ int main(int argc, char** argv) {
   options.add("--steps", o.steps, "timed pairs of steps (default: 40)");
   options.add("--warmup", o.warmup, "untimed steps first (default: 3)", 0);
   options.add("--logged", o.logged, "synthetic steps written to telemetry.db (default: 1000)");
-  options.add("--threads", o.threads, "CPU threads (default: 0, all cores)", 0);
+  options.add("--threads", o.threads,
+              "CPU threads (default: 0, all cores that it may use, whatever OMP_NUM_THREADS says)",
+              0);
   options.add("--json", o.json, "print one JSON object on stdout");
   options.section("The model and its telemetry");
   options.add("--layers", o.layers, "default: 12");

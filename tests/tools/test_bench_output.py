@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+from cores import usable_cores
+
 ON_EXECUTOR, *BENCHES = sys.argv[1:]
 PROGRAMS = {pathlib.Path(path).name: path for path in BENCHES}
 HEADER = {"program", "commit", "modified", "cpu", "device"}
@@ -74,6 +76,13 @@ expect(len(rows) > 10 and {row["bound"] for row in rows} == {"copy"}, f"router_f
 rows = rows_of("bench_matmul", "--filter", "linear_dgrad float", *ONE)
 expect(rows and all({"gflops", "onednn_p50_us"} <= row.keys() for row in rows) and
        {row.get("op") for row in rows} == {"linear_dgrad", "grouped_linear_dgrad"}, f"bench_matmul: {rows}")
+
+# All cores that they may use, whatever OpenMP is told.
+os.environ["OMP_NUM_THREADS"] = str(usable_cores() + 1)
+for name, one in (("bench_ops", ["--op", "muon_momentum"]), ("bench_quantise", ["--filter", "amax float"]),
+                  ("bench_matmul", ["--filter", "linear_dgrad float"])):
+    has(values_of(name, *one, "--iters", "1")[0], f"{name} without --threads", threads=usable_cores())
+del os.environ["OMP_NUM_THREADS"]
 
 # One part a line.
 head, *parts = values_of("bench_tokenizer", "--mb", "0.1", "--iters", "2")

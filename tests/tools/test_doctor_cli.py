@@ -7,6 +7,8 @@ import pathlib
 import subprocess
 import sys
 
+from cores import usable_cores
+
 ASSAY, WITHOUT_CUDA, ON_EXECUTOR = sys.argv[1:]
 HAS_CUDA = WITHOUT_CUDA != ASSAY  # a build without CUDA has no other program without it, and measures no GPU
 PRESETS = f"{pathlib.Path(__file__).resolve().parents[2]}/models/presets/"
@@ -25,7 +27,7 @@ def doctor(*arguments):
 
 
 facts = json.loads(doctor("--json"))
-expect(facts["cpu"]["cores"] == len(os.sched_getaffinity(0)), f"cores {facts['cpu']['cores']}")
+expect(facts["cpu"]["cores"] == usable_cores(), f"cores {facts['cpu']['cores']}")
 flags = next((line for line in open("/proc/cpuinfo") if line.startswith("flags")), "").split()
 for name in facts["cpu"]["used"] + facts["cpu"]["unused"]:
     expect(name in flags, f"{name} is not among the CPU's flags")
