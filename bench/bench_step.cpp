@@ -36,6 +36,7 @@ struct Options {
   std::string config;
   std::string model = "dense";
   std::string recipe = "auto";
+  bool recipe_given = false;
   std::string products;  // overrides precision.products; empty: as configured
   std::string device = "cpu";
   std::string tune;
@@ -56,7 +57,7 @@ Config config_of(const Options& o) {
   Config c;
   if (!o.config.empty()) {
     c = load_config(o.config);
-    if (o.recipe != "auto") c.precision.recipe = o.recipe;
+    if (o.recipe_given) c.precision.recipe = o.recipe;
     if (o.batch > 0) c.run.micro_batch = o.batch;
     if (o.micro_batches > 0)
       c.run.batch_tokens = c.run.sequence * c.run.micro_batch * o.micro_batches;
@@ -330,6 +331,7 @@ int measure(const Options& o, Session session) {
   return 0;
 }
 
+// Before the configuration's own checks, whose hints name settings instead of options.
 void require_parts(const Config& config) {
   const int64_t parts = config.parallel.parts, micros = micro_batches_of(config);
   if (micros % parts == 0) return;
@@ -351,6 +353,7 @@ int run(const Options& o) {
   config.run.threads = o.threads;
   if (o.parts > 0) config.parallel.parts = o.parts;
   if (o.expert_ranks > 0) config.parallel.expert_ranks = o.expert_ranks;
+  if (config.parallel.parts > 0) require_parts(config);
   validate(config);
   const std::unique_ptr<Ranks> ranks = Ranks::join();
   if (!ranks) {
@@ -359,9 +362,9 @@ int run(const Options& o) {
     return measure(o, Session(std::move(config), {.device = o.device}));
   }
   return ranks->run([&] {
-    require_ranks(config, ranks->size());
     if (config.parallel.parts == 0) config.parallel.parts = ranks->size();
     require_parts(config);
+    require_ranks(config, ranks->size());
     return measure(o, Session(std::move(config), {.device = o.device, .ranks = ranks.get()}));
   });
 }
@@ -391,7 +394,8 @@ int main(int argc, char** argv) {
   options.add("--tune", "FILE", o.tune,
               "file of `assay tune`: the algorithms of the GPU's dense products (default: "
               "cuBLASLt's first proposals)");
-  options.add("--recipe", "TEXT", o.recipe, "overrides precision.recipe (default: auto)");
+  options.add("--recipe", "TEXT", o.recipe,
+              "overrides precision.recipe (default: as configured, or auto)");
   options.add("--products", "{auto,decoded,native}", o.products, "overrides precision.products");
   options.add("--steps", o.steps, "timed steps (default: 20)");
   options.add("--warmup", o.warmup, "untimed steps first (default: 3)", 0);
@@ -419,6 +423,7 @@ int main(int argc, char** argv) {
   options.add("--router", "{softmax,sigmoid}", o.router,
               "softmax with aux and z losses (the default), or sigmoid with a bias");
   if (const auto status = options.parse(argc, argv)) return *status;
+  o.recipe_given = options.given("--recipe");
   try {
     if (!o.config.empty()) {
       assay::require_no_shapes(options);

@@ -8,7 +8,7 @@
 namespace assay {
 
 int64_t micro_batches_of(const Config& config) {
-  return config.run.batch_tokens / (config.run.sequence * config.run.micro_batch);
+  return config.run.batch_tokens / config.run.sequence / config.run.micro_batch;
 }
 
 StepTraining::StepTraining(const Session& session)

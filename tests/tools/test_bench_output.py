@@ -118,6 +118,13 @@ with tempfile.TemporaryDirectory(prefix="assay-bench-") as folder:
     for options, micros, tokens in (((), 4, 128), (("--micro-batches", "1"), 1, 32), (("--batch", "8"), 1, 128)):
         step, = values_of("bench_step", "--config", str(config), *STEP, *options)
         has(step, f"--config {options}", micro_batches=micros, tokens=tokens)
+    # The recipe of the option, also "auto", else of the configuration.
+    auto = step["recipe"]
+    other = "fp32" if auto == "bf16" else "bf16"
+    config.write_text(config.read_text() + f"precision: {{recipe: {other}}}\n")
+    for options, recipe in (((), other), (("--recipe", auto), auto), (("--recipe", "auto"), auto)):
+        step, = values_of("bench_step", "--config", str(config), *STEP, *options)
+        has(step, f"a recipe in the configuration, {options}", recipe=recipe)
 
 # Nothing matches: said at once, and nothing is measured.
 REFUSED = [

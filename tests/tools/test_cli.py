@@ -111,6 +111,8 @@ BENCH_REFUSED = [(["--config", "run/config.yaml", option, value], f"{option} is 
                  for option, value in (("--hidden", "128"), ("--model", "moe"), ("--sequence", "64"), ("--experts", "8"))]
 BENCH_REFUSED.append((["--products", "native"], "--products native is given, but a CPU multiplies none of the formats",
                       "--device cuda"))
+BENCH_REFUSED.append((["--micro-batches", "3", "--parts", "2"], "2 parts do not divide the 3 micro-batches of a step",
+                      "choose another --micro-batches or --parts"))
 
 failures = []
 
