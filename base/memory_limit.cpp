@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <limits>
 
 #include "base/cgroup.h"
 
@@ -24,6 +26,18 @@ MemoryLimit memory_limit(const std::string& root) {
     least = {.bytes = bytes, .cgroup = cgroup_identity(folder)};
   }
   return least;
+}
+
+size_t available_memory_bytes(const std::string& root) {
+  const size_t limit = memory_limit(root).bytes;
+  // Lines "MemAvailable:   12345 kB".
+  std::ifstream file(root + "/proc/meminfo");
+  std::string name;
+  for (size_t kib = 0; file >> name >> kib;) {
+    if (name == "MemAvailable:") return std::min(limit, kib * 1024);
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return limit;
 }
 
 }  // namespace assay

@@ -20,5 +20,7 @@ struct MemoryLimit {
 // The least that holds for this process: of the machine, or of a cgroup that a container, a batch
 // system or systemd has put it in. root: where /proc and /sys are, for tests.
 MemoryLimit memory_limit(const std::string& root = "");
+// What the kernel could give without swapping, by /proc/meminfo, and at most that limit.
+size_t available_memory_bytes(const std::string& root = "");
 
 }  // namespace assay

@@ -13,6 +13,20 @@ class System : public PlantedSystem {
 
 }  // namespace
 
+TEST_CASE("no more memory is available than the limit allows") {
+  const System job("0::/job\n", kUnified);
+  const auto available = [&] { return available_memory_bytes(job.root()); };
+  REQUIRE(available() == machine_memory_bytes());  // the kernel does not say
+  job.write("/proc/meminfo",
+            "MemTotal:       90 kB\nHugePages_Total:       0\nMemAvailable:         70 kB\n"
+            "Buffers:         8 kB\n");
+  REQUIRE(available() == 70 * 1024);
+  job.write("/sys/fs/cgroup/job/memory.max", "90000\n");
+  REQUIRE(available() == 70 * 1024);
+  job.write("/sys/fs/cgroup/job/memory.max", "50000\n");
+  REQUIRE(available() == 50000);
+}
+
 TEST_CASE("without a cgroup that limits memory the machine's counts") {
   const auto is_machine = [](const MemoryLimit& limit) {
     return limit.bytes == machine_memory_bytes() && limit.cgroup == 0;

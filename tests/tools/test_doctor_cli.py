@@ -38,6 +38,9 @@ for name, low in (("copy_gb_per_s", 0.1), ("matmul_fp32_gflop_per_s", 1), ("matm
     expect(low < facts["limits"][name] < 1e6, f"{name} = {facts['limits'][name]}")
 total = next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemTotal")) / 2**20
 expect(abs(facts["memory"]["total_gib"] - total) < 0.01, f"memory {facts['memory']}")
+# Where a cgroup limits it.
+limit = facts["memory"].get("limit_gib", total + 0.01)
+expect(0 < facts["memory"]["available_gib"] <= limit <= total + 0.01, f"memory {facts['memory']}")
 if not facts["gpu"]["usable"]:
     expect(facts["gpu"]["problem"], "no GPU, but no reason is given")
     expect(any("no GPU" in a["what"] and a["todo"] for a in facts["advice"]), "no GPU, but no advice is given")

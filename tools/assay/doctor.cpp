@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/cores.h"
 #include "base/cpu_name.h"
+#include "base/memory_limit.h"
 #include "cuda/device.h"
 #include "cuda/gpu_kind.h"
 #include "cuda/product_library.h"
@@ -129,12 +130,12 @@ ordered_json cpu_facts(std::vector<Advice>& advice) {
 }
 
 ordered_json memory_facts() {
-  const auto gib = [](const char* name) {
-    return std::strtod(table_value("/proc/meminfo", name).c_str(), nullptr) * 1024 / kGib;
-  };
+  const size_t total = machine_memory_bytes(), limit = memory_limit().bytes;
   ordered_json j;
-  j["total_gib"] = gib("MemTotal");
-  j["available_gib"] = gib("MemAvailable");
+  j["total_gib"] = double(total) / kGib;
+  // Of a container or a batch job.
+  if (limit < total) j["limit_gib"] = double(limit) / kGib;
+  j["available_gib"] = double(available_memory_bytes()) / kGib;
   return j;
 }
 
