@@ -28,18 +28,54 @@ std::vector<std::string> library_folders() {
   return {folder, folder + "/../lib/assay"};
 }
 
-void* open_library(std::string& problem) {
+// The file that ASSAY_MPI_LIBRARY names, or that of the first of these folders that has one; else
+// its name, which the loader looks for where the program says (RUNPATH): one that find_package()
+// built names lib/assay of the Assay that it uses.
+std::string library_file(const std::string& given) {
+  if (!given.empty()) return given;
   for (const std::string& folder : library_folders()) {
     const std::string path = folder + "/" + kLibrary;
-    if (access(path.c_str(), F_OK) != 0) continue;
-    // Open MPI opens libraries of its own, which need its symbols: RTLD_GLOBAL.
-    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) return library;
-    problem = dlerror();
-    return nullptr;
+    if (access(path.c_str(), F_OK) == 0) return path;
   }
-  problem = std::string("there is no ") + kLibrary + " in " + library_folders().front() +
-            " or in ../lib/assay";
-  return nullptr;
+  return kLibrary;
+}
+
+MpiLibrary problem_of(const std::string& given, const std::string& file, const std::string& why) {
+  if (!given.empty()) {
+    return {.problem = "ASSAY_MPI_LIBRARY: " + why,
+            .hint = std::string("name the ") + kLibrary +
+                    " of an Assay that was built with an MPI, or unset ASSAY_MPI_LIBRARY"};
+  }
+  // The loader begins with the name of what it does not find: of another one, the library needs it.
+  if (file != kLibrary || !why.starts_with(std::string(kLibrary) + ":")) {
+    return {.problem = why,
+            .hint =
+                "install the MPI that Assay was built with (Debian: apt-get install "
+                "libopenmpi-dev openmpi-bin)"};
+  }
+  const std::string nowhere = std::string("there is no ") + kLibrary + " in " +
+                              library_folders().front() +
+                              " or in ../lib/assay, and the loader finds none";
+  if (ASSAY_HAS_MPI) {
+    return {.problem = nowhere,
+            .hint =
+                "this Assay was built with an MPI: its library is in the build folder, or in "
+                "lib/assay of where it was installed; name the file in ASSAY_MPI_LIBRARY"};
+  }
+  return {.problem = nowhere,
+          .hint =
+              "install an MPI (Debian: apt-get install libopenmpi-dev openmpi-bin) and build "
+              "Assay again"};
+}
+
+void* open_library(MpiLibrary& library) {
+  const char* const variable = std::getenv("ASSAY_MPI_LIBRARY");
+  const std::string given = variable == nullptr ? "" : variable, file = library_file(given);
+  // Open MPI opens libraries of its own, which need its symbols: RTLD_GLOBAL.
+  void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  library.found = handle != nullptr;
+  if (handle == nullptr) library = problem_of(given, file, dlerror());
+  return handle;
 }
 
 int number(const char* name) {
@@ -84,21 +120,23 @@ void require_no_launcher(int64_t ranks) {
 }
 
 MpiLibrary find_mpi_library() {
-  MpiLibrary found;
-  found.found = open_library(found.problem) != nullptr;
-  return found;
+  MpiLibrary library;
+  open_library(library);
+  return library;
 }
 
 std::unique_ptr<World> join_world() {
-  std::string problem;
-  void* const library = open_library(problem);
+  MpiLibrary library;
+  void* const handle = open_library(library);
   using Make = World* (*)();
-  const auto make = library ? reinterpret_cast<Make>(dlsym(library, kMake)) : nullptr;
-  if (library != nullptr && make == nullptr) problem = dlerror();
+  const auto make = handle ? reinterpret_cast<Make>(dlsym(handle, kMake)) : nullptr;
+  if (handle != nullptr && make == nullptr) {
+    library = {.problem = dlerror(),
+               .hint = std::string("use the ") + kLibrary + " of this version of Assay"};
+  }
   if (make == nullptr) {
-    throw UserError("several processes need MPI, which cannot be used here: " + problem,
-                    "install an MPI (Debian: apt-get install libopenmpi-dev openmpi-bin) and build "
-                    "Assay again; without a launcher, and without --ranks, no MPI is needed");
+    throw UserError("several processes need MPI, which cannot be used here: " + library.problem,
+                    library.hint + "; without a launcher, and without --ranks, no MPI is needed");
   }
   return std::unique_ptr<World>(make());
 }

@@ -1,7 +1,9 @@
 // Finds out whether a launcher of MPI started this process, and joins the others.
 //
 // MPI is not linked into programs: comm/mpi_world.cpp is a library of its own, libassay_mpi.so,
-// opened when there are ranks. So a program starts, at the same speed, where there is no MPI.
+// opened when there are ranks. So a program starts, at the same speed, where there is no MPI. It is
+// the file that the environment variable ASSAY_MPI_LIBRARY names, or lies beside the program, in
+// ../lib/assay, or where the loader looks for libraries of the program.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +35,8 @@ std::unique_ptr<World> join_world();
 // Whether join_world() finds its library here, and if not, why: for messages before a launch.
 struct MpiLibrary {
   bool found = false;
-  std::string problem;  // the loader's message
+  std::string problem = {};  // the loader's message
+  std::string hint = {};
 };
 MpiLibrary find_mpi_library();
 

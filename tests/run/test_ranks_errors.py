@@ -270,7 +270,15 @@ def check_other_launcher(place):
                        ([], "several processes need MPI, which cannot be used here")):
         done = subprocess.run([bare / ASSAY.name, *place.command("alone", *SETTINGS, *more)[1:]], capture_output=True, text=True,
                               env={**os.environ, **({} if more else slurm)})
-        check_refused(done, f"{said}: there is no libassay_mpi.so in {bare}", "libopenmpi-dev")
+        check_refused(done, f"{said}: there is no libassay_mpi.so in {bare}", "ASSAY_MPI_LIBRARY")
+    # Its library is elsewhere.
+    ranks = [bare / ASSAY.name, *place.command("alone", *SETTINGS, "--ranks", "2")[1:]]
+    done = subprocess.run(ranks, capture_output=True, text=True, env={**os.environ, "ASSAY_MPI_LIBRARY": "/nowhere/libassay_mpi.so"})
+    check_refused(done, "ASSAY_MPI_LIBRARY: /nowhere/libassay_mpi.so: cannot open", "or unset ASSAY_MPI_LIBRARY")
+    done = subprocess.run(ranks, capture_output=True, text=True,
+                          env={**os.environ, "ASSAY_MPI_LIBRARY": str(ASSAY.parent / "libassay_mpi.so")})
+    check(done.returncode == 0 and "finished step 12/12" in done.stderr, done.stderr)
+    shutil.rmtree(place.run("alone"))
     # One process needs none, where the launcher says that it is one. PMIx alone says its place and no number.
     one_task = {**slurm, "SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "PMIX_RANK": "0"}
     nameless = {"PMIX_RANK": "0"}
@@ -278,7 +286,7 @@ def check_other_launcher(place):
         done = subprocess.run([bare / ASSAY.name, *place.command("one", *SETTINGS)[1:]], capture_output=True, text=True,
                               env={**os.environ, **variables})
         if variables is nameless:
-            check_refused(done, "several processes need MPI, which cannot be used here", "libopenmpi-dev")
+            check_refused(done, "several processes need MPI, which cannot be used here", "ASSAY_MPI_LIBRARY")
             check(not place.run("one").exists(), "nothing is written")
             continue
         check(done.returncode == 0 and "finished step 12/12" in done.stderr, f"{variables}: {done.stderr}")

@@ -67,6 +67,48 @@ def check_scripts(place, prefix, home):
     check((place / "corpus" / "manifest.json").exists(), "the installed text_corpus.sh made no corpus")
 
 
+def check_ranks(place, prefix):
+    """A program of one's own with ranks finds the library of MPI in the prefix."""
+    if not (prefix / "lib" / "assay" / "libassay_mpi.so").exists() or shutil.which("mpirun") is None:
+        print("not run: ranks of a project that uses an installed Assay, there is no MPI")
+        return
+    project = place / "ranks"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text("""cmake_minimum_required(VERSION 3.25)
+project(ranks LANGUAGES C CXX)
+find_package(assay REQUIRED)
+add_executable(joins joins.cpp)
+target_link_libraries(joins PRIVATE assay::assay)
+""")
+    (project / "joins.cpp").write_text("""#include <cstdio>
+
+#include "base/check.h"
+#include "comm/launch.h"
+
+int main() {
+  try {
+    const auto world = assay::join_world();
+    std::printf("rank %d of %d\\n", world->rank(), world->size());
+  } catch (const assay::UserError& error) {
+    std::printf("error: %s\\nhint: %s\\n", error.what(), error.hint().c_str());
+    return 1;
+  }
+}
+""")
+    run("cmake", "-S", project, "-B", place / "joins", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}")
+    run("cmake", "--build", place / "joins")
+    text = run("bash", source / "tests/comm/run_ranks.sh", "2", place / "joins/joins")
+    check(sorted(re.findall(r"^rank \d of 2$", text, re.M)) == ["rank 0 of 2", "rank 1 of 2"], text)
+    # Where that folder is gone, the hint names the variable.
+    library = prefix / "lib/assay/libassay_mpi.so"
+    library.rename(place / "libassay_mpi.so")
+    text = run(place / "joins/joins", expect=1)
+    check("there is no libassay_mpi.so in" in text and "name the file in ASSAY_MPI_LIBRARY" in text, text)
+    text = run(place / "joins/joins", env={**os.environ, "ASSAY_MPI_LIBRARY": str(place / "libassay_mpi.so")})
+    check("rank 0 of 1" in text, text)
+    (place / "libassay_mpi.so").rename(library)
+
+
 def check_search(place, prefix):
     """find_package in a project that can do without, or not, where one of Assay's libraries is absent; its options."""
     project = place / "search"
@@ -145,6 +187,7 @@ def main():
         run("cmake", "--build", examples, "--parallel", "2")
 
         check_search(place, prefix)
+        check_ranks(place, prefix)
 
         text = run(examples / "op_forward_backward")
         check("largest difference" in text, text)

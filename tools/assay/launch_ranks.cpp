@@ -239,8 +239,7 @@ std::vector<std::string> without_rank_options(const std::vector<std::string>& ar
 int launch_ranks(const RankLaunch& launch) {
   if (const MpiLibrary library = find_mpi_library(); !library.found) {
     throw UserError("--ranks needs MPI, which this program cannot use here: " + library.problem,
-                    "install an MPI (Debian: apt-get install libopenmpi-dev openmpi-bin) and build "
-                    "Assay again");
+                    library.hint);
   }
   require_unused(launch.run);
   std::vector<std::string> command = launch.command;
