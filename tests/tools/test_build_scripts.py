@@ -93,14 +93,23 @@ for folder in (sources, work / "link"):
 if commit_of(sources) != (commit, "true"):
     failures.append(f"changed: {commit_of(sources)}")
 
-# Where the objects of this CPU go.
-(work / "say.cmake").write_text(f"include({ROOT}/cmake/ccache.cmake)\nmessage(STATUS \"${{ccache_settings}}\")\n")
-for given, wanted in (({"CCACHE_DIR": "/c"}, "CCACHE_DIR=/c/native-"),
-                      ({"HOME": "/h"}, "CCACHE_DIR=/h/.cache/ccache/native-"), ({"HOME": ""}, None), ({}, None)):
+# Where the objects of this CPU go; nowhere if that cannot be written.
+(work / "say.cmake").write_text(f"include({ROOT}/cmake/ccache.cmake)\n"
+                                "message(STATUS \"launcher: ${CMAKE_CXX_COMPILER_LAUNCHER}\")\n")
+(work / "file").write_text("")
+for native, given, wanted in (("ON", {"CCACHE_DIR": f"{work}/c"}, f"CCACHE_DIR={work}/c/native-"),
+                              ("ON", {"HOME": f"{work}/h"}, f"CCACHE_DIR={work}/h/.cache/ccache/native-"),
+                              ("ON", {"HOME": ""}, None), ("ON", {}, None), ("OFF", {"HOME": f"{work}/h"}, None),
+                              ("ON", {"HOME": f"{work}/file"}, f"ccache: off, {work}/file/.cache/ccache/native-"),
+                              ("OFF", {"OWN": f"{work}/file/own"}, f"ccache: off, {work}/file/own cannot be written\n")):
+    (work / "ccache").write_text("#!/bin/sh\necho $OWN\n")
+    (work / "ccache").chmod(0o755)
     plain = {key: value for key, value in os.environ.items() if key not in ("HOME", "CCACHE_DIR")}
-    done = run(CMAKE, "-DASSAY_NATIVE=ON", "-DCMAKE_CXX_COMPILER_ID=GNU", "-DCMAKE_CXX_COMPILER=true",
-               f"-DASSAY_CCACHE_PROGRAM={CMAKE}", "-P", work / "say.cmake", env={**plain, **given})
-    check(f"ccache with {given}", done.returncode == 0 and "CCACHE_SLOPPINESS" in done.stdout and
+    done = run(CMAKE, f"-DASSAY_NATIVE={native}", "-DCMAKE_CXX_COMPILER_ID=GNU", "-DCMAKE_CXX_COMPILER=true",
+               f"-DASSAY_CCACHE_PROGRAM={work}/ccache", "-P", work / "say.cmake", env={**plain, **given})
+    is_off = wanted is not None and wanted.startswith("ccache: off")
+    check(f"ccache with {given}", done.returncode == 0 and is_off == ("launcher: \n" in done.stdout) and
+          (is_off or "CCACHE_SLOPPINESS" in done.stdout) and
           (wanted in done.stdout if wanted else "CCACHE_DIR" not in done.stdout), done)
 
 # Where programs of the tests' packages are absent, tests that need them do not run.
