@@ -133,6 +133,26 @@ install_newest_pytorch() {
   fi
 }
 
+# version_is_below VERSION LEAST
+version_is_below() { [[ $1 != "$2" && $(printf '%s\n%s\n' "$1" "$2" | sort -V | head -1) == "$1" ]]; }
+
+# Older systems have packages of these names that are too old. CMake says of the presets only that it cannot read them.
+require_versions() {
+  local cmake_version compiler=${CXX:-g++} compiler_version
+  cmake_version=$(cmake --version 2>/dev/null | awk 'NR == 1 { print $3 }') || true
+  if [[ $cmake_version =~ ^[0-9] ]] && version_is_below "$cmake_version" 3.25; then
+    echo "error: cmake is $cmake_version, and the build needs 3.25 or later" >&2
+    echo "hint: put a newer one first in PATH: python3 -m pip install --user cmake, or https://cmake.org/download" >&2
+    exit 1
+  fi
+  compiler_version=$("$compiler" -dumpfullversion 2>/dev/null) || true  # clang has no such option
+  if [[ $compiler_version =~ ^[0-9] ]] && version_is_below "$compiler_version" 12; then
+    echo "error: $compiler is $compiler_version, and the build needs 12 or later" >&2
+    echo "hint: install a newer one and name it: apt-get install g++-12, then export CC=gcc-12 CXX=g++-12" >&2
+    exit 1
+  fi
+}
+
 # Downloads: what is not a package.
 finish() {
   if ! has_plotly; then fetch_plotly; fi
@@ -176,6 +196,7 @@ if [[ $check_only == yes ]]; then
     printf 'missing  %-20s %s\n' plotly.min.js "$plotly_what"
   fi
   if [[ $absent -eq 0 ]]; then
+    require_versions
     echo "setup: all ${#packages[@]} packages are installed, and Plotly.js"
     exit 0
   fi
@@ -184,6 +205,7 @@ if [[ $check_only == yes ]]; then
 fi
 if [[ ${#missing[@]} -eq 0 ]]; then
   finish
+  require_versions
   echo "setup: all ${#packages[@]} packages are installed"
   exit 0
 fi
@@ -215,4 +237,5 @@ done
 missing=(${known[@]+"${known[@]}"})
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends ${missing[@]+"${missing[@]}"}
 finish
+require_versions
 echo "setup: done"

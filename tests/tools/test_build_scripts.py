@@ -101,7 +101,7 @@ for native, given, wanted in (("ON", {"CCACHE_DIR": f"{work}/c"}, f"CCACHE_DIR={
                               ("ON", {"HOME": f"{work}/h"}, f"CCACHE_DIR={work}/h/.cache/ccache/native-"),
                               ("ON", {"HOME": ""}, None), ("ON", {}, None), ("OFF", {"HOME": f"{work}/h"}, None),
                               ("ON", {"HOME": f"{work}/file"}, f"ccache: off, {work}/file/.cache/ccache/native-"),
-                              ("OFF", {"OWN": f"{work}/file/own"}, f"ccache: off, {work}/file/own cannot be written\n")):
+                              ("OFF", {"OWN": f"{work}/file/own"}, f"ccache: off, {work}/file/own cannot be")):
     (work / "ccache").write_text("#!/bin/sh\necho $OWN\n")
     (work / "ccache").chmod(0o755)
     plain = {key: value for key, value in os.environ.items() if key not in ("HOME", "CCACHE_DIR")}
@@ -111,6 +111,18 @@ for native, given, wanted in (("ON", {"CCACHE_DIR": f"{work}/c"}, f"CCACHE_DIR={
     check(f"ccache with {given}", done.returncode == 0 and is_off == ("launcher: \n" in done.stdout) and
           (is_off or "CCACHE_SLOPPINESS" in done.stdout) and
           (wanted in done.stdout if wanted else "CCACHE_DIR" not in done.stdout), done)
+
+# What cannot be built is refused at once.
+for settings, wanted in ((("aarch64", "GNU", "14.2"), "Assay is for x86-64, and this is aarch64"),
+                         (("x86_64", "GNU", "11.4.0"), "g++ is 11.4.0, and Assay needs 12 or later."),
+                         (("x86_64", "GNU", "12.2.0"), ""), (("x86_64", "Clang", "11.0"), "")):
+    names = ("CMAKE_SYSTEM_PROCESSOR", "CMAKE_CXX_COMPILER_ID", "CMAKE_CXX_COMPILER_VERSION")
+    done = run(CMAKE, *(f"-D{name}={value}" for name, value in zip(names, settings)),
+               "-P", ROOT / "cmake/supported.cmake")
+    check(f"supported {settings}", (done.returncode != 0) == bool(wanted) and
+          wanted in " ".join(done.stderr.split()) and (wanted or not done.stderr), done)
+done = run(CMAKE, "-S", ROOT, "-B", work / "arm", "-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64")
+check("another processor", done.returncode != 0 and "and this is aarch64" in done.stderr, done)
 
 # Where programs of the tests' packages are absent, tests that need them do not run.
 tools = work / "tools"
@@ -159,6 +171,27 @@ check("Plotly.js cannot be written", done.returncode == 0 and
       re.search(r"^setup: all \d+ packages are installed$", done.stdout, re.M) and
       re.match("warning: Plotly.js was not downloaded: mkdir: .*: Not a directory\nhint: ", done.stderr), done)
 third_party.unlink()
+(third_party / "plotly").mkdir(parents=True)
+(third_party / "plotly/plotly.min.js").write_text("charts")
+# Packages that are too old for the build; a compiler that CXX names.
+for name, version, changes, wanted in (
+        ("cmake", "cmake version 3.22.1", {}, "error: cmake is 3.22.1, and the build needs 3.25 or later\nhint: put a"),
+        ("cmake", "cmake version 4.0.3", {}, ""), ("cmake", "cmake version 3.25.0", {}, ""),
+        ("g++", "11.4.0", {}, "error: g++ is 11.4.0, and the build needs 12 or later\nhint: install a newer"),
+        ("g++", "12.2.0", {}, ""), ("g++", "11.4.0", {"CXX": "other"}, ""),
+        ("other", "9.5.0", {"CXX": "other"}, "error: other is 9.5.0, and")):
+    (work / "old" / name).parent.mkdir(exist_ok=True)
+    for tool, says in (("cmake", "cmake version 3.25.1"), ("g++", "12.2.0"), ("other", "12.2.0"), (name, version)):
+        (work / "old" / tool).write_text(f"#!/bin/sh\necho {says}\n")
+        (work / "old" / tool).chmod(0o755)
+    plain = {key: value for key, value in pretended.items() if key != "CXX"}
+    for option in ((), ("--check",)):
+        done = run("bash", work / "setup/tools/setup.sh", *option,
+                   env={**plain, "PATH": f"{work / 'old'}:{pretended['PATH']}", **changes})
+        check(f"{name} {version} {changes} {option}", done.returncode == (1 if wanted else 0) and
+              ("setup: all" in done.stdout) == (not wanted) and
+              (done.stderr.startswith(wanted) if wanted else not done.stderr), done)
+shutil.rmtree(third_party)
 done = run("bash", work / "setup/tools/setup.sh", env=pretended)
 check("Plotly.js", done.returncode == 0 and not done.stderr and
       (third_party / "plotly/plotly.min.js").read_text() == "charts", done)
