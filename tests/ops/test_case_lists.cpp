@@ -5,7 +5,9 @@
 #include <set>
 #include <string>
 
+#include "base/bf16.h"
 #include "base/check.h"
+#include "bench/cases.h"
 #include "tests/catch.h"
 #include "tests/ops/op_case.h"
 #include "tests/ops/op_run.h"
@@ -40,6 +42,18 @@ TEST_CASE("every op has a large case, but what moves little or proves a property
   for (const std::string& op : ops) {
     CAPTURE(op);
     REQUIRE(large.contains(op) != small.contains(op));
+  }
+}
+
+// By them bench_ops and bench_device choose the limit of products. Those of codes have one by their
+// op.
+TEST_CASE("the name of a product's case has its type") {
+  for (const OpCase& c : all_op_cases()) {
+    const bool of_codes = c.op == "scaled_linear" || c.op.starts_with("grouped_scaled");
+    if (!multiplies(c) || proves_a_reference(c) || of_codes) continue;
+    CAPTURE(c.name);
+    REQUIRE((c.name.find(dtype_name<bf16>()) != std::string::npos ||
+             c.name.find(dtype_name<float>()) != std::string::npos));
   }
 }
 
