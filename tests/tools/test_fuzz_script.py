@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tools/fuzz.sh with a build and a fuzzer that only pretend: what it counts, and its exit codes."""
+"""tools/fuzz.sh with a build and a fuzzer that only pretend: what it counts, and its exit codes.
+Usage: test_fuzz_script.py FUZZ_SEEDS"""
 import fcntl
 import os
 import pathlib
@@ -78,6 +79,15 @@ with open(work / "build-fuzz/lock", "w") as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
     done = fuzz("good")
 check("two calls", done.returncode == 1 and "another call of tools/fuzz.sh" in done.stderr, done)
+
+# The names are those of the program, without a build.
+(work / "no-build").mkdir()
+(work / "no-build/cmake").write_text("#!/bin/sh\nexit 3\n")
+(work / "no-build/cmake").chmod(0o755)
+done = subprocess.run(["bash", str(ROOT / "tools/fuzz.sh"), "--list"], capture_output=True, text=True,
+                      env={**os.environ, "PATH": f"{work / 'no-build'}:{os.environ['PATH']}"})
+known = subprocess.run([sys.argv[1], "--list"], capture_output=True, text=True, check=True).stdout.split()
+check("the list", done.returncode == 0 and known and sorted(done.stdout.split()) == sorted(known), done)
 
 print("\n".join(failures) if failures else "fuzz_script: ok")
 sys.exit(1 if failures else 0)
