@@ -12,7 +12,8 @@ enum class LimitType { kFloat, kBf16 };
 // not used.
 double measured_matmul_limit_gflops(Exec on, LimitType type);
 
-// GB/s read plus written by a plain copy of 128 MiB on on.threads threads: the best of nine.
+// GB/s read plus written by a plain copy of 128 MiB on on.threads threads: the best of nine. Caches
+// of 256 MiB and more hold both sides, and then this is their limit.
 double measured_copy_gb_per_s(Exec on);
 
 }  // namespace assay

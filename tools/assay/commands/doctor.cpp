@@ -43,9 +43,9 @@ void add_doctor_command(Commands& commands) {
   sub->add_flag("--quick", a->quick, "skip the measurements");
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
-      "CPU limits: a copy of 128 MiB, larger than the caches (bytes read plus bytes written), and "
-      "dense matrix products of 2048 rows. mfu on a CPU and the benches are fractions of such "
-      "limits.\n"
+      "CPU limits: a copy of 128 MiB (bytes read plus bytes written; where the caches hold both "
+      "sides it is theirs, not the memory's), and dense matrix products of 2048 rows. mfu on a CPU "
+      "and the benches are fractions of such limits.\n"
       "Run it on an otherwise idle machine.");
   commands.on_chosen(sub, [a] { return run_doctor(*a); });
 }
