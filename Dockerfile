@@ -12,6 +12,6 @@ RUN cd build && cpack -G DEB
 
 FROM debian:13
 COPY --from=build /assay/build/assay_*.deb /tmp/
-RUN apt-get update -q && apt-get install -y -q --no-install-recommends /tmp/assay_*.deb && rm -rf /var/lib/apt/lists/* /tmp/assay_*.deb
+RUN apt-get update -q && apt-get install -y -q --no-install-recommends /tmp/assay_*.deb openmpi-bin && rm -rf /var/lib/apt/lists/* /tmp/assay_*.deb
 WORKDIR /work
 ENTRYPOINT ["assay"]

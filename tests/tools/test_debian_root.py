@@ -208,6 +208,7 @@ def check_package(root):
     expect(re.search(r"^Depends: .*libc6 .*", text, re.M) and "libsqlite3-0" in text and "libgomp1" in text, text)
     print(re.search(r"^Depends: .*", text, re.M).group())
     expect("Maintainer: The Assay developers" in text, text)
+    expect(re.search(r"^Suggests: .*openmpi-bin", text, re.M), text)
     root.run("test ! -e /usr/include/assay && test -s /usr/share/doc/assay/copyright")
     root.run("useradd --create-home somebody")
     user = {"user": "somebody", "folder": "/home/somebody"}
