@@ -16,7 +16,8 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 set(assay_layers base cuda comm ops machine data engine models eval interop lab session)
 foreach(layer ${assay_layers})
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/assay
-          FILES_MATCHING PATTERN "*.h" PATTERN presets EXCLUDE PATTERN web EXCLUDE)
+          FILES_MATCHING PATTERN "*.h" PATTERN presets EXCLUDE PATTERN web EXCLUDE
+          PATTERN gpu_timer.h EXCLUDE)  # of assay_device_timer, which is this build's own
 endforeach()
 install(TARGETS assay RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 if(ASSAY_HAS_MPI)  # where comm/launch.cpp looks for it

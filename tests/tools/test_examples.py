@@ -168,6 +168,7 @@ def main():
         for file in ("bin/assay", "include/assay/session/training_run.h", "share/assay/presets/cpu/moe.yaml",
                      "share/man/man1/assay.1", "share/bash-completion/completions/assay", "share/zsh/site-functions/_assay"):
             check((prefix / file).exists(), f"{file} is not installed")
+        check(not list(prefix.glob("include/**/gpu_timer.h")), "a header is installed whose library is not")
         # The installed program finds presets where no checkout is, and their corpus is the user's.
         (place / "empty").mkdir()
         home = place / "home"
