@@ -20,7 +20,6 @@ constexpr Row kRows[] = {
     // capability, products, shared memory, clusters, fp8 conversions, block-scale mma.sync, image
     {{80, Products::kMmaSync, 163 * kKb, false, false, false, 80}, "80"},   // A100
     {{86, Products::kMmaSync, 99 * kKb, false, false, false, 80}, "80"},    // A40, RTX 3090
-    {{87, Products::kMmaSync, 163 * kKb, false, false, false, 80}, "80"},   // Orin
     {{89, Products::kMmaSync, 99 * kKb, false, true, false, 89}, "89"},     // L40S, RTX 4090
     {{90, Products::kWgmma, 227 * kKb, true, true, false, 90}, "90a"},      // H100, H200
     {{100, Products::kMmaSync, 227 * kKb, true, true, false, 100}, "100"},  // B200
@@ -34,6 +33,9 @@ const Row* row_of(int capability) {
   }
   return nullptr;
 }
+
+// Tegra's GPUs do not run images of others with their major version.
+constexpr int kOrin = 87;
 
 struct Image {
   int capability;
@@ -119,9 +121,10 @@ std::string image_for(int capability, const std::vector<std::string>& images) {
   std::string best;
   for (const std::string& name : images) {
     const Image image = read_image(name);
+    const bool alone = image.exact || capability == kOrin || image.capability == kOrin;
     const bool runs =
-        image.exact ? image.capability == capability
-                    : image.capability / 10 == capability / 10 && image.capability <= capability;
+        alone ? image.capability == capability
+              : image.capability / 10 == capability / 10 && image.capability <= capability;
     if (runs && (best.empty() || read_image(best).capability < image.capability)) best = name;
   }
   return best;

@@ -40,7 +40,7 @@ struct SlowPart {
 std::vector<SlowPart> slow_parts(const GpuKind& kind);
 
 // The images of this program (CMake's ASSAY_GPUS): "80", "90a", "100". An image runs on later GPUs
-// of the same major version; with an a it runs on this capability only.
+// of the same major version, but for Tegra's 8.7; with an a it runs on this capability only.
 const std::vector<std::string>& built_images();
 // The best of `images` for a GPU; "" if none runs on it.
 std::string image_for(int capability, const std::vector<std::string>& images);

@@ -120,13 +120,16 @@ TEST_CASE("an image runs on its own GPU, and without an a on later ones of its m
   REQUIRE(image_for(110, all).empty());
   REQUIRE(image_for(80, {"86", "90a"}).empty());
   REQUIRE(image_for(91, {"90a"}).empty());
+  // Orin runs no image of the other GPUs of 8.x, nor these one of its own.
+  REQUIRE(image_for(87, {"80"}).empty());
+  REQUIRE(image_for(89, {"87"}).empty());
   // What is proposed runs on the GPU that it is proposed for.
-  for (const int capability : {80, 86, 87, 88, 89, 90, 100, 101, 103, 120, 121}) {
+  for (const int capability : {80, 86, 88, 89, 90, 100, 101, 103, 120, 121}) {
     REQUIRE(!image_to_build(capability).empty());
     REQUIRE(image_for(capability, {image_to_build(capability)}) == image_to_build(capability));
   }
   REQUIRE(image_to_build(101) == "100");
-  for (const int capability : {75, 91, 110, 130}) REQUIRE(image_to_build(capability).empty());
+  for (const int capability : {75, 87, 91, 110, 130}) REQUIRE(image_to_build(capability).empty());
 }
 
 TEST_CASE("the kind of a GPU has its limits, and products that the environment may choose") {
@@ -138,7 +141,7 @@ TEST_CASE("the kind of a GPU has its limits, and products that the environment m
     REQUIRE(gpu_kind(capability).capability == capability);
   }
   REQUIRE(gpu_kind(130).image == 130);
-  for (const int capability : {80, 86, 87, 89, 90, 100, 103, 120, 121}) {
+  for (const int capability : {80, 86, 89, 90, 100, 103, 120, 121}) {
     REQUIRE(gpu_kind(capability).image == std::atoi(image_to_build(capability).c_str()));
     REQUIRE(slow_parts(gpu_kind(capability)).size() == (capability / 10 == 10 ? 1 : 0));
   }
