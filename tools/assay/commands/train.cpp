@@ -178,7 +178,8 @@ TrainCall call_of(const TrainArguments& a, const Loaded& loaded) {
           .device = a.device,
           .stop_after = a.stop_after,
           .share_gpu = a.share_gpu,
-          .json = a.json};
+          .json = a.json,
+          .sets = a.sets};
 }
 
 // What is wrong for so many ranks is said before anything is written. A run that goes on may have
@@ -270,7 +271,7 @@ int train_here(const TrainCall& call, Ranks* ranks) {
   const Interrupt interrupt(ranks && !ranks->first() ? Interrupt::Say::kNothing
                                                      : Interrupt::Say::kWhatHappens);
   run.open();
-  announce_run(run);
+  announce_run(run, call.sets);
   if (!call.note.empty()) run.log().info(call.note);
   const RunResult result = run.train(
       {.stop_requested = [&] { return interrupt.requested(); }, .stop_after = call.stop_after});

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "session/ranks.h"
 #include "session/training_run.h"
@@ -17,6 +18,7 @@ struct TrainCall {
   std::string device = "auto";
   std::optional<int64_t> stop_after = {};
   bool share_gpu = false, json = false;
+  std::vector<std::string> sets = {};  // what --set gives
 };
 
 // As this process's rank of `ranks`, or alone: trains until the run ends or is interrupted, and
