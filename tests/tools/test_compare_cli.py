@@ -140,7 +140,7 @@ def marks_and_refusals(runs):
     forced = compare(data, moe, "--force").stdout
     expect_in(forced, "NOT COMPARABLE (--force): validation data", "no ranking: the runs are not comparable")
     for edited, says in ((data, "not comparable: validation data"),
-                         (copy_of(dense, "tokenizer", meta=[(r'(\.json": ")[0-9a-f]{8}', r"\g<1>00000000")]),
+                         (copy_of(dense, "tokenizer", meta=[(r'(\.json": "|tokenizer_sha256": ")[0-9a-f]{8}', r"\g<1>00000000")]),
                           "not comparable: tokenizer"),
                          (copy_of(dense, "tokens", yaml=[(f"tokens: {EVAL_TOKENS}", "tokens: 1024")]), "eval.tokens: 1024")):
         bad(says, "--force", edited, moe)

@@ -23,13 +23,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 // "fp8_tensor, first 2 blocks in bf16"; nullopt where the recipe's name says all.
-std::optional<std::string> changed_recipe(const CheckpointSource& source,
-                                          const LoadedModel& loaded) {
+std::optional<std::string> changed_recipe(const LoadedModel& loaded) {
   PrecisionConfig precision = loaded.session.config.precision;
   precision.bf16_tail = 0;  // the phase tells of it
   std::string text = precision_text(precision);
-  // As given: a session may make it of auto.
-  if (source.config.precision.products == ProductsMode::kSimulated) text += ", products decoded";
+  // Only a GPU's products may be others; there is one kind where nothing is quantised.
+  const bool kinds = loaded.session.backend == Backend::kGpu &&
+                     (is_quantised_recipe(precision.recipe) || !precision.override_.empty());
+  if (kinds && precision.products == ProductsMode::kSimulated) text += ", products decoded";
   return text == precision.recipe ? std::nullopt : std::optional(text);
 }
 
@@ -53,7 +54,7 @@ nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& t
   const std::string phase = precision_phase(loaded.session.config, source.state.step);
   if (phase != "recipe") {
     j["phase"] = phase;
-  } else if (const auto changed = changed_recipe(source, loaded)) {
+  } else if (const auto changed = changed_recipe(loaded)) {
     j["precision"] = *changed;
   }
   j["device"] = loaded.session.backend == Backend::kGpu ? "cuda" : "cpu";
