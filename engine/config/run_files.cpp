@@ -41,9 +41,8 @@ bool is_telemetry(const fs::path& file) {
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) return false;
   if (fs::is_empty(file, ignored)) return true;
-  const BriefWait brief;
   try {
-    const TelemetryReader telemetry(file.string());
+    const TelemetryReader telemetry(file.string(), Wait::kBrief);
     telemetry.last_step();  // it has the tables
     return true;
   } catch (const ReadFailed&) {  // it may be whole: a run holds it

@@ -191,7 +191,6 @@ TEST_CASE("no claim is edited while the run of a removed cell may be finished or
   const MatrixEdits edits = find_edits(family.runs(), edited_claims);
   REQUIRE(edits.claims.any());
   {
-    const BriefWait brief;
     Database holder(family.runs().file("removed/telemetry.db"), Database::Mode::kCreate);
     holder.run("BEGIN EXCLUSIVE");
     expect_error([&] { write_matrix(family.runs(), edited_claims, edits); },

@@ -134,7 +134,7 @@ TEST_CASE("a claim on routers needs as many logged steps as its window") {
     require_judgeable_claims(family.matrix(
         "name: m\nmodels: {dense: dense.yaml, moe: moe.yaml}\ncontracts: [{kind: steps}]\n"
         "precisions: [fp32]\nset: {" +
-        set + "}\nclaims:\n  - {measure: " + measure + ", of: moe, below: 9}\n"));
+        set + "}\nclaims:\n  - {measure: " + measure + ", of: moe, below: 0.9}\n"));
   };
   const char* const why =
       "can never be judged: moe-steps-fp32-seed1 logs fewer steps than telemetry.window = 100 "

@@ -32,7 +32,7 @@ def check_best_without_telemetry(place):
     best, worse = losses[found[0]][0], losses[found[0] + 1][0]
     place.train("lost", *settings, "--stop-after", str(best + 2))
     check(best_of(place, "lost") == f"step-{best:08d}", best_of(place, "lost"))
-    (place.run("lost") / "telemetry.db").rename(place.path / "telemetry.db")
+    (place.run("lost") / "telemetry.db").rename(place.path / "moved.db")
     place.train("lost", *settings, "--stop-after", str(worse - best - 2))
     check(rows(place.run("lost"), LOSSES)[-1] == losses[found[0] + 1], "the losses are those of the whole run")
     check(best_of(place, "lost") == f"step-{best:08d}", f"{best_of(place, 'lost')} is the best, not step {best}: {losses}")
