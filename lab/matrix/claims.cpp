@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "lab/matrix/verdict_counts.h"
 #include "lab/runs/core_questions.h"
 #include "lab/runs/machine.h"
 #include "lab/runs/markdown_table.h"
@@ -323,10 +324,7 @@ std::string p_text(const std::optional<double>& p) {
 
 // "holds", "undecided: one seed", "holds, not after Holm".
 std::string verdict_text(const ClaimResult& r) {
-  std::string text = claim_verdict_name(r.verdict);
-  if (!r.why.empty()) return text + ": " + r.why;
-  const bool decided = r.verdict == ClaimVerdict::kHolds || r.verdict == ClaimVerdict::kFails;
-  return decided && r.p && !r.after_holm() ? text + ", not after Holm" : text;
+  return marked_verdict(r) + (r.why.empty() ? "" : ": " + r.why);
 }
 
 std::string more_text(const ClaimResult& r) {
@@ -382,14 +380,13 @@ std::string claims_markdown(const std::vector<ClaimResult>& results,
              precisions = differs(&ClaimResult::precision);
   MarkdownRows rows = {{"claim", "statement", "verdict", "n", "value", "against", "mean",
                         "95% interval", "p (Holm)", "more seeds"}};
-  long holds = 0, fails = 0;
+  VerdictCounts counts;
   for (const ClaimResult& r : results) {
     std::string name = r.claim->name;
     if (seal && seal->added_after(*r.claim)) name += " (late)";
     if (contracts) name += ", " + r.contract;
     if (precisions) name += ", " + r.precision;
-    holds += r.verdict == ClaimVerdict::kHolds;
-    fails += r.verdict == ClaimVerdict::kFails;
+    counts.add(r);
     const long n = r.compared ? long(r.compared->n) : 0;
     std::string interval = r.counts.empty() ? "-" : r.counts;
     if (r.compared && r.compared->interval95) {
@@ -404,14 +401,14 @@ std::string claims_markdown(const std::vector<ClaimResult>& results,
   }
   std::string text = "## Claims\n\n" + markdown_table(rows, 3) + "\n";
   text += strprintf(
-      "%ld of %zu hold, %ld fail. holds: the whole 95%% interval over the seeds satisfies the "
-      "claim; fails: no part of it does. Times to a target are known to the validation before, "
-      "and their intervals are as much wider. Fewer than %ld equal values have no spread, so they "
-      "decide nothing. p (Holm): of the test that the mean is on the claim's bound (of equal "
-      "values the sign test), corrected for the number of claims; a verdict with more than 0.05 "
-      "is marked. More seeds: how many would decide it if mean and spread stayed as they are; with "
-      "%s only a smaller eval.every would.\n",
-      holds, results.size(), fails, long(kFewestEqual), kTooFarApart);
+      "Of %zu claims %s. holds: the whole 95%% interval over the seeds satisfies the claim; fails: "
+      "no part of it does. Times to a target are known to the validation before, and their "
+      "intervals are as much wider. Fewer than %ld equal values have no spread, so they decide "
+      "nothing. p (Holm): of the test that the mean is on the claim's bound (of equal values the "
+      "sign test), corrected for the number of claims judged; a verdict with more than 0.05 is "
+      "marked and counted apart. More seeds: how many would decide it if mean and spread stayed as "
+      "they are; with %s only a smaller eval.every would.\n",
+      results.size(), counts.text().c_str(), long(kFewestEqual), kTooFarApart);
   if (std::any_of(results.begin(), results.end(),
                   [](const ClaimResult& r) { return !r.counts.empty(); })) {
     text +=

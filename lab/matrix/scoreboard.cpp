@@ -10,6 +10,7 @@
 #include "lab/compare/published.h"
 #include "lab/matrix/claims.h"
 #include "lab/matrix/folder.h"
+#include "lab/matrix/verdict_counts.h"
 #include "lab/runs/markdown_table.h"
 
 namespace assay {
@@ -30,7 +31,6 @@ struct Study {
   std::vector<std::string> sources;  // a sentence for each trained matrix
 };
 
-using Counts = std::map<std::string, int64_t>;                // by verdict; "untested" too
 using Tested = std::map<std::string, std::set<std::string>>;  // names of claims, by matrix
 
 // "1.7M to 4.2M parameters, 2.95M tokens": of the models and runs of the tables.
@@ -53,10 +53,7 @@ std::string size_text(const std::vector<const ContractTable*>& tables) {
 }
 
 std::string verdict_cell(const ClaimResult& r) {
-  const std::string verdict = claim_verdict_name(r.verdict);
-  const bool decided = r.verdict == ClaimVerdict::kHolds || r.verdict == ClaimVerdict::kFails;
-  if (!r.why.empty()) return verdict + ": " + r.why;
-  return decided && r.p && !r.after_holm() ? verdict + ", not after Holm" : verdict;
+  return marked_verdict(r) + (r.why.empty() ? "" : ": " + r.why);
 }
 
 // Those that have a term of the claim: across contracts two.
@@ -105,7 +102,7 @@ std::string link_to_runs(const ScoreboardSource& source, const std::string& fold
 }
 
 void add_tested(const ScoreboardSource& source, const std::string& given,
-                std::map<std::string, Study>& studies, Tested& tested, Counts& counts) {
+                std::map<std::string, Study>& studies, Tested& tested, VerdictCounts& counts) {
   const std::string folder = fs::absolute(given + "/").lexically_normal().parent_path().string();
   const RecordedMatrix recorded = read_matrix_folder(folder);
   const MatrixFile& file = recorded.matrix.file;
@@ -119,7 +116,7 @@ void add_tested(const ScoreboardSource& source, const std::string& given,
   std::set<std::string>& claims = tested[file.name];
   for (const MatrixClaim& claim : file.claims) claims.insert(claim.name);
   for (const ClaimResult& r : evaluate_claims(file.claims, summary.tables)) {
-    counts[claim_verdict_name(r.verdict)] += 1;
+    counts.add(r);
     study.rows.push_back({r.claim->name, file.name + ", " + r.contract + ", " + r.precision,
                           size_text(tables_of(summary.tables, r)), verdict_cell(r),
                           r.compared ? std::to_string(r.compared->n) : "-",
@@ -136,12 +133,12 @@ void add_tested(const ScoreboardSource& source, const std::string& given,
 
 // The claims of a file that no trained matrix of its name has.
 void add_untested(const std::string& path, std::map<std::string, Study>& studies,
-                  const Tested& tested, Counts& counts) {
+                  const Tested& tested, VerdictCounts& counts) {
   const MatrixFile file = load_matrix_file(path);
   const auto own = tested.find(file.name);
   for (const MatrixClaim& claim : file.claims) {
     if (own != tested.end() && own->second.contains(claim.name)) continue;
-    counts["untested"] += 1;
+    counts.add_untested();
     studies[study_name(file.name)].rows.push_back(
         {claim.name, file.name, "-", "untested", "-", "-", "-", "-"});
   }
@@ -161,24 +158,12 @@ std::string where_to_read(const std::string& page) {
   return "[matrix.md](matrix.md#claims) has the rules, [reproduce.md](reproduce.md) the commands.";
 }
 
-// "4 hold, 5 undecided, 57 untested"
-std::string counts_text(const Counts& counts) {
-  std::string text;
-  for (const auto& [verdict, count] : counts) {
-    const bool is_verb = verdict == "holds" || verdict == "fails";
-    const std::string word =
-        is_verb && count != 1 ? verdict.substr(0, verdict.size() - 1) : verdict;
-    text += (text.empty() ? "" : ", ") + strprintf("%ld ", long(count)) + word;
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string scoreboard_markdown(const ScoreboardSource& source) {
   std::map<std::string, Study> studies;
   Tested tested;
-  Counts counts;
+  VerdictCounts counts;
   for (const std::string& folder : source.folders) {
     add_tested(source, folder, studies, tested, counts);
   }
@@ -186,11 +171,12 @@ std::string scoreboard_markdown(const ScoreboardSource& source) {
   std::string text =
       "# Published claims, tested\n\n"
       "Made by `assay published scoreboard` from trained matrices. Each claim is judged by "
-      "Student's 95% interval over the seeds, and corrected for the number of claims of its "
-      "matrix (Holm). " +
+      "Student's 95% interval over the seeds; the p beside it is corrected for the number of "
+      "claims judged in its matrix (Holm), and a verdict that the correction does not leave is "
+      "marked `not after Holm` and counted apart. " +
       where_to_read(source.page) +
-      " A verdict holds at the size beside it, not at the published one.\n\n" +
-      counts_text(counts) + ".\n";
+      " A verdict holds at the size beside it, not at the published one.\n\n" + counts.text() +
+      ".\n";
   for (const auto& [name, study] : studies) {
     text += "\n## " + title_of(name) + "\n\n" + markdown_table(study.rows, 4);
     for (const std::string& line : study.sources) text += "\n" + line + "\n";

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "lab/matrix/claims.h"
+#include "lab/matrix/verdict_counts.h"
 #include "tests/catch.h"
 #include "tests/lab/planted_measures.h"
 
@@ -192,7 +193,7 @@ TEST_CASE("the table of claims shows the numbers and counts the verdicts") {
   INFO(text);
   for (const char* part :
        {"max_load_worst of full > 0.8", "max_load_worst of full - even < 0", "| holds", "| fails",
-        "0.8703 to 0.9697", "0.92", "0.31", "1 of 2 hold, 1 fail", "c (late)",
+        "0.8703 to 0.9697", "0.92", "0.31", "Of 2 claims 1 holds, 1 fails. ", "c (late)",
         "Sealed before the first run (2026-01-02T03:04:05Z, SHA-256 aaaaaaaaaaaaaaaa).",
         "Edited 2026-01-03T00:00:00Z, when 2 runs had finished: added \"c\"; removed \"d\", "
         "\"e\"."}) {
@@ -282,6 +283,31 @@ TEST_CASE("verdicts say what is left of them after Holm, and how many seeds woul
   REQUIRE(results[1].more_seeds == 4);
   const std::string text = claims_markdown(results, {});
   REQUIRE(text.find("holds, not after Holm") != std::string::npos);
+  // It is not among those that hold.
+  REQUIRE(text.find("Of 2 claims 1 holds not after Holm, 1 undecided. ") != std::string::npos);
+}
+
+TEST_CASE("verdicts are counted, those that Holm's correction does not leave apart") {
+  const auto result = [](ClaimVerdict verdict, std::optional<double> p_holm) {
+    ClaimResult r;
+    r.verdict = verdict;
+    r.p = p_holm;
+    r.p_holm = p_holm;
+    return r;
+  };
+  VerdictCounts counts;
+  REQUIRE(counts.text().empty());
+  counts.add(result(ClaimVerdict::kFails, 0.08));
+  counts.add(result(ClaimVerdict::kFails, 0.09));
+  REQUIRE(counts.text() == "2 fail not after Holm");
+  counts.add(result(ClaimVerdict::kUndecided, 0.9));
+  counts.add(result(ClaimVerdict::kHolds, 0.05));
+  counts.add(result(ClaimVerdict::kHolds, 0.051));
+  counts.add(result(ClaimVerdict::kNoRun, std::nullopt));
+  counts.add_untested();
+  REQUIRE(counts.text() ==
+          "1 holds, 1 holds not after Holm, 2 fail not after Holm, 1 undecided, 1 no run, "
+          "1 untested");
 }
 
 TEST_CASE("a claim on steps to a target is no surer than the validations, nor than equal seeds") {
