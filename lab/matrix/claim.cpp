@@ -42,7 +42,7 @@ std::string MatrixClaim::text() const {
   return what + (number == 0 ? "" : strprintf(" - %g", number)) + strprintf(" within +-%g", within);
 }
 
-ordered_json claim_to_json(const MatrixClaim& claim) {
+ordered_json claim_statement(const MatrixClaim& claim) {
   ordered_json j;
   j["name"] = claim.name;
   j["measure"] = claim.measure;
@@ -68,6 +68,12 @@ ordered_json claim_to_json(const MatrixClaim& claim) {
   return j;
 }
 
+ordered_json claim_to_json(const MatrixClaim& claim) {
+  ordered_json j = claim_statement(claim);
+  if (claim.source) j["source"] = name_of(*claim.source);
+  return j;
+}
+
 MatrixClaim claim_of_json(const ordered_json& json) {
   MatrixClaim claim;
   claim.name = json.at("name");
@@ -88,6 +94,7 @@ MatrixClaim claim_of_json(const ordered_json& json) {
                                .from_share = across.value("from_share", 0.0),
                                .to_share = across.value("to_share", 0.0)};
   }
+  claim.source = choice_named<ClaimSource>(json.value("source", ""));
   return claim;
 }
 

@@ -81,6 +81,13 @@ ClaimAcross read_across(const SectionReader& reader, const YAML::Node& node) {
   return across;
 }
 
+ClaimSource read_source(const SectionReader& reader, const YAML::Node& node) {
+  const std::string given = reader.text(node, "source");
+  if (const auto source = choice_named<ClaimSource>(given)) return *source;
+  reader.fail(node, "source = " + given + " is not post, review or ours",
+              "post: the published study says it; review: a review of it asks; ours: neither does");
+}
+
 void check_claim(const SectionReader& reader, const YAML::Node& item, const Draft& draft) {
   const MatrixClaim& c = draft.claim;
   if (c.measure.empty()) reader.fail(item, "a claim has no measure", kExample);
@@ -137,6 +144,7 @@ MatrixClaim read_claim(const SectionReader& reader, const YAML::Node& item) {
                           string("contract", "contract", c.contract),
                           string("precision", "precision", c.precision),
                           {"across", [&](const auto& v) { c.across = read_across(reader, v); }},
+                          {"source", [&](const auto& v) { c.source = read_source(reader, v); }},
                       });
   check_claim(reader, item, draft);
   return c;

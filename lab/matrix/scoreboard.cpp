@@ -26,8 +26,8 @@ std::string study_name(const std::string& matrix) {
 
 // The claims of one study, those of trained matrices first.
 struct Study {
-  MarkdownRows rows = {
-      {"claim", "matrix", "size", "verdict", "seeds", "mean", "95% interval", "p (Holm)"}};
+  MarkdownRows rows = {{"claim", "source", "statement", "matrix", "size", "verdict", "seeds",
+                        "mean", "95% interval", "p (Holm)"}};
   std::vector<std::string> sources;  // a sentence for each trained matrix
 };
 
@@ -50,6 +50,21 @@ std::string size_text(const std::vector<const ContractTable*>& tables) {
     return from == to ? from : from + " to " + to;
   };
   return range(total) + " parameters, " + range(tokens) + " tokens";
+}
+
+// As the matrix says, else its file (runs trained before the file said it), else what the studies'
+// matrices are for.
+std::string source_cell(const MatrixClaim& claim, const std::string& matrix,
+                        const std::vector<MatrixFile>& files) {
+  std::optional<ClaimSource> source = claim.source;
+  for (const MatrixFile& file : files) {
+    if (source || file.name != matrix) continue;
+    for (const MatrixClaim& one : file.claims) {
+      if (one.name == claim.name) source = one.source;
+    }
+  }
+  if (source) return name_of(*source);
+  return study_of_matrix(matrix).empty() ? "-" : name_of(ClaimSource::kPost);
 }
 
 std::string verdict_cell(const ClaimResult& r) {
@@ -101,8 +116,9 @@ std::string link_to_runs(const ScoreboardSource& source, const std::string& fold
          fs::absolute(target).lexically_relative(from).generic_string() + ")";
 }
 
-void add_tested(const ScoreboardSource& source, const std::string& given,
-                std::map<std::string, Study>& studies, Tested& tested, VerdictCounts& counts) {
+void add_tested(const ScoreboardSource& source, const std::vector<MatrixFile>& files,
+                const std::string& given, std::map<std::string, Study>& studies, Tested& tested,
+                VerdictCounts& counts) {
   const std::string folder = fs::absolute(given + "/").lexically_normal().parent_path().string();
   const RecordedMatrix recorded = read_matrix_folder(folder);
   const MatrixFile& file = recorded.matrix.file;
@@ -117,7 +133,8 @@ void add_tested(const ScoreboardSource& source, const std::string& given,
   for (const MatrixClaim& claim : file.claims) claims.insert(claim.name);
   for (const ClaimResult& r : evaluate_claims(file.claims, summary.tables)) {
     counts.add(r);
-    study.rows.push_back({r.claim->name, file.name + ", " + r.contract + ", " + r.precision,
+    study.rows.push_back({r.claim->name, source_cell(*r.claim, file.name, files), r.claim->text(),
+                          file.name + ", " + r.contract + ", " + r.precision,
                           size_text(tables_of(summary.tables, r)), verdict_cell(r),
                           r.compared ? std::to_string(r.compared->n) : "-",
                           r.compared ? strprintf("%.4g", r.compared->mean) : "-", interval_cell(r),
@@ -132,15 +149,15 @@ void add_tested(const ScoreboardSource& source, const std::string& given,
 }
 
 // The claims of a file that no trained matrix of its name has.
-void add_untested(const std::string& path, std::map<std::string, Study>& studies,
+void add_untested(const MatrixFile& file, std::map<std::string, Study>& studies,
                   const Tested& tested, VerdictCounts& counts) {
-  const MatrixFile file = load_matrix_file(path);
   const auto own = tested.find(file.name);
   for (const MatrixClaim& claim : file.claims) {
     if (own != tested.end() && own->second.contains(claim.name)) continue;
     counts.add_untested();
-    studies[study_name(file.name)].rows.push_back(
-        {claim.name, file.name, "-", "untested", "-", "-", "-", "-"});
+    studies[study_name(file.name)].rows.push_back({claim.name, source_cell(claim, file.name, {}),
+                                                   claim.text(), file.name, "-", "untested", "-",
+                                                   "-", "-", "-"});
   }
 }
 
@@ -164,10 +181,12 @@ std::string scoreboard_markdown(const ScoreboardSource& source) {
   std::map<std::string, Study> studies;
   Tested tested;
   VerdictCounts counts;
+  std::vector<MatrixFile> files;
+  for (const std::string& path : source.files) files.push_back(load_matrix_file(path));
   for (const std::string& folder : source.folders) {
-    add_tested(source, folder, studies, tested, counts);
+    add_tested(source, files, folder, studies, tested, counts);
   }
-  for (const std::string& file : source.files) add_untested(file, studies, tested, counts);
+  for (const MatrixFile& file : files) add_untested(file, studies, tested, counts);
   std::string text =
       "# Published claims, tested\n\n"
       "Made by `assay published scoreboard` from trained matrices. Each claim is judged by "
@@ -175,10 +194,11 @@ std::string scoreboard_markdown(const ScoreboardSource& source) {
       "claims judged in its matrix (Holm), and a verdict that the correction does not leave is "
       "marked `not after Holm` and counted apart. " +
       where_to_read(source.page) +
-      " A verdict holds at the size beside it, not at the published one.\n\n" + counts.text() +
-      ".\n";
+      " A verdict holds at the size beside it, not at the published one. Source: `post` is a claim "
+      "of the study, `review` one that a review of it asks for, `ours` is made by neither.\n\n" +
+      counts.text() + ".\n";
   for (const auto& [name, study] : studies) {
-    text += "\n## " + title_of(name) + "\n\n" + markdown_table(study.rows, 4);
+    text += "\n## " + title_of(name) + "\n\n" + markdown_table(study.rows, 6);
     for (const std::string& line : study.sources) text += "\n" + line + "\n";
   }
   return text;

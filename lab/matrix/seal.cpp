@@ -16,9 +16,9 @@ std::vector<std::string> labels_without(const std::vector<MatrixClaim>& of,
                                         const std::vector<MatrixClaim>& other) {
   std::vector<std::string> labels;
   for (const MatrixClaim& claim : of) {
-    const ordered_json json = claim_to_json(claim);
+    const ordered_json statement = claim_statement(claim);
     const bool found = std::any_of(other.begin(), other.end(), [&](const MatrixClaim& one) {
-      return claim_to_json(one) == json;
+      return claim_statement(one) == statement;
     });
     if (!found) labels.push_back(claim_label(claim));
   }
@@ -57,7 +57,7 @@ std::string claim_label(const MatrixClaim& claim) {
 
 std::string claims_sha256(const std::vector<MatrixClaim>& claims) {
   ordered_json all = ordered_json::array();
-  for (const MatrixClaim& claim : claims) all.push_back(claim_to_json(claim));
+  for (const MatrixClaim& claim : claims) all.push_back(claim_statement(claim));
   return sha256_hex(all.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
 }
 

@@ -30,7 +30,7 @@ struct ClaimSeal {
   std::optional<int64_t> added_after(const MatrixClaim& claim) const;
 };
 
-// SHA-256 of the claims, without their places in the file.
+// SHA-256 of what the claims state, without their places in the file and their sources.
 std::string claims_sha256(const std::vector<MatrixClaim>& claims);
 
 // "sparse wins", "sparse wins (activeDN, bf16)": with the contract and precision of the claim,

@@ -28,8 +28,9 @@ TEST_CASE("claims of a file") {
       "  - {measure: cv, of: full, near: 0.64, within: 0.1}\n"
       "  - {measure: val_loss, of: even, below: full, across: [nvfp4, bf16], contract: long}\n"
       "  - {measure: val_loss, of: even, below: full, across: [0.25, 1]}\n"
-      "  - {measure: val_loss, of: even, above: 2, across: [short, long], at: 0.5}\n");
-  REQUIRE(file.claims.size() == 5);
+      "  - {measure: val_loss, of: even, above: 2, across: [short, long], at: 0.5}\n"
+      "  - {measure: dead, of: even, below: full, source: ours}\n");
+  REQUIRE(file.claims.size() == 6);
   REQUIRE(file.claims[0].name == "less");
   REQUIRE(file.claims[0].other == "full");
   REQUIRE(file.claims[0].text() == "max_load of even - full < 0");
@@ -45,6 +46,8 @@ TEST_CASE("claims of a file") {
   REQUIRE(file.claims[3].text() == "val_loss of even - full, 100% minus 25%, < 0");
   REQUIRE(file.claims[4].across->over == ClaimAcross::Over::kContracts);
   REQUIRE(file.claims[4].text() == "val_loss at 50% of even, long minus short, > 2");
+  REQUIRE(!file.claims[4].source);
+  REQUIRE(claim_of_json(claim_to_json(file.claims[5])).source == ClaimSource::kOurs);
   for (const MatrixClaim& claim : file.claims) {
     INFO(claim.name);
     REQUIRE(claim_to_json(claim_of_json(claim_to_json(claim))) == claim_to_json(claim));
@@ -101,6 +104,8 @@ TEST_CASE("claims of a file") {
        "a claim across short and long has the contract long", "remove contract: long"},
       {"{measure: val_loss, of: full, below: even, across: [bf16, nvfp4], precision: nvfp4}",
        "a claim across bf16 and nvfp4 has the precision nvfp4", "remove precision: nvfp4"},
+      {"{measure: cv, of: full, below: 1, source: mine}",
+       "source = mine is not post, review or ours", "the published study says it"},
       {"{measure: cv, of: full, bellow: 1}", "unknown key bellow in a claim", "did you mean below"},
   };
   for (const Bad& row : rows) {
@@ -169,6 +174,14 @@ TEST_CASE("claims are sealed before the first run; later edits are recorded") {
   REQUIRE(after.sha256 == claims_sha256(edited.file.claims));
   REQUIRE(!record(edited).any());
   REQUIRE(recorded_seal(folder)->edits.size() == 1);
+  // Whose claim it is, said afterwards, is no edit of it, and is recorded.
+  const Matrix sourced =
+      matrix_with(first + "  - {name: two, measure: val_loss, of: a, below: 4, source: review}\n");
+  REQUIRE(!record(sourced).any());
+  REQUIRE(recorded_seal(folder)->sha256 == after.sha256);
+  REQUIRE(read_file(folder.file("matrix.json")).find("\"source\": \"review\"") !=
+          std::string::npos);
+  REQUIRE(!record(edited).any());
 
   // matrix.json edited by hand: its claims are not the sealed ones.
   const std::string manifest = folder.file("matrix.json");

@@ -126,7 +126,7 @@ def scoreboard_rows(page):
 def check_sizes(rows):
     """A claim across two contracts has the sizes of the runs under both: the mixture has fewer tokens than the dense
     model under activeDN, and more under totalDN."""
-    across, within = rows["contract"][2].split(", ")[1], rows["grows"][2].split(", ")[1]
+    across, within = rows["contract"][4].split(", ")[1], rows["grows"][4].split(", ")[1]
     fewest, most = within.removesuffix(" tokens").split(" to ")
     check(across.startswith(fewest + " to ") and most not in across, f"{across}, under activeDN {within}")
 
@@ -311,13 +311,21 @@ def check_scoreboard(place):
     scoreboard(named, "--claims", full, "-o", page)
     lines = page.read_text().splitlines()
     rows = scoreboard_rows(page.read_text())
-    check(rows["sure"][1] == "0003-small, activeDN, fp32" and rows["sure"][3].startswith("holds") and rows["sure"][4] == "3", rows)
-    check("parameters, " in rows["sure"][2] and rows["at full size"][3] == "untested", rows)
+    check(rows["sure"][1:4] == ["post", "val_loss of moe > 0", "0003-small, activeDN, fp32"], rows)
+    check(rows["sure"][5].startswith("holds") and rows["sure"][6] == "3", rows)
+    check("parameters, " in rows["sure"][4] and rows["at full size"][5] == "untested", rows)
+    marked = "1 holds not after Holm" in page.read_text()
+    check(marked == (rows["sure"][5] == "holds, not after Holm"), "a marked verdict is counted apart")
     check(any(line.startswith("## 0003. ") for line in lines), "the study has its title")
     counts = next(line for line in lines if "untested" in line and line.endswith("."))
     check("1 holds" in counts and "2 untested" in counts, counts)
     check("docs/matrix.md has the rules" in page.read_text(), "no links to pages that are not beside it")
     (page.parent / "reproduce.md").write_text("")
+    # Whose claim it is: as its file says now, which the runs were trained before.
+    sourced = place.path / "0003-small.yaml"
+    sourced.write_text('name: "0003-small"\n' + (place.path / "m.yaml").read_text().split("\n", 2)[2].replace(
+        "name: sure", "source: ours, name: sure"))
+    check(scoreboard_rows(scoreboard(named, "--claims", sourced).stdout)["sure"][1] == "ours", "the file's source")
     scoreboard(named, "--claims", full, place.path / "m.yaml", "-o", page)
     check("[reproduce.md](reproduce.md)" in page.read_text(), "links where it lies beside the documentation")
     here = assay("published", "scoreboard", ".", "--claims", full, cwd=named)
