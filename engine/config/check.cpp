@@ -321,6 +321,11 @@ std::string how_to_get(const std::string& pattern) {
     return "bash tools/get_debian_text.sh; bash tools/text_corpus.sh data-cache/debian-text "
            "data-cache/debian-corpus (or your own text: docs/reproduce.md)";
   }
+  if (pattern.find("super-text/") != std::string::npos) {
+    return "bash tools/text_corpus.sh FILE data-cache/super-text makes it of any English text "
+           "(that "
+           "of the studies: docs/reproduce.md)";
+  }
   return "check the path; paths in a configuration are relative to its file, those of --set to the "
          "folder in which the command runs";
 }

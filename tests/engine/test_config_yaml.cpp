@@ -500,6 +500,20 @@ TEST_CASE("patterns expand to files") {
           std::vector<std::string>{folder / "a.bin", folder / "b_1.bin", folder / "b_2.bin"});
   REQUIRE_THROWS_WITH(expand_files({folder / "no*.bin"}, "data.val"),
                       Catch::Matchers::ContainsSubstring("no*.bin"));
+  // What makes the files of a preset.
+  for (const auto& [place, hint] : std::vector<std::pair<const char*, const char*>>{
+           {"none", "check the path"},
+           {"fineweb10B", "bash tools/get_fineweb.sh"},
+           {"debian-corpus", "bash tools/get_debian_text.sh; bash tools/text_corpus.sh "},
+           {"super-text", "bash tools/text_corpus.sh FILE data-cache/super-text makes it"}}) {
+    INFO(place);
+    try {
+      expand_files({folder / place + "/corpus_train_*.bin"}, "data.train");
+      FAIL("found");
+    } catch (const UserError& error) {
+      REQUIRE_THAT(error.hint(), Catch::Matchers::StartsWith(hint));
+    }
+  }
   REQUIRE_THROWS_WITH(expand_files({folder.path()}, "data.val"),
                       Catch::Matchers::ContainsSubstring("is a folder"));
 }

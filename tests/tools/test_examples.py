@@ -39,6 +39,8 @@ def check_scripts(place, prefix, home):
     text = user(prefix / "bin" / "assay", "train", "models/presets/family/mini.yaml", "--run", "run", expect=1)
     check(f"hint: bash {tools}/get_debian_text.sh; bash {tools}/text_corpus.sh ~/.cache/assay/debian-text "
           "~/.cache/assay/debian-corpus " in text, text)
+    text = user(prefix / "bin" / "assay", "train", "models/presets/super/cpu/baseline.yaml", "--run", "run", expect=1)
+    check(f"hint: bash {tools}/text_corpus.sh FILE ~/.cache/assay/super-text makes it" in text, text)
     # So do the plan, ranks, and the help.
     text = user(prefix / "bin" / "assay", "train", "models/presets/family/mini.yaml", "--run", "run", "--plan")
     check(f"(bash {tools}/get_debian_text.sh; bash {tools}/text_corpus.sh " in text, text)
