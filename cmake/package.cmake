@@ -28,7 +28,7 @@ set(CPACK_DEBIAN_PACKAGE_MAINTAINER "${CPACK_PACKAGE_CONTACT}")
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "curl, ca-certificates, python3, python3-lxml")  # the scripts in share/assay/tools
-if(ASSAY_HAS_MPI)  # mpirun, for ranks
+if(ASSAY_HAS_MPI AND "${MPI_C_LIBRARIES};${MPI_C_INCLUDE_DIRS}" MATCHES "openmpi")  # its mpirun, for ranks
   string(APPEND CPACK_DEBIAN_PACKAGE_SUGGESTS ", openmpi-bin")
 endif()
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright COMPONENT program)

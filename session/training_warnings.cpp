@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "base/cores.h"
-#include "engine/config/yaml.h"
 #include "engine/telemetry/collapse_guard.h"
 #include "engine/telemetry/router_stats.h"
 #include "models/audit/contract.h"
@@ -192,13 +191,11 @@ void add_forced_stop(const Config& config, Lines& lines) {
                 stop->measure.c_str(), even, stop->at_least ? *stop->at_least : *stop->at_most));
 }
 
-// Without the lines of shared fields that nobody has asked for.
-void drop_shared(const std::vector<std::string>& sets, Lines& lines) {
+// Without the lines of fields in shared files that nobody has given.
+void drop_shared(const IsGiven& is_given, Lines& lines) {
   for (const std::string field : {"contract.coefficient", "schedule.floor",
                                   "optimizer.expert_beta2", "model.moe.router.bias_follows_lr"}) {
-    const bool given = std::any_of(sets.begin(), sets.end(),
-                                   [&](const std::string& set) { return gives_field(set, field); });
-    if (given) continue;
+    if (is_given && is_given(field)) continue;
     std::erase_if(lines, [&](const std::string& line) {
       return line.starts_with(field + " is not") || line.starts_with(field + " = ");
     });
@@ -215,8 +212,7 @@ void add_threads(const Config& config, Lines& lines) {
 
 }  // namespace
 
-std::vector<std::string> training_warnings(const Config& config,
-                                           const std::vector<std::string>& sets) {
+std::vector<std::string> training_warnings(const Config& config, const IsGiven& is_given) {
   Lines lines;
   const auto& moe = config.model.moe;
   if (moe && moe_blocks(config.model) == 0) {
@@ -243,7 +239,7 @@ std::vector<std::string> training_warnings(const Config& config,
     }
   }
   add_threads(config, lines);
-  drop_shared(sets, lines);
+  drop_shared(is_given, lines);
   return lines;
 }
 

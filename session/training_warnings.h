@@ -1,6 +1,7 @@
 // What a configuration says that its author may not have meant.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,11 +10,11 @@
 namespace assay {
 
 // One line each, for the log before step 1: a router without balancing, no block with experts, a
-// setting that nothing uses, a stop rule that cannot hold, more threads than cores. sets: what is
-// given by --set, "FIELD=VALUE". Files that configurations share hold some fields for only one or
-// the other of them, as the rate at the end of a cosine: these are named where a --set gives them.
-std::vector<std::string> training_warnings(const Config& config,
-                                           const std::vector<std::string>& sets = {});
+// setting that nothing uses, a stop rule that cannot hold, more threads than cores. Files that
+// configurations include hold some fields for only one or the other of them, as the rate at the end
+// of a cosine: these are named if `is_given` says that the command or its own file gives them.
+using IsGiven = std::function<bool(const std::string& field)>;
+std::vector<std::string> training_warnings(const Config& config, const IsGiven& is_given = {});
 
 // That the run will log too few steps for a judgement of its routers (lab/runs/router_state.h), and
 // what to set; "" if it logs enough or has no routers. No warning: many short runs need none.

@@ -421,6 +421,18 @@ YamlSource command_line(const std::string& set) {
   return {.name = "--set " + set, .folder = fs::current_path().string(), .is_line = true};
 }
 
+// Whether a map has "section.field".
+bool is_in(YAML::Node at, const std::string& field) {
+  std::istringstream names(field);
+  for (std::string name; std::getline(names, name, '.');) {
+    if (!at.IsMap()) return false;
+    YAML::Node inner = at[name];
+    if (!inner.IsDefined()) return false;
+    at.reset(inner);
+  }
+  return true;
+}
+
 Config finish(Config config, const std::string& folder) {
   // Relative only if it is the default.
   const fs::path cache = config.data.cache;
@@ -447,15 +459,14 @@ bool gives_field(const std::string& set, const std::string& field) {
   const std::string path = set.substr(0, set.find('='));
   if (path == field) return true;
   if (path.size() == set.size() || !field.starts_with(path + ".")) return false;
-  YAML::Node at = parse_yaml(set.substr(path.size() + 1), command_line(set));
-  std::istringstream names(field.substr(path.size() + 1));
-  for (std::string name; std::getline(names, name, '.');) {
-    if (!at.IsMap()) return false;
-    YAML::Node inner = at[name];
-    if (!inner.IsDefined()) return false;
-    at.reset(inner);
-  }
-  return true;
+  return is_in(parse_yaml(set.substr(path.size() + 1), command_line(set)),
+               field.substr(path.size() + 1));
+}
+
+bool names_field(const std::string& name, const std::string& field) {
+  const std::string path = preset_or_path(name);
+  return !is_of_run(path) &&
+         is_in(parse_yaml(read_file(path), {.name = path, .folder = {}}), field);
 }
 
 void require_utf8_sets(const std::vector<std::string>& sets) {

@@ -51,7 +51,7 @@ void BestCheckpoint::record_not_kept(int64_t step) {
   const std::string of =
       best_.step < 0 ? "no checkpoint is marked yet"
                      : strprintf("that of step %ld is %.4f", long(best_.step), best_.loss_nats);
-  p_.recorder.event(
+  p_.recorder.event_once(
       step, "best_not_kept",
       strprintf("the lowest validation loss, %.4f at step %ld, has no checkpoint that "
                 "is marked as the best one: %s",

@@ -333,4 +333,9 @@ void RunRecorder::event(int64_t steps_done, const std::string& kind, const std::
   telemetry_.event(steps_done, kind, detail);
 }
 
+void RunRecorder::event_once(int64_t steps_done, const std::string& kind,
+                             const std::string& detail) {
+  if (!telemetry_.has_event(kind, detail)) event(steps_done, kind, detail);
+}
+
 }  // namespace assay

@@ -75,6 +75,9 @@ class Recorder {
   virtual void no_checkpoint(int64_t steps_done, const std::string& why) = 0;
   virtual void checkpoint(int64_t steps_done, const std::string& folder, double seconds) = 0;
   virtual void event(int64_t steps_done, const std::string& kind, const std::string& detail) = 0;
+  // Unless one of this kind and detail is recorded.
+  virtual void event_once(int64_t steps_done, const std::string& kind,
+                          const std::string& detail) = 0;
   // Everything recorded so far is in the file.
   virtual void flush() = 0;
 };
@@ -100,6 +103,7 @@ class RunRecorder final : public Recorder {
   void no_checkpoint(int64_t steps_done, const std::string& why) override;
   void checkpoint(int64_t steps_done, const std::string& folder, double seconds) override;
   void event(int64_t steps_done, const std::string& kind, const std::string& detail) override;
+  void event_once(int64_t steps_done, const std::string& kind, const std::string& detail) override;
   void flush() override { telemetry_.flush(); }
   Telemetry& telemetry() { return telemetry_; }
 
@@ -129,6 +133,7 @@ class SilentRecorder final : public Recorder {
   void no_checkpoint(int64_t, const std::string&) override {}
   void checkpoint(int64_t, const std::string&, double) override {}
   void event(int64_t, const std::string&, const std::string&) override {}
+  void event_once(int64_t, const std::string&, const std::string&) override {}
   void flush() override {}
 };
 

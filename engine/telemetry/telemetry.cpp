@@ -294,6 +294,13 @@ void Telemetry::event(int64_t step, const std::string& kind, const std::string& 
   writer_->event.bind(0, step).bind(1, now).bind(2, kind).bind(3, detail).execute();
 }
 
+bool Telemetry::has_event(const std::string& kind, const std::string& detail) {
+  const std::lock_guard lock(database_mutex_);
+  Statement found(database_, "SELECT 1 FROM event WHERE kind = ? AND detail = ?");
+  found.bind(0, kind).bind(1, detail);
+  return found.step();
+}
+
 void Telemetry::set_meta(const std::string& key, const std::string& value) {
   const std::lock_guard lock(database_mutex_);
   writer_->meta.bind(0, key).bind(1, value).execute();

@@ -73,6 +73,7 @@ class Telemetry {
   };
   void evals(int64_t step, const std::vector<EvalRow>& rows);
   void event(int64_t step, const std::string& kind, const std::string& detail);
+  bool has_event(const std::string& kind, const std::string& detail);
   void set_meta(const std::string& key, const std::string& value);
 
   // Returns when everything handed over is on the disk. Call before saving a checkpoint.

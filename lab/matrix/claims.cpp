@@ -77,18 +77,23 @@ std::string not_one_quantity(const RunMeasure& measure, const std::vector<ClaimT
   return time ? other_machine(runs) : different_core_questions(runs);
 }
 
-// Why losses at the end say nothing of the models; "" if they do.
-std::string only_targets(const RunMeasure& measure, const std::vector<ClaimTerm>& terms) {
+// Why losses at the end say nothing of the models; "" if they do. sums: of the seeds compared.
+std::string only_targets(const MatrixClaim& claim, const RunMeasure& measure,
+                         const std::vector<ClaimTerm>& terms, const SeedValues& sums) {
   if (measure.about != RunMeasure::About::kEndLoss) return "";
   const auto stopped = [&](const ClaimTerm& term) {
     const SeedGroup measured = measured_runs(*term.row, measure);
     return !term.share &&
            std::any_of(measured.runs.begin(), measured.runs.end(), [](const RunRecord* run) {
-             return stopped_at_target(run->config, run->steps_done, run->val_loss_nats);
+             const bool compared = std::any_of(
+                 sums.begin(), sums.end(),
+                 [&](const SeedValue& value) { return value.seed == run->config.run.seed; });
+             return compared && stopped_at_target(run->config, run->steps_done, run->val_loss_nats);
            });
   };
   const auto count = std::count_if(terms.begin(), terms.end(), stopped);
-  return rests_on_targets(terms.size(), size_t(count)) ? kStoppedAtTarget : "";
+  const bool only_order = claim.relation != ClaimRelation::kNear && claim.number == 0;
+  return rests_on_targets(terms.size(), size_t(count), only_order) ? kStoppedAtTarget : "";
 }
 
 SeedValues values_of_term(const RunMeasure& measure, const ClaimTerm& term) {
@@ -224,7 +229,6 @@ ClaimResult evaluate(const MatrixClaim& claim, const std::vector<Place>& places)
     no_run |= term.row->runs.runs.empty() && term.row->stopped.empty();
   }
   if (result.why.empty()) result.why = not_one_quantity(*measure, result.terms);
-  if (result.why.empty()) result.why = only_targets(*measure, result.terms);
   // Two sides: the models, or with two places the comparison at each.
   const size_t terms = result.terms.size(), half = places.size() == 1 ? 1 : terms / 2;
   const auto side = [&](size_t begin, size_t end, bool is_negative) {
@@ -234,6 +238,7 @@ ClaimResult evaluate(const MatrixClaim& claim, const std::vector<Place>& places)
   result.value = side(0, half, false);
   if (half < terms) result.other = side(half, terms, true);
   const SeedValues sums = sum_of(values, result.terms, 0, terms);
+  if (result.why.empty()) result.why = only_targets(claim, *measure, result.terms, sums);
   result.compared = summarise(sums, *measure);
   if (measure->is_share && !sums.empty()) result.counts = hits_text(*measure, values, sums);
   if (no_run) return result;

@@ -130,7 +130,7 @@ std::optional<Interval> interval_of(const Summary& summary, const Json& how) {
 }
 
 // Whether the verdict is on final losses of runs that stopped at their target.
-bool is_on_targets(BundleEvidence& bundle, const Json& how) {
+bool is_on_targets(BundleEvidence& bundle, const Json& how, bool only_order) {
   if (version_of(how) < 3) return false;
   const auto stopped = [&](const Json& term) {
     const RunMeasure* measure = measure_in(inner_rule(term));
@@ -141,7 +141,7 @@ bool is_on_targets(BundleEvidence& bundle, const Json& how) {
                        [&](const std::string& run) { return stopped_at_target(bundle.run(run)); });
   };
   const auto count = std::count_if(how["terms"].begin(), how["terms"].end(), stopped);
-  return rests_on_targets(how["terms"].size(), size_t(count));
+  return rests_on_targets(how["terms"].size(), size_t(count), only_order);
 }
 
 Json verdict_rule(BundleEvidence& bundle, const Json& how) {
@@ -150,7 +150,8 @@ Json verdict_rule(BundleEvidence& bundle, const Json& how) {
   const ClaimRelation relation = claim_relation_named(rule_text(how, "relation"));
   const double number = number_in(how, "number"), within = number_in(how, "within");
   const auto name = claim_verdict_name;
-  if (is_on_targets(bundle, how)) return name(ClaimVerdict::kUndecided);
+  const bool only_order = relation != ClaimRelation::kNear && number == 0;
+  if (is_on_targets(bundle, how, only_order)) return name(ClaimVerdict::kUndecided);
   if (is_share(how)) {
     const bool is_difference = how["terms"].size() > 1;
     if (!untestable_share(relation, number, within, is_difference).empty())

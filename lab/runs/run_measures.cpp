@@ -37,7 +37,7 @@ std::optional<int64_t> first_saturation(const RunRecord& run) {
   return first;
 }
 
-// To the logged step before: the layer saturated at any step between them.
+// The layer saturated at that step, or at one that was not logged before it.
 Value saturation_resolution(const RunRecord& run) {
   const auto first = first_saturation(run);
   if (!first) return std::nullopt;
@@ -45,7 +45,7 @@ Value saturation_resolution(const RunRecord& run) {
   for (const LayerHealth& layer : run.health->layers) {
     if (layer.saturated_at == first) before = std::max(before, layer.saturated_after);
   }
-  return double(*first - before);
+  return double(*first - before - 1);
 }
 
 Value val_loss(const RunRecord& run) {

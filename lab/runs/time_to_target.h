@@ -47,9 +47,10 @@ std::optional<double> cost_resolution(const RunRecord& run, const TimeToTarget& 
 bool stopped_at_target(const Config& config, int64_t steps_done,
                        const std::vector<EvalValue>& val_loss_nats);
 // Whether a claim on final losses rests on such runs: of `terms` compared so many have one. Where
-// the runs of one of two sides all ran to their end, the other's are known to be lower or higher.
-constexpr bool rests_on_targets(size_t terms, size_t stopped) {
-  return terms == 2 ? stopped == 2 : stopped > 0;
+// the runs of one of two sides all ran to their end, it is known which is lower, but not by how
+// much: enough if `only_order` is asked for, that a difference is below or above 0.
+constexpr bool rests_on_targets(size_t terms, size_t stopped, bool only_order) {
+  return terms == 2 && only_order ? stopped == 2 : stopped > 0;
 }
 inline constexpr const char* kStoppedAtTarget =
     "runs stopped at their target, where all losses are about it: claim target_steps instead";

@@ -170,8 +170,8 @@ TEST_CASE("a first saturation is known to the logged step before") {
   const ClaimResult coarse = judge(10);
   REQUIRE(coarse.compared->mean == -12);
   REQUIRE(coarse.verdict == ClaimVerdict::kUndecided);
-  REQUIRE(std::abs(coarse.compared->interval95->low + 27.553) < 0.001);
-  REQUIRE(std::abs(coarse.compared->interval95->high - 3.553) < 0.001);
+  REQUIRE(std::abs(coarse.compared->interval95->low + 26.553) < 0.001);
+  REQUIRE(std::abs(coarse.compared->interval95->high - 2.553) < 0.001);
   REQUIRE(judge(1).verdict == ClaimVerdict::kHolds);
 }
 
@@ -187,6 +187,8 @@ TEST_CASE("final losses of runs that stopped at their target decide nothing") {
       {"the best loss", true, true, claim("best_val_loss", "a", kBelow, "b", 0), false},
       {"a number", true, true, claim("val_loss", "a", kBelow, "", 9), false},
       {"one side ran to its end", true, false, claim("val_loss", "a", kBelow, "b", 0), true},
+      {"one side, and by how much", true, false, claim("val_loss", "a", kBelow, "b", -0.1), false},
+      {"one side, and how near", true, false, claim("val_loss", "a", kNear, "b", 0, 0.6), false},
       {"both ran to their end", false, false, claim("val_loss", "a", kBelow, "b", 0), true},
       {"what they were to show", true, true, claim("target_steps", "a", kBelow, "b", 0), true},
       {"the routers", true, true, claim("max_load", "a", kBelow, "b", 0), true},

@@ -45,6 +45,10 @@ def check_best_without_telemetry(place):
     told = rows(place.run("asked"), NOT_KEPT)
     lost = f"the lowest validation loss, {losses[found[0]][1]:.4f} at step {best}, has no checkpoint that is marked as the best one"
     check(told == [(f"{lost}: no checkpoint is marked yet",)], f"{told}, not {lost}")
+    place.train("asked", *settings, "--stop-after", "1")
+    place.train("asked", *settings, "--stop-after", "1")
+    told = rows(place.run("asked"), NOT_KEPT)
+    check(len(told) == len(set(told)), f"told once: {told}")
     place.train("whole", *settings)
     check(rows(place.run("whole"), NOT_KEPT) == [], "a run that kept it from the start has lost none")
 

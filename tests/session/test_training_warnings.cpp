@@ -1,9 +1,13 @@
+#include <algorithm>
+
 #include "base/check.h"
+#include "base/file.h"
 #include "engine/config/check.h"
 #include "engine/config/yaml.h"
 #include "models/audit/horizon.h"
 #include "session/training_warnings.h"
 #include "tests/catch.h"
+#include "tests/data/temp_folder.h"
 
 namespace assay::test_training_warnings {
 
@@ -12,7 +16,11 @@ namespace {
 std::string warnings_of(const std::string& text, std::vector<std::string> sets) {
   std::string all;
   const Config config = parse_config_text(text, "test", ".", sets);
-  for (const std::string& line : training_warnings(config, sets)) all += line + "\n";
+  const auto is_given = [&](const std::string& field) {
+    return std::any_of(sets.begin(), sets.end(),
+                       [&](const std::string& set) { return gives_field(set, field); });
+  };
+  for (const std::string& line : training_warnings(config, is_given)) all += line + "\n";
   return all;
 }
 
@@ -173,10 +181,19 @@ TEST_CASE("a run that will log too few steps for a verdict on its routers says s
   REQUIRE(said(kDense, {"run.steps=60"}) == "");
 }
 
-TEST_CASE("what files share is named where the command gives it") {
-  REQUIRE(training_warnings(parse_config_text("contract: {coefficient: 20}\n" + std::string(kDense),
-                                              "test", ".", {}))
-              .empty());
+TEST_CASE("what an included file holds is named where the command or its own file gives it") {
+  TempFolder folder;
+  const std::string shared = folder / "shared.yaml", own = folder / "own.yaml";
+  write_file_atomic(shared, "contract: {coefficient: 20}\n" + std::string(kDense));
+  write_file_atomic(own, "include: shared.yaml\nschedule: {floor: 0.1}\n");
+  for (const std::string& file : {shared, own}) {
+    const auto is_given = [&](const std::string& field) { return names_field(file, field); };
+    const std::vector<std::string> lines = training_warnings(load_config(file), is_given);
+    REQUIRE(lines.size() == 1);
+    REQUIRE(lines[0].starts_with(file == own ? "schedule.floor = 0.1 is"
+                                             : "contract.coefficient = 20 is"));
+    REQUIRE(training_warnings(load_config(file)).empty());
+  }
 }
 
 TEST_CASE("no preset has a setting that nothing uses") {
@@ -189,7 +206,10 @@ TEST_CASE("no preset has a setting that nothing uses") {
     } catch (const UserError&) {  // a matrix
       continue;
     }
-    for (const std::string& line : training_warnings(config)) {
+    const auto is_given = [&](const std::string& field) {
+      return preset.find("/family/") == std::string::npos && names_field(preset, field);
+    };
+    for (const std::string& line : training_warnings(config, is_given)) {
       CAPTURE(preset, line);
       REQUIRE(line.find("is not used") == std::string::npos);
       REQUIRE(line.find("can never stop") == std::string::npos);

@@ -296,7 +296,7 @@ nlohmann::ordered_json result_json(const RunDir& dir, const RunResult& result,
 }
 
 // The device, parameters, memory, contract and what differs from the defaults.
-void announce_setup(TrainingRun& run, const std::vector<std::string>& sets) {
+void announce_setup(TrainingRun& run, const IsGiven& is_given) {
   Log& log = run.log();
   const Config& config = run.config();
   const Audit& counts = run.audit();
@@ -328,7 +328,7 @@ void announce_setup(TrainingRun& run, const std::vector<std::string>& sets) {
   }
   if (const std::string text = collapse_auto_text(config); !text.empty()) log.info(text);
   announce_precision(log, config, run.session().device);
-  for (const std::string& text : training_warnings(config, sets)) log.warn(text);
+  for (const std::string& text : training_warnings(config, is_given)) log.warn(text);
   if (const std::string text = run.many_passes_text(); !text.empty()) log.warn(text);
   if (run.validation_tokens() < config.eval.tokens) {
     log.warn(
@@ -349,8 +349,8 @@ void announce_setup(TrainingRun& run, const std::vector<std::string>& sets) {
 
 }  // namespace
 
-void announce_run(TrainingRun& run, const std::vector<std::string>& sets) {
-  announce_setup(run, sets);
+void announce_run(TrainingRun& run, const IsGiven& is_given) {
+  announce_setup(run, is_given);
   log_lines(run.log(), run.mixture_table());
   if (const auto& checkpoint = run.checkpoint()) {
     announce_other_recipe(run);

@@ -52,6 +52,6 @@ function claimPanels() {
   const seal = report.matrix.claims_seal;
   return [tablePanel('claims', 'Claims', claimTable,
     element('p', {className: 'note', textContent: 'holds: the whole 95% interval over the seeds satisfies the claim; fails: no part of it does; undecided: a part of it does, there is one seed, or a few seeds are all equal. Shares of collapsed runs are judged by exact tests of their counts. ' +
-      'p (Holm): of the test that the mean is on the claim\'s bound, corrected for the number of claims; verdicts above 0.05 are marked. More seeds: how many would decide it if mean and spread stayed as they are.'}),
+      'p (Holm): of the test that the mean is on the claim\'s bound, corrected for the number of claims judged; verdicts above 0.05 are marked. More seeds: how many would decide it if mean and spread stayed as they are.'}),
     seal ? element('p', {className: 'note', textContent: seal.says}) : '')];
 }

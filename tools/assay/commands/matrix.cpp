@@ -35,13 +35,13 @@ void say(const std::string& line) {
   std::fprintf(stderr, "%s\n", line.c_str());
 }
 
-// Of a GPU what is free for plans, where the driver says it.
-int64_t memory_of(Backend backend) {
+// Of a GPU what is free for the plans of so many runs, where the driver says it.
+int64_t memory_of(Backend backend, int64_t jobs) {
   if (backend == Backend::kCpu) return int64_t(memory_limit().bytes);
   const gpu::DeviceFacts facts = gpu::device_facts();
   if (facts.memory_bytes > 0) {
     const int64_t free = GpuMeter(facts.bus).free_bytes().value_or(facts.memory_bytes);
-    return std::max<int64_t>(0, std::min(free, facts.memory_bytes) - gpu::kTakenLater);
+    return std::max<int64_t>(0, std::min(free, facts.memory_bytes) - jobs * gpu::kTakenLater);
   }
   throw UserError("--device cuda: this machine has no GPU whose memory could be planned",
                   "name the GPU's memory for a --dry-run: --memory 139GiB");
@@ -72,7 +72,7 @@ MatrixFile load_file(const MatrixArguments& a) {
   if (a.threads) file.threads = *a.threads;
   if (!a.memory.empty()) file.memory_bytes = memory_option(a.memory);
   if (!a.device.empty()) file.device = a.device;
-  if (file.memory_bytes == 0) file.memory_bytes = memory_of(backend_of(file.device));
+  if (file.memory_bytes == 0) file.memory_bytes = memory_of(backend_of(file.device), file.jobs);
   return file;
 }
 

@@ -179,7 +179,11 @@ TrainCall call_of(const TrainArguments& a, const Loaded& loaded) {
           .stop_after = a.stop_after,
           .share_gpu = a.share_gpu,
           .json = a.json,
-          .sets = a.sets};
+          .is_given = [sets = a.sets, file = a.config](const std::string& field) {
+            return std::any_of(sets.begin(), sets.end(),
+                               [&](const std::string& set) { return gives_field(set, field); }) ||
+                   names_field(file, field);
+          }};
 }
 
 // What is wrong for so many ranks is said before anything is written. A run that goes on may have
@@ -271,7 +275,7 @@ int train_here(const TrainCall& call, Ranks* ranks) {
   const Interrupt interrupt(ranks && !ranks->first() ? Interrupt::Say::kNothing
                                                      : Interrupt::Say::kWhatHappens);
   run.open();
-  announce_run(run, call.sets);
+  announce_run(run, call.is_given);
   if (!call.note.empty()) run.log().info(call.note);
   const RunResult result = run.train(
       {.stop_requested = [&] { return interrupt.requested(); }, .stop_after = call.stop_after});

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "session/ranks.h"
 #include "session/training_run.h"
+#include "session/training_warnings.h"
 
 namespace assay {
 
@@ -18,7 +18,7 @@ struct TrainCall {
   std::string device = "auto";
   std::optional<int64_t> stop_after = {};
   bool share_gpu = false, json = false;
-  std::vector<std::string> sets = {};  // what --set gives
+  IsGiven is_given = {};  // session/training_warnings.h
 };
 
 // As this process's rank of `ranks`, or alone: trains until the run ends or is interrupted, and
