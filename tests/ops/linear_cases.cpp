@@ -141,31 +141,32 @@ OpInstance wgrad_instance(const Shape& s, GradientSum sum = GradientSum::kAdd) {
 }
 
 // The header's bitwise promises: rows in three calls give the bits of one call; for dweight, cut at
-// multiples of 32 and without a scale.
-template <typename T>
-OpInstance split_rows_instance(Scaled scaled) {
+// multiples of 32 and without a scale. y in float shows differences that bf16 rounds away.
+template <typename T, typename Y>
+OpInstance split_rows_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
-  const int64_t rows = 131, out = 71, in = 67;
+  const int64_t rows = s.rows, out = s.out, in = s.in;
   const int64_t cuts[] = {0, 2, 100, rows}, wgrad_cuts[] = {0, 32, 96, rows};
   const auto x = bench->in<T, 2>("x", {rows, in}), dy = bench->in<T, 2>("dy", {rows, out});
   const auto weight = packed_weight<T>(*bench, out, in);
-  const auto scale = product_scale(*bench, scaled);
-  const auto y = bench->out<T, 2>("y", {rows, out}), dx = bench->out<T, 2>("dx", {rows, in});
+  const auto scale = product_scale(*bench, s.scaled);
+  const auto y = bench->out<Y, 2>("y", {rows, out});
+  const auto dx = bench->out<T, 2>("dx", {rows, in});
   const auto dweight = bench->acc<float, 2>("dweight", {out, in}, normal(0));
-  const auto y_cut = bench->out<T, 2>("y_cut", {rows, out});
+  const auto y_cut = bench->out<Y, 2>("y_cut", {rows, out});
   const auto dx_cut = bench->out<T, 2>("dx_cut", {rows, in});
   const auto dweight_cut = bench->acc<float, 2>("dweight_cut", {out, in}, normal(0));
   const auto run = [=](Exec on) {
-    linear_forward<T, T>(
-        on, bench->located(LinearForward<T>{.y = y, .x = x, .weight = weight, .scale = scale}));
+    linear_forward<T, Y>(
+        on, bench->located(LinearForward<T, Y>{.y = y, .x = x, .weight = weight, .scale = scale}));
     linear_dgrad<T>(
         on, bench->located(LinearDgrad<T>{.dx = dx, .dy = dy, .weight = weight, .scale = scale}));
     linear_wgrad<T>(on, bench->located(LinearWgrad<T>{.dweight = dweight, .dy = dy, .x = x}));
     for (int c = 0; c < 3; ++c) {
       const int64_t begin = cuts[c], count = cuts[c + 1] - cuts[c];
       const auto x_part = x.rows(begin, count), dy_part = dy.rows(begin, count);
-      linear_forward<T, T>(
-          on, bench->located(LinearForward<T>{
+      linear_forward<T, Y>(
+          on, bench->located(LinearForward<T, Y>{
                   .y = y_cut.rows(begin, count), .x = x_part, .weight = weight, .scale = scale}));
       linear_dgrad<T>(
           on,
@@ -207,6 +208,18 @@ OpInstance reference_instance() {
                  1e-13);
   };
   return {bench, [](Exec) {}, check, {}};
+}
+
+// Odd sizes, and whole blocks of the CPU's matrix unit, in several passes over k and in one.
+template <typename T, typename Y>
+void add_split_rows(std::vector<OpCase>& cases, const std::string& type) {
+  for (Shape s : {Shape{131, 71, 67}, Shape{131, 256, 1088}, Shape{160, 96, 256}}) {
+    for (const Scaled scaled : {Scaled::kNo, Scaled::kBoth}) {
+      s.scaled = scaled;
+      cases.push_back({"linear_split_rows", "linear_split_rows " + type + shape_name(s),
+                       [s] { return split_rows_instance<T, Y>(s); }, OpBody::kCpu});
+    }
+  }
 }
 
 template <typename T>
@@ -254,10 +267,7 @@ void add_cases(std::vector<OpCase>& cases) {
        }) {
     add(s);
   }
-  for (const Scaled s : {Scaled::kNo, Scaled::kBoth}) {
-    cases.push_back({"linear_split_rows", "linear_split_rows" + type + scaled_name(s),
-                     [s] { return split_rows_instance<T>(s); }, OpBody::kCpu});
-  }
+  add_split_rows<T, T>(cases, dtype_name<T>());
 }
 
 // The products of the speedrun model's block, and a large one that shows the peak speed.
@@ -290,6 +300,7 @@ std::vector<OpCase> linear_cases() {
       {"linear_reference", "linear_reference complex step", reference_instance}};
   add_cases<float>(cases);
   add_cases<bf16>(cases);
+  add_split_rows<bf16, float>(cases, "bf16 to float");
   for (const Shape& s : {
            Shape{7, 5, 31, Add::kNone, Scaled::kNo},
            Shape{2048, 4, 256, Add::kNone, Scaled::kNo},
