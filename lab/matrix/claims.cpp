@@ -84,7 +84,7 @@ std::string only_targets(const MatrixClaim& claim, const RunMeasure& measure,
   const auto stopped = [&](const ClaimTerm& term) {
     const SeedGroup measured = measured_runs(*term.row, measure);
     return !term.share &&
-           std::any_of(measured.runs.begin(), measured.runs.end(), [](const RunRecord* run) {
+           std::any_of(measured.runs.begin(), measured.runs.end(), [&](const RunRecord* run) {
              const bool compared = std::any_of(
                  sums.begin(), sums.end(),
                  [&](const SeedValue& value) { return value.seed == run->config.run.seed; });
