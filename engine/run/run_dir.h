@@ -134,8 +134,8 @@ struct RunMeta {
   std::string tune_sha256;                         // of the tune file; "" without one
 };
 
-// Writes meta.json: this launch, with host, CPU, time and the SHA-256 of the program; earlier
-// launches under "before".
+// Writes meta.json: this launch, with host, CPU (of a run on it also the instructions that decide
+// its bits), time and the SHA-256 of the program; earlier launches under "before".
 void write_meta(const RunDir& run, const RunMeta& meta);
 
 }  // namespace assay

@@ -11,6 +11,7 @@
 #include "data/json_text.h"
 #include "data/sha256.h"
 #include "engine/run/run_dir.h"
+#include "ops/instruction_path.h"
 
 namespace assay {
 namespace {
@@ -67,6 +68,7 @@ void write_meta(const RunDir& run, const RunMeta& meta) {
   j["host"] = host_name();
   j["device"] = meta.device;
   j["cpu"] = cpu_name();
+  if (meta.device == "cpu") j["instructions"] = instruction_path();
   j["cores"] = std::thread::hardware_concurrency();
   j["threads"] = meta.threads;
   if (meta.ranks > 1) j["ranks"] = meta.ranks;

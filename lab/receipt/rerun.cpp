@@ -21,6 +21,7 @@
 #include "lab/runs/launches.h"
 #include "lab/runs/recorded_data.h"
 #include "models/parameters/expert_shares.h"
+#include "ops/instruction_path.h"
 
 extern char** environ;
 
@@ -219,9 +220,21 @@ std::string device_of(const Receipt& receipt, const std::vector<Json>& launches)
   return found != receipt.environment.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+// Why the CPU of this machine has other bits than those of these launches; "" if it has theirs, and
+// where they did not record it.
+std::string other_instructions(const std::vector<Json>& launches) {
+  const std::string recorded = instructions_over_launches(launches);
+  const std::string here = instruction_path_text(instruction_path());
+  if (recorded.empty() || recorded == here) return "";
+  const std::string trained = "these steps were trained on a CPU with " + recorded;
+  if (recorded.find(", then ") != std::string::npos) return trained + ", a rerun has one of them";
+  return trained + ", here with " + here;
+}
+
 // Why this machine cannot train as that device did; "" if it can.
-std::string other_device(const std::string& device, const RerunOptions& options) {
-  if (device.empty() || device == "cpu") return "";
+std::string other_device(const std::string& device, const std::vector<Json>& launches,
+                         const RerunOptions& options) {
+  if (device.empty() || device == "cpu") return other_instructions(launches);
   const std::string trained = "these steps were trained on " + device;
   if (device.find(", then ") != std::string::npos) return trained + ", a rerun has one device";
   if (options.gpu.empty()) return trained + ": " + options.gpu_problem;
@@ -263,7 +276,7 @@ RunPlace place_of(const Receipt& receipt, RunEvidence& sealed, const RerunOption
   const int64_t steps = options.steps;
   const std::vector<Json> launches = contributing_launches(sealed.folder(), steps);
   const std::string device = device_of(receipt, launches);
-  RunPlace place{.options = {}, .absent = other_device(device, options)};
+  RunPlace place{.options = {}, .absent = other_device(device, launches, options)};
   if (place.absent.empty()) place.absent = other_bits(sealed, launches, steps);
   if (!device.empty()) {
     place.options = {"--device", device.starts_with("cuda") ? "cuda" : "cpu"};

@@ -4,8 +4,8 @@
 // cannot: that the configuration and the data lead to these losses.
 //
 // It trains on one rank, on the kind of device that made these steps (meta.json). Where this
-// machine has none, or one rank has other bits than the ranks that made them, the answer is "not
-// available".
+// machine has none, its CPU computes with other instructions, or one rank has other bits than the
+// ranks that made them, the answer is "not available".
 #pragma once
 
 #include <string>

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "data/json_text.h"
+#include "ops/instruction_path.h"
 
 namespace assay {
 
@@ -56,6 +57,15 @@ std::string over_launches(const std::vector<Json>& launches, const std::string& 
   std::string text;
   for (const std::string& value : seen) text += (text.empty() ? "" : ", then ") + value;
   return text;
+}
+
+std::string instructions_over_launches(const std::vector<Json>& launches) {
+  std::vector<Json> named;
+  for (const Json& launch : launches) {
+    named.emplace_back()["instructions"] =
+        instruction_path_text(text_of(launch, "instructions", ""));
+  }
+  return over_launches(named, "instructions");
 }
 
 }  // namespace assay

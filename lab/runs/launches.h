@@ -20,5 +20,8 @@ int64_t first_step(const nlohmann::ordered_json& launch);
 // cuda: NVIDIA H200". absent: of a launch that has none; "": it is left out.
 std::string over_launches(const std::vector<nlohmann::ordered_json>& launches,
                           const std::string& key, const std::string& absent = "");
+// The instructions of the CPU that these launches computed with: "AMX, then AVX512-BF16". "" of a
+// GPU, and where no launch recorded it.
+std::string instructions_over_launches(const std::vector<nlohmann::ordered_json>& launches);
 
 }  // namespace assay

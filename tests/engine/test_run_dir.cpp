@@ -16,6 +16,7 @@
 #include "engine/run/interrupt.h"
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/telemetry.h"
+#include "ops/instruction_path.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"
@@ -326,7 +327,7 @@ TEST_CASE("meta.json records the program of this launch and of earlier ones") {
   meta.epoch_tokens = 12'800;
   meta.tokenizer_sha256 = "11";
   write_meta(run, meta);
-  const auto j = nlohmann::json::parse(read_file(run.file("meta.json")));
+  auto j = nlohmann::json::parse(read_file(run.file("meta.json")));
   REQUIRE(j["command"] == nlohmann::json{"assay", "train", "x.yaml"});
   REQUIRE(j["dirty"] == true);
   REQUIRE(j["first_step"] == 50);
@@ -340,6 +341,11 @@ TEST_CASE("meta.json records the program of this launch and of earlier ones") {
   REQUIRE(!j["before"][0].contains("epoch_tokens"));  // of a mixture
   REQUIRE(j["before"][0]["first_step"] == 0);
   REQUIRE(!j["before"][0].contains("before"));
+  REQUIRE(j["instructions"] == instruction_path());
+  meta.device = "cuda: NVIDIA H200";  // which decides the bits alone
+  write_meta(run, meta);
+  j = nlohmann::json::parse(read_file(run.file("meta.json")));
+  REQUIRE(!j.contains("instructions"));
 }
 
 // As a shell in a terminal starts a program; a script's `&` and nohup do not.

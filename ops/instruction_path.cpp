@@ -1,0 +1,28 @@
+#include "ops/instruction_path.h"
+
+#include "ops/cpu_gemm/amx.h"
+
+namespace assay {
+
+const char* instruction_path() {
+  if (panel::has_amx()) return "amx";
+#if defined(__AVX512BF16__)
+  return "avx512_bf16";
+#elif defined(__AVX512F__)
+  return "avx512";
+#elif defined(__AVX2__)
+  return "avx2";
+#else
+  return "base";
+#endif
+}
+
+std::string instruction_path_text(const std::string& path) {
+  if (path == "amx") return "AMX";
+  if (path == "avx512_bf16") return "AVX512-BF16";
+  if (path == "avx512") return "AVX-512";
+  if (path == "avx2") return "AVX2";
+  return path == "base" ? "no vector extension" : path;
+}
+
+}  // namespace assay

@@ -1,0 +1,16 @@
+// Which of the instructions that the ops have code for a process computes with on the CPU. Products
+// of bf16 have other bits on each of these paths.
+#pragma once
+
+#include <string>
+
+namespace assay {
+
+// "amx", "avx512_bf16", "avx512", "avx2" or "base": what the build is for, and AMX only where the
+// system gives it to this process. The same to the end of the process.
+const char* instruction_path();
+
+// For people: "AVX512-BF16", "no vector extension" of "base". A name of another version as it is.
+std::string instruction_path_text(const std::string& path);
+
+}  // namespace assay

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Runs on a CPU record the instructions that decide their bits: a rerun is not
+available. What another CPU would do is done by this one without its AMX, where it has any; the rest by
+edited records."""
+import json
+import subprocess
+import sys
+
+from harness import (ASSAY, ROOT, Workplace, assay, check, newest_tensors)
+
+SETTINGS = [word for name, value in {"run.steps": 8, "run.micro_batch": 2, "run.checkpoint_every": 4,
+                                     "schedule.warmup": 2, "schedule.warmdown": 4, "eval.every": 8,
+                                     "precision.recipe": "bf16"}.items()
+            for word in ("--set", f"{name}={value}")]
+NAMES = {"amx": "AMX", "avx512_bf16": "AVX512-BF16", "avx512": "AVX-512", "avx2": "AVX2", "base": "no vector extension"}
+
+
+def without_amx(*command):
+    return [sys.executable, str(ROOT / "tests" / "without_amx.py"), *map(str, command)]
+
+
+def called(command, code=0):
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    check(done.returncode == code, f"exit {done.returncode}, not {code}: {command}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def path_here():
+    """What `assay doctor` says is used, as meta.json names it."""
+    used = json.loads(assay("doctor", "--quick", "--json").stdout)["cpu"]["used"]
+    for flag, path in (("amx_bf16", "amx"), ("avx512_bf16", "avx512_bf16"), ("avx512f", "avx512"), ("avx2", "avx2")):
+        if flag in used:
+            return path
+    return "base"
+
+
+def meta_of(run):
+    return json.loads((run / "meta.json").read_text())
+
+
+def edit(run, path):
+    """Another record of the instructions; None: none, as of an older version."""
+    meta = meta_of(run)
+    meta["instructions"] = path
+    if path is None:
+        del meta["instructions"]
+    (run / "meta.json").write_text(json.dumps(meta))
+
+
+def rerun_of(run, command=()):
+    """The line of the rerun, which never drifts here."""
+    done = called([*command, str(ASSAY), "receipt", "verify", str(run), "--rerun", "3"])
+    return next(line for line in done.stdout.splitlines() if " rerun of 3 steps " in line)
+
+
+def check_records(place, here):
+    other = "avx2" if here != "avx2" else "avx512"
+    run = place.run("whole")
+    place.train("whole", *SETTINGS)
+    check(meta_of(run)["instructions"] == here, f"{meta_of(run)['instructions']}, doctor says {here}")
+    check("same" in rerun_of(run), "the same instructions")
+    edit(run, other)
+    line = rerun_of(run)
+    check("not available" in line and f"trained on a CPU with {NAMES[other]}, here with {NAMES[here]}" in line, line)
+    edit(run, None)
+    check("same" in rerun_of(run), "a run of an older version is trained again all the same")
+
+
+def check_without_amx(place):
+    amx, none = place.run("whole"), place.run("none")
+    called(without_amx(*place.command("none", *SETTINGS)))
+    recorded = meta_of(none)["instructions"]
+    check(recorded != "amx", recorded)
+    check(newest_tensors(amx)[1] != newest_tensors(none)[1], "AMX has other bits: or else none of this is needed")
+    edit(amx, "amx")
+    for run, command, said in ((none, (), f"with {NAMES[recorded]}, here with AMX"),
+                               (amx, without_amx(), f"with AMX, here with {NAMES[recorded]}")):
+        line = rerun_of(run, command)
+        check("not available" in line and said in line, line)
+    check("same" in rerun_of(none, without_amx()), "without AMX again")
+
+
+def main():
+    here = path_here()
+    with Workplace() as place:
+        check_records(place, here)
+        probe = subprocess.run(without_amx("/bin/true"), capture_output=True, text=True)
+        if here == "amx" and probe.returncode == 0:
+            check_without_amx(place)
+        else:
+            print("without its AMX: " + (probe.stdout.strip() if here == "amx" else f"skipped, products take {here}"))
+    print("instruction paths: ok")
+
+
+if __name__ == "__main__":
+    main()
