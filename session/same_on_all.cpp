@@ -11,6 +11,7 @@
 #include "data/sha256.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
+#include "ops/instruction_path.h"
 
 namespace assay {
 
@@ -42,7 +43,7 @@ json described(const Session& session, const RunData& data, const RunEvaluators&
   json me;
   me["who"] = process_name();
   me["program"] = program_sha256().substr(0, 16);
-  me["device"] = session.device.gpu ? session.device.name() : "cpu";
+  me["device"] = device_with_instructions(session.device.name());
   me["start"] = start == TrainingRunOptions::Start::kFresh ? "over" : "where the run is";
   me["tune file, SHA-256"] = session.tuning ? session.tuning->sha256.substr(0, 16) : "none";
   me["config"] = to_yaml(session.config);
@@ -60,6 +61,16 @@ json described(const Session& session, const RunData& data, const RunEvaluators&
 
 std::string two(const std::string& what, const std::string& a, const std::string& b) {
   return what + ": " + a + " on rank 0, " + b + " there";
+}
+
+// What to do about it: `how` to start the ranks, unless it is a difference of two CPUs.
+std::string hint_of(const std::string& difference, const std::string& how) {
+  const bool of_cpus = difference.starts_with("device: cpu with ") &&
+                       difference.find(" on rank 0, cpu with ") != std::string::npos;
+  if (!of_cpus) return "start every rank " + how;
+  return "ranks have the same bits only with the same instructions (`assay doctor` lists what is "
+         "used): give each the same kind of CPU, kernel and permissions, or take a build for the "
+         "least of them (cmake --preset portable)";
 }
 
 // "" if the texts are equal, else the first that differs.
@@ -103,6 +114,10 @@ std::string difference(const json& first, const json& other) {
 
 }  // namespace
 
+std::string device_with_instructions(const std::string& device) {
+  return device == "cpu" ? "cpu with " + instruction_path_text(instruction_path()) : device;
+}
+
 void require_same_on_all(Ranks& ranks, NamedTexts mine) {
   mine.insert(mine.begin(), {"program, SHA-256", program_sha256().substr(0, 16)});
   json me = {{"who", process_name()}, {"mine", mine}};
@@ -115,7 +130,7 @@ void require_same_on_all(Ranks& ranks, NamedTexts mine) {
     if (what.empty()) continue;
     throw UserError(strprintf("rank %zu (%s) differs in its %s", r,
                               other["who"].get<std::string>().c_str(), what.c_str()),
-                    "start every rank with the same program and command, on the same files");
+                    hint_of(what, "with the same program and command, on the same files"));
   }
 }
 
@@ -139,7 +154,7 @@ void require_same_run_on_all(Ranks& ranks, const Session& session, const RunData
     if (what.empty()) continue;
     throw UserError(strprintf("rank %zu (%s) differs in its %s", r,
                               other["who"].get<std::string>().c_str(), what.c_str()),
-                    "start every rank with the same program, configuration and data");
+                    hint_of(what, "with the same program, configuration and data"));
   }
 }
 

@@ -24,6 +24,9 @@ using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 // first text that differs.
 void require_same_on_all(Ranks& ranks, NamedTexts mine);
 
+// SessionDevice::name() with what decides the bits of a CPU, whatever it is called: "cpu with AMX".
+std::string device_with_instructions(const std::string& device);
+
 // The files of a bundle (core_bundle_hashes()) for require_same_on_all().
 NamedTexts named_bundle(const std::vector<std::pair<std::string, std::string>>& hashes);
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Runs on a CPU record the instructions that decide their bits: a rerun is not
+"""Runs on a CPU record the instructions that decide their bits: ranks with others are refused, a rerun is not
 available. What another CPU would do is done by this one without its AMX, where it has any; the rest by
-edited records."""
+edited records.
+usage: test_instruction_paths.py [--ranks]: --ranks where the program has MPI."""
 import json
 import subprocess
 import sys
 
-from harness import (ASSAY, ROOT, Workplace, assay, check, newest_tensors)
+from harness import (ASSAY, ROOT, Workplace, assay, check, checkpoints, first_difference, merge, mpirun, newest_tensors)
 
 SETTINGS = [word for name, value in {"run.steps": 8, "run.micro_batch": 2, "run.checkpoint_every": 4,
                                      "schedule.warmup": 2, "schedule.warmdown": 4, "eval.every": 8,
@@ -66,7 +67,7 @@ def check_records(place, here):
     check("same" in rerun_of(run), "a run of an older version is trained again all the same")
 
 
-def check_without_amx(place):
+def check_without_amx(place, ranks):
     amx, none = place.run("whole"), place.run("none")
     called(without_amx(*place.command("none", *SETTINGS)))
     recorded = meta_of(none)["instructions"]
@@ -79,14 +80,32 @@ def check_without_amx(place):
         check("not available" in line and said in line, line)
     check("same" in rerun_of(none, without_amx()), "without AMX again")
 
+    if not ranks:
+        return
+    command = place.command("ranks", *SETTINGS)
+    for first, second, a, b in ((command, without_amx(*command), "AMX", NAMES[recorded]),
+                                (without_amx(*command), command, NAMES[recorded], "AMX")):
+        done = mpirun(first, second)
+        errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        check(done.returncode == 1 and len(errors) == 1, done.stderr)
+        check(f"differs in its device: cpu with {a} on rank 0, cpu with {b} there" in done.stderr, done.stderr)
+        check("hint: ranks have the same bits only with the same instructions" in done.stderr, done.stderr)
+        check(not checkpoints(place.run("ranks")), "nothing is saved")
+    done = mpirun(*[without_amx(*command)] * 2)
+    check(done.returncode == 0, done.stderr)
+    called(without_amx(*place.command("one", *SETTINGS, "--set", "parallel.parts=2")))
+    merge(place.run("ranks"))
+    difference = first_difference(place.run("one"), place.run("ranks"))
+    check(difference is None, difference)
+
 
 def main():
-    here = path_here()
+    ranks, here = "--ranks" in sys.argv[1:], path_here()
     with Workplace() as place:
         check_records(place, here)
         probe = subprocess.run(without_amx("/bin/true"), capture_output=True, text=True)
         if here == "amx" and probe.returncode == 0:
-            check_without_amx(place)
+            check_without_amx(place, ranks)
         else:
             print("without its AMX: " + (probe.stdout.strip() if here == "amx" else f"skipped, products take {here}"))
     print("instruction paths: ok")

@@ -307,7 +307,7 @@ void require_same_evaluation(const EvalArguments& a, const CheckpointSource& sou
   for (size_t i = 1; i < a.command.size(); ++i) words += (i > 1 ? " " : "") + a.command[i];
   require_same_on_all(ranks,
                       {{"command", words},
-                       {"device", device_name_of(a.device)},
+                       {"device", device_with_instructions(device_name_of(a.device))},
                        {"checkpoint, SHA-256 of " + std::string(kCheckpointManifest),
                         sha256_file(source.folder + "/" + kCheckpointManifest).substr(0, 16)}});
 }
