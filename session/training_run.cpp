@@ -21,6 +21,7 @@
 #include "models/parameters/expert_shares.h"
 #include "session/data_evidence.h"
 #include "session/measure_step.h"
+#include "session/other_instructions.h"
 #include "session/passed_landings.h"
 #include "session/rank_memory.h"
 #include "session/same_on_all.h"
@@ -331,6 +332,9 @@ void TrainingRun::open() {
   RunParts parts = this->parts();
   start_ = resume_or_initialise(parts, newest_);
   if (!first()) return;
+  const bool goes_on_here = !session_.device.gpu && start_.steps_done < config().run.steps;
+  const std::string other_instructions =
+      goes_on_here ? other_instructions_before(dir_->path(), start_.steps_done) : "";
   write_meta(*dir_, {.command = options_.command,
                      .build = build_info(),
                      .device = session_.device.name(),
@@ -348,6 +352,7 @@ void TrainingRun::open() {
                      .tune_sha256 = session_.tuning ? session_.tuning->sha256 : ""});
   if (const std::string text = products_->summary(); !text.empty()) log_->info(text);
   for (const std::string& line : session_.warnings) log_->warn(line);
+  if (!other_instructions.empty()) log_->warn(other_instructions);
   if (const std::string text =
           passed_landings_text(dir_->path(), landings(config()), start_.steps_done);
       !text.empty()) {

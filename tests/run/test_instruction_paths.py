@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs on a CPU record the instructions that decide their bits: ranks with others are refused, a rerun is not
-available. What another CPU would do is done by this one without its AMX, where it has any; the rest by
+available, a resume warns. What another CPU would do is done by this one without its AMX, where it has any; the rest by
 edited records.
 usage: test_instruction_paths.py [--ranks]: --ranks where the program has MPI."""
 import json
@@ -14,6 +14,7 @@ SETTINGS = [word for name, value in {"run.steps": 8, "run.micro_batch": 2, "run.
                                      "precision.recipe": "bf16"}.items()
             for word in ("--set", f"{name}={value}")]
 NAMES = {"amx": "AMX", "avx512_bf16": "AVX512-BF16", "avx512": "AVX-512", "avx2": "AVX2", "base": "no vector extension"}
+WARNING = "the steps so far were computed with "
 
 
 def without_amx(*command):
@@ -66,6 +67,18 @@ def check_records(place, here):
     edit(run, None)
     check("same" in rerun_of(run), "a run of an older version is trained again all the same")
 
+    # A resume.
+    place.train("resumed", *SETTINGS, "--stop-after", "3")
+    edit(place.run("resumed"), other)
+    done = place.train("resumed", *SETTINGS, "--stop-after", "2")
+    check(done.stderr.count(f"{WARNING}{NAMES[other]}, these with {NAMES[here]}: other bits") == 1, done.stderr)
+    line = rerun_of(place.run("resumed"))
+    check("not available" in line and f"with {NAMES[other]}" in line, line)  # these steps were the first launch's
+    done = place.train("resumed", *SETTINGS)
+    check(WARNING not in done.stderr, f"told once: {done.stderr}")
+    done = place.train("resumed", *SETTINGS)
+    check(WARNING not in done.stderr, f"no step is left: {done.stderr}")
+
 
 def check_without_amx(place, ranks):
     amx, none = place.run("whole"), place.run("none")
@@ -80,6 +93,9 @@ def check_without_amx(place, ranks):
         check("not available" in line and said in line, line)
     check("same" in rerun_of(none, without_amx()), "without AMX again")
 
+    place.train("both", *SETTINGS, "--stop-after", "3")
+    done = called(without_amx(*place.command("both", *SETTINGS)))
+    check(done.stderr.count(f"{WARNING}AMX, these with {NAMES[recorded]}: other bits") == 1, done.stderr)
     if not ranks:
         return
     command = place.command("ranks", *SETTINGS)

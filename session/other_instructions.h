@@ -1,0 +1,14 @@
+// Whether a run that goes on computes with other instructions of the CPU than before.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace assay {
+
+// What to warn of before this process computes further steps of the run on the CPU; "" if the
+// launches that made its steps had the same instructions, or did not record them. By meta.json as
+// the last launch left it.
+std::string other_instructions_before(const std::string& run, int64_t steps_done);
+
+}  // namespace assay
