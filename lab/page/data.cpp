@@ -119,6 +119,7 @@ void add_telemetry(const RunRecord& run, const TelemetryReader& telemetry,
   json["dirty"] = run.dirty;
   json["device"] = run.device;
   json["cpu"] = run.cpu;
+  if (!run.instructions.empty()) json["instructions"] = run.instructions;
   json["started"] = run.started;
   if (!run.recipe.empty()) json["recipe"] = run.recipe;
   json["end"] = run.end;

@@ -23,9 +23,9 @@ using Json = ReceiptJson;
 
 // Fields of a launch that go into `environment`.
 constexpr const char* kEnvironment[] = {
-    "command",          "version",    "dirty", "compiler", "flags",  "host",
-    "device",           "cpu",        "cores", "threads",  "recipe", "started",
-    "products_library", "tune_sha256"};
+    "command", "version", "dirty",   "compiler",         "flags",
+    "host",    "device",  "cpu",     "instructions",     "cores",
+    "threads", "recipe",  "started", "products_library", "tune_sha256"};
 
 std::string text_or_empty(const Json& json, const char* key) {
   return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";

@@ -17,17 +17,23 @@ bool agree(const std::string& a, const std::string& b) {
 std::string Machine::text() const {
   std::string text = device.empty() ? "an unknown device" : device;
   if (!cpu.empty()) text += ", " + cpu;
+  if (!instructions.empty()) text += " with " + instructions;
   if (!ranks.empty() && ranks != "1") text += ", " + counted(ranks, "rank");
   if (!threads.empty()) text += ", " + counted(threads, "thread");
   return text;
 }
 
 Machine machine_of(const RunRecord& run) {
-  return {.device = run.device, .cpu = run.cpu, .ranks = run.ranks, .threads = run.threads};
+  return {.device = run.device,
+          .cpu = run.cpu,
+          .ranks = run.ranks,
+          .threads = run.threads,
+          .instructions = run.instructions};
 }
 
 bool same_machine(const Machine& a, const Machine& b) {
   if (a.device != b.device || a.cpu != b.cpu || !agree(a.ranks, b.ranks)) return false;
+  if (!agree(a.instructions, b.instructions)) return false;
   return a.device.starts_with("cuda") || agree(a.threads, b.threads);
 }
 

@@ -16,16 +16,17 @@ namespace assay {
 // an old version did not record it.
 struct Machine {
   std::string device, cpu;
-  std::string ranks, threads;  // threads: of each rank
+  std::string ranks, threads;     // threads: of each rank
+  std::string instructions = {};  // of the CPU, where it makes the steps
 
-  // "cpu, Intel(R) Xeon(R) Processor, 2 ranks, 4 threads".
+  // "cpu, Intel(R) Xeon(R) Processor with AMX, 2 ranks, 4 threads".
   std::string text() const;
 };
 
 Machine machine_of(const RunRecord& run);
 
-// Threads do not count where a GPU makes the steps. Ranks and threads that only one of the two
-// recorded are taken as equal.
+// Threads do not count where a GPU makes the steps. Ranks, threads and instructions that only one
+// of the two recorded are taken as equal.
 bool same_machine(const Machine& a, const Machine& b);
 
 // "a ran on cpu, 1 thread, b on cpu, 4 threads": the first two runs of other machines; "" if there

@@ -170,6 +170,7 @@ void read_telemetry(const TelemetryReader& telemetry, RunRecord& run) {
     const std::string all = over_launches(launches, key);
     if (!all.empty()) *text = all;
   }
+  run.instructions = instructions_over_launches(launches);
   read_parallel(launches, run);
   run.end = telemetry.end();
   run.health = read_health(telemetry, run);

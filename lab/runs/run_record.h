@@ -26,6 +26,7 @@ struct RunRecord {
   // From meta.json; "" where absent. device, cpu: of all launches that made steps of it, "cpu, then
   // cuda: NVIDIA H200".
   std::string commit, program_sha256, host, device, cpu, started, recipe;
+  std::string instructions;  // instructions_over_launches() of the same launches
   // Of the same launches, "1, then 2"; threads are those of each rank. "" where not known.
   std::string ranks, threads;
   bool dirty = false;

@@ -362,6 +362,17 @@ TEST_CASE("a run's machine has the ranks and threads of its launches") {
   REQUIRE(of_both.text() == "cpu, X, 1, then 2 ranks, 4 threads");
   write_file_atomic(run.path + "/meta.json", first.dump());
   REQUIRE(machine_of(read_run(run.path)).text() == "cpu, X, 4 threads");
+  const auto with = [&](const char* before, const char* last) {
+    meta["instructions"] = last;
+    meta["before"][0]["instructions"] = before;
+    write_file_atomic(run.path + "/meta.json", meta.dump());
+    return machine_of(read_run(run.path));
+  };
+  const Machine amx = with("amx", "amx"), both = with("amx", "avx512");
+  REQUIRE(amx.text() == "cpu, X with AMX, 1, then 2 ranks, 4 threads");
+  REQUIRE(both.text() == "cpu, X with AMX, then AVX-512, 1, then 2 ranks, 4 threads");
+  REQUIRE(!same_machine(amx, both));
+  REQUIRE(same_machine(amx, of_both));  // an older version did not record it
 
   const Machine gpu{.device = "cuda: Y", .cpu = "X", .ranks = "1", .threads = "4"};
   Machine other = gpu;

@@ -60,6 +60,8 @@ def check_records(place, here):
     run = place.run("whole")
     place.train("whole", *SETTINGS)
     check(meta_of(run)["instructions"] == here, f"{meta_of(run)['instructions']}, doctor says {here}")
+    receipt = json.loads((run / "receipt.json").read_text())
+    check(receipt["environment"]["instructions"] == here, receipt["environment"])
     check("same" in rerun_of(run), "the same instructions")
     edit(run, other)
     line = rerun_of(run)
