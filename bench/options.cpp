@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "base/instruction_sets.h"
 #include "base/suggest.h"
 
 namespace assay {
@@ -134,6 +135,7 @@ int BenchOptions::fail(const std::string& error, const std::string& hint) const 
 }
 
 std::optional<int> BenchOptions::parse(int argc, char** argv) {
+  require_instruction_sets();
   for (int i = 1; i < argc; ++i) {
     std::string name = argv[i];
     if (name == "--help" || name == "-h") {

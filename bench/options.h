@@ -30,8 +30,8 @@ class BenchOptions {
   // Options added from here on are listed below this title.
   void section(std::string title);
 
-  // Reads the command line. The exit status if the program is not to run: 0 after --help, 1 after
-  // an error, which is printed.
+  // Reads the command line; ends a program that is for another CPU (base/instruction_sets.h). The
+  // exit status if the program is not to run: 0 after --help, 1 after an error, which is printed.
   std::optional<int> parse(int argc, char** argv);
   bool given(const std::string& name) const;
   std::string help() const;

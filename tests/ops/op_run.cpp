@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/instruction_sets.h"
 
 namespace assay {
 namespace {
@@ -189,6 +190,7 @@ void say_no_case(const OpBackend& backend, const std::string& op) {
 }  // namespace
 
 int op_check_main(int argc, char** argv, OpBackend backend) {
+  require_instruction_sets();
   std::string op, filter;
   bool list = false, stop_at_failure = false;
   Cost most = kAll;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/instruction_sets.h"
 #include "base/standard_output.h"
 #include "engine/config/paths.h"
 #include "machine/openmp_wait_policy.h"
@@ -149,6 +150,7 @@ void raise_open_files() {
 }  // namespace assay
 
 int main(int argc, char** argv) {
+  assay::require_instruction_sets();
   assay::hold_standard_descriptors();
   assay::guard_terminals();
   assay::ensure_short_spinning(argv);
