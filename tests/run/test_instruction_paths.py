@@ -4,10 +4,12 @@ available, a resume warns. What another CPU would do is done by this one without
 edited records.
 usage: test_instruction_paths.py [--ranks]: --ranks where the program has MPI."""
 import json
+import signal
 import subprocess
 import sys
 
-from harness import (ASSAY, ROOT, Workplace, assay, check, checkpoints, first_difference, merge, mpirun, newest_tensors)
+from harness import (ASSAY, ROOT, Workplace, assay, check, checkpoints, first_difference, merge, mpirun, newest_tensors,
+                     stop_at)
 
 SETTINGS = [word for name, value in {"run.steps": 8, "run.micro_batch": 2, "run.checkpoint_every": 4,
                                      "schedule.warmup": 2, "schedule.warmdown": 4, "eval.every": 8,
@@ -117,10 +119,21 @@ def check_without_amx(place, ranks):
     check(difference is None, difference)
 
 
+def check_illegal_instruction(place):
+    """A rank that dies of it, as on a CPU that the program is not for."""
+    command = place.command("illegal", *SETTINGS, "--set", "run.steps=400", "--ranks", "2")
+    code, said = stop_at(command, 3, signal.SIGILL, rank=1)
+    check(code == 4 and "was ended by" in said, f"exit {code}: {said}")
+    if "signal 4 (Illegal instruction)" in said:  # else Open MPI did not say which
+        check("hint: its CPU may not have all instructions" in said and "looks like a bug" not in said, said)
+
+
 def main():
     ranks, here = "--ranks" in sys.argv[1:], path_here()
     with Workplace() as place:
         check_records(place, here)
+        if ranks:
+            check_illegal_instruction(place)
         probe = subprocess.run(without_amx("/bin/true"), capture_output=True, text=True)
         if here == "amx" and probe.returncode == 0:
             check_without_amx(place, ranks)

@@ -145,7 +145,12 @@ void print_dead(const DeadRank& dead, const MpirunOutput& output, const RankLaun
   }
   if (is_crash(dead.signal)) std::fputs(output.library_words().c_str(), stderr);
   std::string hint = hint_after(launch, words);
-  if (is_crash(dead.signal)) {
+  if (dead.signal == SIGILL) {
+    hint =
+        "its CPU may not have all instructions that the program was compiled for: build it on "
+        "the oldest machine, or for any x86-64 CPU (cmake --preset portable); " +
+        hint;
+  } else if (is_crash(dead.signal)) {
     hint = "this looks like a bug in assay: please report it with the command; " + hint;
   } else if (dead.signal == SIGKILL) {
     hint += "; `dmesg` says whether memory ran out";
