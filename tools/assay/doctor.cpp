@@ -4,9 +4,7 @@
 #include <zstd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "base/build_info.h"
@@ -23,6 +21,7 @@
 #include "models/decoder/decoder.h"
 #include "models/linear/native_products.h"
 #include "ops/cpu_gemm/amx.h"
+#include "tools/assay/instruction_facts.h"
 #if ASSAY_HAS_CUDA
 #include "machine/gpu_timer.h"
 #endif
@@ -33,61 +32,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr double kGib = double(int64_t{1} << 30);
-
-// The value of a line "name : value" of a file in /proc; "" if there is none.
-std::string table_value(const char* path, const std::string& name) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind(name, 0) != 0) continue;
-    const size_t colon = line.find(':');
-    if (colon == std::string::npos) continue;
-    const size_t first = line.find_first_not_of(" \t", colon + 1);
-    return first == std::string::npos ? "" : line.substr(first);
-  }
-  return "";
-}
-
-// An instruction set that the ops have code for.
-struct InstructionSet {
-  const char* name;
-  bool here, compiled;  // the CPU has it; this program is compiled for it
-};
-std::vector<InstructionSet> instruction_sets() {
-#if defined(__AVX2__)
-  constexpr bool kAvx2 = true;
-#else
-  constexpr bool kAvx2 = false;
-#endif
-#if defined(__AVX512F__)
-  constexpr bool kAvx512 = true;
-#else
-  constexpr bool kAvx512 = false;
-#endif
-#if defined(__AVX512BF16__)
-  constexpr bool kAvx512Bf16 = true;
-#else
-  constexpr bool kAvx512Bf16 = false;
-#endif
-#if defined(__AMX_BF16__)
-  constexpr bool kAmx = true;
-#else
-  constexpr bool kAmx = false;
-#endif
-#if defined(__x86_64__)
-  const std::string flags = " " + table_value("/proc/cpuinfo", "flags") + " ";
-  const auto has = [&](const char* flag) {
-    return flags.find(std::string(" ") + flag + " ") != std::string::npos;
-  };
-  return {
-      {"avx2", has("avx2"), kAvx2},
-      {"avx512f", has("avx512f"), kAvx512},
-      {"avx512_bf16", has("avx512_bf16"), kAvx512Bf16},
-      {"amx_bf16", has("amx_bf16"), kAmx},
-  };
-#else
-  return {};
-#endif
-}
 
 ordered_json program_facts() {
   const BuildInfo build = build_info();
@@ -104,22 +48,7 @@ ordered_json cpu_facts(std::vector<Advice>& advice) {
   ordered_json j;
   j["model"] = cpu_name();
   j["cores"] = usable_cores();
-  ordered_json used = ordered_json::array(), unused = ordered_json::array();
-  for (const InstructionSet& set : instruction_sets()) {
-    if (!set.here) continue;
-    const bool granted = std::strcmp(set.name, "amx_bf16") != 0 || panel::has_amx();
-    (set.compiled && granted ? used : unused).push_back(set.name);
-    if (!set.compiled) {
-      advice.push_back(
-          {strprintf("the CPU has %s, but this program was compiled without it", set.name),
-           "build on this machine: cmake --preset release && cmake --build build"});
-    } else if (!granted) {
-      advice.push_back({"the system does not let this process use the CPU's matrix unit (AMX)",
-                        "use Linux 5.16 or newer; until then products run without AMX"});
-    }
-  }
-  j["used"] = used;
-  j["unused"] = unused;
+  add_instruction_sets(instruction_sets(), panel::has_amx(), j, advice);
   j["recipe_of_auto"] = recipe_name(resolve_recipe("auto"));
   if (j["recipe_of_auto"] == "fp32") {
     advice.push_back(
