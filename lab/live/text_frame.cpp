@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "engine/run/progress.h"
 #include "engine/telemetry/router_stats.h"
+#include "lab/live/run_names.h"
 #include "models/audit/model_table.h"
 
 namespace assay {
@@ -207,8 +208,13 @@ std::vector<StyledLine> run_table(const std::vector<RunView>& runs, FrameSize si
   int others = 3;  // letter and blanks
   for (const Column& column : kColumns) others += std::abs(column.width) + 1;
   int longest = 3;
-  for (const RunView& run : runs) longest = std::max(longest, int(run.status.path.size()));
+  std::vector<std::string> paths;
+  for (const RunView& run : runs) {
+    longest = std::max(longest, int(run.status.path.size()));
+    paths.push_back(run.status.path);
+  }
   const int name = std::clamp(longest, 3, std::max(8, size.columns - others));
+  const std::vector<std::string> names = short_run_names(paths, name);
   StyledLine head("  ");
   add_cell("run", -name, Style::kDim, head);
   for (const Column& column : kColumns) add_cell(column.head, column.width, Style::kDim, head);
@@ -218,7 +224,7 @@ std::vector<StyledLine> run_table(const std::vector<RunView>& runs, FrameSize si
   for (size_t i = 0; i < shown; ++i) {
     StyledLine line(letter_of(i), run_style(i));
     line.add(" ");
-    add_cell(path_end(runs[i].status.path, name), -name, Style::kPlain, line);
+    add_cell(names[i], -name, Style::kPlain, line);
     const std::vector<std::string> cells = cells_of(runs[i]);
     for (size_t c = 0; c < cells.size(); ++c) {
       const Style style = c == 0 ? state_style(runs[i].status)
