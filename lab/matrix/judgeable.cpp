@@ -115,6 +115,21 @@ void require_share_test(const MatrixClaim& claim, const RunMeasure& measure) {
                                      : ", a mean over the seeds, is compared with e.g. 0.5"));
 }
 
+// A share that is given in percent would be above or below every value.
+void require_bound_in_range(const MatrixClaim& claim, const RunMeasure& measure) {
+  if (!is_from_0_to_1(measure)) return;
+  const double least = claim.across ? -1 : 0;
+  const bool bad_number = claim.number < least || claim.number > 1;
+  if (!bad_number && claim.within <= 1) return;
+  const double bad = bad_number ? claim.number : claim.within;
+  const std::string key = bad_number ? claim_relation_name(claim.relation) : "within";
+  throw UserError(
+      claim.where + ": the claim \"" + claim.name + "\" has " + key + strprintf(": %g, but ", bad) +
+          claim.measure + (claim.across ? " changes by -1 to 1" : " is from 0 to 1"),
+      (bad > 1 ? strprintf("not percent: 50%% is 0.5, %g%% is %g; ", bad, bad / 100) : "") +
+          std::string("docs/matrix.md#claims says what each measure is"));
+}
+
 }  // namespace
 
 void require_judgeable_claims(const Matrix& matrix) {
@@ -127,6 +142,7 @@ void require_judgeable_claims(const Matrix& matrix) {
     const RunMeasure* measure = find_run_measure(claim.measure);
     CHECK(measure != nullptr, "no measure %s", claim.measure.c_str());
     require_share_test(claim, *measure);
+    require_bound_in_range(claim, *measure);
     for (const Cell& cell : matrix.cells) {
       if (!is_about(claim, cell)) continue;
       const auto [why, hint] = never(*measure, cell, shares);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "engine/telemetry/router_stats.h"
 #include "lab/runs/run_summary.h"
@@ -272,6 +273,13 @@ const RunMeasure* find_run_measure(const std::string& name) {
   const auto found = std::find_if(all.begin(), all.end(),
                                   [&](const RunMeasure& measure) { return measure.name == name; });
   return found == all.end() ? nullptr : &*found;
+}
+
+bool is_from_0_to_1(const RunMeasure& measure) {
+  static const std::set<std::string> names = {
+      "cv",   "max_load",  "max_load_worst",   "entropy_min",          "effective_share",
+      "dead", "collapsed", "saturated_layers", "first_saturated_depth"};
+  return names.count(measure.name) > 0;
 }
 
 SeedValues values_of(const SeedGroup& group, const RunMeasure& measure) {

@@ -39,6 +39,9 @@ inline bool is_of_routers(const RunMeasure& measure) {
 const std::vector<RunMeasure>& run_measures();
 const RunMeasure* find_run_measure(const std::string& name);  // null if unknown
 
+// Whether every value of the measure is from 0 to 1.
+bool is_from_0_to_1(const RunMeasure& measure);
+
 // Of the runs that have the measure, with its resolution.
 SeedValues values_of(const SeedGroup& group, const RunMeasure& measure);
 

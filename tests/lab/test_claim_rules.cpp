@@ -124,6 +124,37 @@ TEST_CASE("claims on collapsed runs without a test are refused before anything i
   REQUIRE_NOTHROW(judge("below: 0.5"));
 }
 
+TEST_CASE("a bound in percent of a measure from 0 to 1 is refused before anything is trained") {
+  const matrix_family::Family family;
+  const auto judge = [&](const std::string& claim) {
+    require_judgeable_claims(family.matrix(
+        "name: m\nmodels: {few: moe.yaml, moe: moe.yaml}\ncontracts: [{kind: steps}]\n"
+        "precisions: [fp32, bf16]\nset: {telemetry.window: 10}\nclaims:\n  - {of: moe, " +
+        claim + "}\n"));
+  };
+  for (const std::string measure :
+       {"cv", "max_load", "max_load_worst", "entropy_min", "effective_share", "dead",
+        "saturated_layers", "first_saturated_depth"}) {
+    INFO(measure);
+    const std::string of = "measure: " + measure + ", ";
+    expect_error([&] { judge(of + "above: 50"); }, "has above: 50, but " + measure);
+    expect_error([&] { judge(of + "below: -0.1"); }, "has below: -0.1, but " + measure);
+    expect_error([&] { judge(of + "near: 5, within: 0.1"); }, "has near: 5, but " + measure);
+    expect_error([&] { judge(of + "near: few, within: 5"); }, "has within: 5, but " + measure);
+    expect_error([&] { judge(of + "below: -2, across: [fp32, bf16]"); }, "changes by -1 to 1");
+    REQUIRE_NOTHROW(judge(of + "above: 0"));
+    REQUIRE_NOTHROW(judge(of + "below: 1"));
+    REQUIRE_NOTHROW(judge(of + "below: few"));
+    REQUIRE_NOTHROW(judge(of + "near: few, within: 0.05"));
+    REQUIRE_NOTHROW(judge(of + "below: -0.1, across: [fp32, bf16]"));
+  }
+  for (const char* claim : {"measure: step_cv, above: 2", "measure: effective_experts, above: 2",
+                            "measure: max_load_by_depth, above: -0.5"}) {
+    INFO(claim);
+    REQUIRE_NOTHROW(judge(claim));
+  }
+}
+
 TEST_CASE("one curve of two horizons is no difference at an equal share") {
   // The models have one loss as a function of the share, but for their seeds.
   std::vector<Planted> planted;
