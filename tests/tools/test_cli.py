@@ -88,6 +88,7 @@ REFUSED += [
     (["data", "prepare", "a_file", "--tokenizer", "t", "-o", "o", "--val-share", "0.5%"],
      "--val-share: 0.5% is not a number", "assay data prepare --help"),
     (["train", "a.yaml", "lr=3"], "unknown argument lr=3", "a field of the configuration: --set optimizer.lr=3"),
+    (["matrix", "m.yaml", "--steps", "100"], "unknown option --steps", "configuration: --set run.steps=100"),
     (["train", "a.yaml", "--lr", "3"], "unknown option --lr", "--set optimizer.lr=3"),
     (["train", "a.yaml", "--lr=3"], "unknown option --lr=3", "--set optimizer.lr=3"),
     (["train", "a.yaml", "--lr"], "unknown option --lr", "--set optimizer.lr=VALUE"),

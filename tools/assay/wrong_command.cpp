@@ -39,12 +39,19 @@ std::string name_in(const std::string& word) {
 }
 
 // The path of the field that a word names, by its path or its last name; "" if none is called so.
+// Of several with that last name one of `run`, else the one in the fewest sections.
 std::string field_named(const std::string& name) {
+  std::string best;
+  const auto depth = [](const std::string& path) {
+    return path.starts_with("run.") ? 0 : std::count(path.begin(), path.end(), '.');
+  };
   for (const FieldRow& row : all_config_fields()) {
-    const bool named = row.path == name || row.path.ends_with("." + name);
-    if (named && row.type != "section") return row.path;
+    if (row.type == "section") continue;
+    if (row.path == name) return row.path;
+    if (!row.path.ends_with("." + name)) continue;
+    if (best.empty() || depth(row.path) < depth(best)) best = row.path;
   }
-  return "";
+  return best;
 }
 
 // How a word is given that a command with --set does not know: "--set optimizer.lr=3" for "lr=3",
