@@ -79,15 +79,18 @@ TargetSummary target_summary(const SeedGroup& group, double target, const LeftOu
   return s;
 }
 
-// Of a group with a restless run.
-const RouterHealth& most_restless(const SeedGroup& group) {
-  const RouterHealth* most = nullptr;
+// Of a group with a run in that state, uneven or restless.
+const RouterHealth& worst_in_state(const SeedGroup& group, RouterState state) {
+  const auto badness = [&](const RouterHealth& health) {
+    return state == RouterState::kRestless ? health.worst_steps->swing : health.worst_max_load_norm;
+  };
+  const RouterHealth* worst = nullptr;
   for (const RunRecord* run : group.runs) {
-    if (!run->health || router_state(*run->health) != RouterState::kRestless) continue;
-    if (!most || run->health->worst_steps->swing > most->worst_steps->swing) most = &*run->health;
+    if (!run->health || router_state(*run->health) != state) continue;
+    if (!worst || badness(*run->health) > badness(*worst)) worst = &*run->health;
   }
-  CHECK(most != nullptr, "no run of %s is restless", group.name.c_str());
-  return *most;
+  CHECK(worst != nullptr, "no run of %s is %s", group.name.c_str(), name_of(state));
+  return *worst;
 }
 
 HealthSummary health_summary(const SeedGroup& group) {
@@ -96,12 +99,15 @@ HealthSummary health_summary(const SeedGroup& group) {
     if (!run->health) continue;
     const RouterState state = router_state(*run->health);
     s.collapsed += state == RouterState::kCollapsed;
+    s.uneven += state == RouterState::kUneven;
     s.restless += state == RouterState::kRestless;
     s.state = std::max(s.state, state);
     if (s.logged++ == 0 || run->health->worst_max_load_norm > s.worst.worst_max_load_norm)
       s.worst = *run->health;
   }
-  if (s.state == RouterState::kRestless) s.most_restless = most_restless(group);
+  if (s.state == RouterState::kUneven || s.state == RouterState::kRestless) {
+    s.worst_in_state = worst_in_state(group, s.state);
+  }
   return s;
 }
 
@@ -242,6 +248,23 @@ void check_first_weights(Comparison& c, std::span<const RunRecord> runs) {
   if (const std::string other = other_first_weights(runs); !other.empty()) c.no_ranking = other;
 }
 
+// In the order of severity; of a collapsed model only that.
+void note_routers(Comparison& c, const ModelRow& row) {
+  const HealthSummary& health = row.health;
+  if (health.collapsed > 0) {
+    c.notes.push_back(row.group.name + " is pathological: " + health.text());
+    return;
+  }
+  const auto note = [&](RouterState state, int64_t runs, const char* means) {
+    if (runs == 0) return;
+    c.notes.push_back(strprintf("the routers of %s are %s in %ld of %ld runs: %s",
+                                row.group.name.c_str(), name_of(state), long(runs),
+                                long(health.logged), means));
+  };
+  note(RouterState::kUneven, health.uneven, "far from even over the window, but not collapsed");
+  note(RouterState::kRestless, health.restless, "even over the window, uneven at its single steps");
+}
+
 void note_models(Comparison& c) {
   for (const ModelRow& row : c.models) {
     if (began_from_imported(*row.group.runs.front())) {
@@ -257,13 +280,7 @@ void note_models(Comparison& c) {
     }
     for (const std::string& name : row.unfinished)
       c.notes.push_back(name + " is not finished: its values are from its last evaluation");
-    if (row.health.collapsed > 0)
-      c.notes.push_back(row.group.name + " is pathological: " + row.health.text());
-    else if (row.health.restless > 0)
-      c.notes.push_back(
-          strprintf("the routers of %s are restless in %ld of %ld runs: even over the "
-                    "window, uneven at its single steps",
-                    row.group.name.c_str(), long(row.health.restless), long(row.health.logged)));
+    note_routers(c, row);
     for (const CurvePoint& point : row.curve)
       if (point.loss && point.loss->n < int64_t(row.group.runs.size()))
         c.notes.push_back(strprintf("%s at %g%%: %ld of its %zu runs have a loss there",
@@ -291,7 +308,12 @@ std::string HealthSummary::text() const {
   if (logged == 0) return "not logged";
   if (state == RouterState::kRestless) {
     return strprintf("restless in %ld of %ld runs: ", long(restless), long(logged)) +
-           most_restless->text();
+           worst_in_state->text();
+  }
+  if (state == RouterState::kUneven) {
+    const std::string steps = worst_in_state->steps_text();
+    return strprintf("uneven in %ld of %ld runs: ", long(uneven), long(logged)) +
+           worst_in_state->text() + (steps.empty() ? "" : "; " + steps);
   }
   if (collapsed == 0) return state_word(state) + ": " + worst.text();
   return strprintf("collapsed in %ld of %ld runs: ", long(collapsed), long(logged)) + worst.text();

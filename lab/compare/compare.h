@@ -50,12 +50,14 @@ struct TargetSummary {
 
 struct HealthSummary {
   bool sparse = false;
-  int64_t logged = 0, collapsed = 0, restless = 0;  // runs
-  RouterState state = RouterState::kHealthy;        // the worst of the runs
-  RouterHealth worst = {};                          // of the run with the largest max_load
-  std::optional<RouterHealth> most_restless = {};   // if `state` is restless
-  // "dense", "not logged", "healthy: ...", "collapsed in 1 of 3 runs: ...", "restless in 1 of 3
-  // runs: ..."
+  int64_t logged = 0, collapsed = 0, uneven = 0, restless = 0;  // runs
+  RouterState state = RouterState::kHealthy;                    // the worst of the runs
+  RouterHealth worst = {};  // of the run with the largest max_load
+  // Of the runs in `state`, if that is uneven or restless: the one with the largest max_load, of
+  // restless ones with the largest swing.
+  std::optional<RouterHealth> worst_in_state = {};
+  // "dense", "not logged", "healthy: ...", "collapsed in 1 of 3 runs: ...", "uneven in 1 of 3 runs:
+  // ...", "restless in 1 of 3 runs: ..."
   std::string text() const;
 };
 

@@ -25,6 +25,7 @@ Json health_json(const HealthSummary& h) {
   if (!h.sparse || h.logged == 0) return json;
   json["runs"] = h.logged;
   json["collapsed_runs"] = h.collapsed;
+  json["uneven_runs"] = h.uneven;
   json["restless_runs"] = h.restless;
   json["worst_layer"] = h.worst.worst_layer;
   json["worst_max_load_norm"] = h.worst.worst_max_load_norm;

@@ -288,4 +288,35 @@ TEST_CASE("a restless router is marked beside its loss, with the numbers of its 
   REQUIRE(json["models"][1]["health"]["worst_max_load_norm"] == 0.3);
 }
 
+TEST_CASE("an uneven router is marked as a restless one is, with the swing of its worst run") {
+  std::vector<RunRecord> runs = two_models();
+  for (size_t i : {2, 3}) {
+    runs[i].config.model.moe.emplace();
+    runs[i].health.emplace();
+    runs[i].health->worst_max_load_norm = i == 2 ? 0.3 : 0.1;
+    runs[i].health->min_entropy_norm = 0.5;
+    runs[i].health->worst_steps =
+        StepLoads{.cv = 560, .cv_floor = 35, .max_load_norm = 0.4, .swing = i == 2 ? 537.0 : 20.0};
+  }
+  const Comparison c = compare(runs, {});
+  const std::string text = c.models[1].health.text();
+  INFO(text);
+  REQUIRE(text.starts_with(
+      "uneven in 2 of 2 runs: K*max_load 0.30 (layer 0), 0.0% of the experts dead; at single "
+      "steps K*max_load 0.40 and cv 560% of the mean load (layer 0)"));
+  REQUIRE(text.ends_with("loads swing by 537%"));
+  REQUIRE(mentions(c.notes, "the routers of moe are uneven in 2 of 2 runs"));
+  REQUIRE(!mentions(c.notes, "restless"));
+  // One of each: the worse state is in the table, both are in the notes.
+  runs[2].health->min_entropy_norm = 1;
+  runs[2].health->restless = {0};
+  const Comparison mixed = compare(runs, {});
+  REQUIRE(mixed.models[1].health.text().starts_with("uneven in 1 of 2 runs: K*max_load 0.10 "));
+  REQUIRE(mentions(mixed.notes, "the routers of moe are uneven in 1 of 2 runs"));
+  REQUIRE(mentions(mixed.notes, "the routers of moe are restless in 1 of 2 runs"));
+  const auto json = comparison_json(mixed);
+  REQUIRE(json["models"][1]["health"]["uneven_runs"] == 1);
+  REQUIRE(json["models"][1]["health"]["restless_runs"] == 1);
+}
+
 }  // namespace assay::test_compare
