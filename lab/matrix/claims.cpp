@@ -386,12 +386,18 @@ std::string claims_markdown(const std::vector<ClaimResult>& results,
   MarkdownRows rows = {{"claim", "statement", "verdict", "n", "value", "against", "mean",
                         "95% interval", "p (Holm)", "more seeds"}};
   VerdictCounts counts;
+  std::string without_run;
+  size_t number_without_run = 0;
   for (const ClaimResult& r : results) {
     std::string name = r.claim->name;
     if (seal && seal->added_after(*r.claim)) name += " (late)";
     if (contracts) name += ", " + r.contract;
     if (precisions) name += ", " + r.precision;
     counts.add(r);
+    if (r.verdict == ClaimVerdict::kNoRun) {
+      without_run += (number_without_run++ == 0 ? "" : "; ") + name;
+      continue;
+    }
     const long n = r.compared ? long(r.compared->n) : 0;
     std::string interval = r.counts.empty() ? "-" : r.counts;
     if (r.compared && r.compared->interval95) {
@@ -404,7 +410,13 @@ std::string claims_markdown(const std::vector<ClaimResult>& results,
          number(r.value), number(r.other), number(r.compared), interval, p_text(r.p_holm),
          more_text(r)});
   }
-  std::string text = "## Claims\n\n" + markdown_table(rows, 3) + "\n";
+  std::string text = "## Claims\n\n";
+  if (rows.size() > 1) text += markdown_table(rows, 3) + "\n";
+  if (number_without_run > 0) {
+    text += strprintf("%zu %s no run of a model yet: ", number_without_run,
+                      number_without_run == 1 ? "claim has" : "claims have") +
+            without_run + ".\n\n";
+  }
   text += strprintf(
       "Of %zu claims %s. holds: the whole 95%% interval over the seeds satisfies the claim; fails: "
       "no part of it does. Times to a target are known to the validation before, and their "

@@ -112,6 +112,7 @@ ordered_json row_json(const SummaryRow& row) {
   j["time_to_target"] = target;
   j["worst_max_load_norm"] = json_of(row.worst_load);
   j["collapsed_runs"] = row.collapsed;
+  j["uneven_runs"] = row.uneven;
   j["restless_runs"] = row.restless;
   j["too_early_runs"] = row.too_early;
   ordered_json measures;
@@ -171,6 +172,10 @@ struct TableRow {
   std::optional<Summary> difference() const {
     return row.difference ? std::optional<Summary>(row.difference->summary) : std::nullopt;
   }
+  // Mean of a measure of the routers.
+  std::string routers(const char* measure) const {
+    return exact(mean(summarise(values_of(runs_with_routers(row), *find_run_measure(measure)))));
+  }
 };
 
 struct TableColumn {
@@ -215,6 +220,9 @@ const TableColumn kSummaryColumns[] = {
     {"worst_max_load_norm", [](const TableRow& r) { return exact(r.row.worst_load); }},
     {"collapsed_runs", [](const TableRow& r) { return std::to_string(r.row.collapsed); }},
     {"restless_runs", [](const TableRow& r) { return std::to_string(r.row.restless); }},
+    {"uneven_runs", [](const TableRow& r) { return std::to_string(r.row.uneven); }},
+    {"effective_share", [](const TableRow& r) { return r.routers("effective_share"); }},
+    {"swing", [](const TableRow& r) { return r.routers("swing"); }},
 };
 
 }  // namespace
@@ -236,16 +244,17 @@ std::string summary_csv(const MatrixSummary& summary) {
 }
 
 std::string runs_csv(const MatrixSummary& summary) {
-  std::string text = csv_line({"cell", "run", "contract", "model", "precision", "seed", "end",
-                               "steps", "tokens", "val_loss_nats", "bits_per_byte", "core",
-                               "seconds", "flops", "worst_max_load_norm", "reused_from"});
+  std::string text =
+      csv_line({"cell", "run", "contract", "model", "precision", "seed", "end", "steps", "tokens",
+                "val_loss_nats", "bits_per_byte", "core", "seconds", "flops", "worst_max_load_norm",
+                "reused_from", "effective_share", "swing"});
   for (const Cell& cell : summary.matrix->cells) {
     std::vector<std::string> fields = {cell.name,  cell.run,       cell.contract,
                                        cell.model, cell.precision, std::to_string(cell.seed)};
     const auto finished = summary.records.find(cell.run), stopped = summary.stopped.find(cell.run);
     const bool whole = finished != summary.records.end();
     if (!whole && stopped == summary.stopped.end()) {
-      fields.resize(16);
+      fields.resize(18);
     } else {
       const RunRecord& run = whole ? finished->second : stopped->second;
       // Means of losses are of finished runs: those of others stay empty.
@@ -261,6 +270,8 @@ std::string runs_csv(const MatrixSummary& summary) {
       fields.push_back(exact(run.flops_at(run.steps_done)));
       fields.push_back(run.health ? exact(run.health->worst_max_load_norm) : "");
       fields.push_back(run.reused_from);
+      fields.push_back(exact(find_run_measure("effective_share")->of(run)));
+      fields.push_back(exact(find_run_measure("swing")->of(run)));
     }
     text += csv_line(fields);
   }

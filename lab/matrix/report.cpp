@@ -35,10 +35,36 @@ std::string health(const SummaryRow& row) {
   if (!row.worst_load) return "-";
   std::string text = strprintf("%.2f", *row.worst_load);
   const size_t runs = runs_with_routers(row).runs.size();
-  if (row.collapsed > 0) text += strprintf(" collapsed (%ld of %zu)", long(row.collapsed), runs);
-  if (row.restless > 0) text += strprintf(" restless (%ld of %zu)", long(row.restless), runs);
-  if (row.too_early > 0) text += strprintf(" too early (%ld of %zu)", long(row.too_early), runs);
+  const std::pair<RouterState, int64_t> worst_first[] = {{RouterState::kCollapsed, row.collapsed},
+                                                         {RouterState::kUneven, row.uneven},
+                                                         {RouterState::kRestless, row.restless},
+                                                         {RouterState::kTooEarly, row.too_early}};
+  for (const auto& [state, count] : worst_first) {
+    if (count > 0) text += " " + state_word(state) + strprintf(" (%ld of %zu)", long(count), runs);
+  }
   return text;
+}
+
+// The rows that have values to show.
+std::vector<const SummaryRow*> shown_rows(const ContractTable& table) {
+  std::vector<const SummaryRow*> rows;
+  for (const SummaryRow& row : table.rows) {
+    if (!row.without_run()) rows.push_back(&row);
+  }
+  return rows;
+}
+
+// "2 models have no finished run: e16-none, e64-none."; "" if all have one.
+std::string without_run_text(const ContractTable& table) {
+  std::string names;
+  size_t count = 0;
+  for (const SummaryRow& row : table.rows) {
+    if (!row.without_run()) continue;
+    names += (count++ == 0 ? "" : ", ") + row_name(row, table);
+  }
+  if (count == 0) return "";
+  return strprintf("%zu %s no finished run: ", count, count == 1 ? "model has" : "models have") +
+         names + ".\n\n";
 }
 
 // Mean and interval of a difference, marked where it includes 0 or has no spread; "-" if absent.
@@ -57,12 +83,14 @@ Rows result_rows(const ContractTable& table) {
   const bool steps = table.ranked_by_target();
   const std::string first = row_name(table.rows.front(), table);
   Rows rows = {{"model", "precision", "n", "val loss", "sd", "95% interval", "bits/byte",
-                (steps ? "target steps minus " : "minus ") + first, "95% interval", "max_load*K"}};
+                (steps ? "target steps minus " : "minus ") + first, "95% interval",
+                "worst max_load*K"}};
   const bool scored = std::any_of(table.rows.begin(), table.rows.end(),
                                   [](const SummaryRow& row) { return row.core.has_value(); });
   if (scored) rows[0].insert(rows[0].end(), {"CORE", "CORE minus " + first, "95% interval"});
   const char* format = steps ? "%+.0f" : "%+.4f";
-  for (const SummaryRow& row : table.rows) {
+  for (const SummaryRow* shown : shown_rows(table)) {
+    const SummaryRow& row = *shown;
     const auto [difference, spread] =
         difference_texts(steps ? row.target_steps_difference : row.difference, format);
     const std::string sd = row.loss && row.loss->sd ? strprintf("%.4f", *row.loss->sd) : "-";
@@ -82,13 +110,14 @@ Rows result_rows(const ContractTable& table) {
   return rows;
 }
 
-// "0.640 ± 0.012 (2 of 3)", over the runs that have the measure.
-std::string spread(const SummaryRow& row, const char* measure, const char* format) {
+// "0.640 ± 0.012 (2 of 3)", over the runs that have the measure. scale: 100 for percent.
+std::string spread(const SummaryRow& row, const char* measure, const char* format,
+                   double scale = 1) {
   const SeedGroup group = runs_with_routers(row);
   const auto s = summarise(values_of(group, find_run_measure(measure)->of));
   if (!s) return "-";
-  std::string text = strprintf(format, s->mean);
-  if (s->sd) text += " ± " + strprintf(format, *s->sd);
+  std::string text = strprintf(format, scale * s->mean);
+  if (s->sd) text += " ± " + strprintf(format, scale * *s->sd);
   const size_t runs = group.runs.size();
   if (size_t(s->n) < runs) text += strprintf(" (%ld of %zu)", long(s->n), runs);
   return text;
@@ -121,30 +150,30 @@ std::string window_text(const std::set<int64_t>& windows) {
 
 // "" if no run has a router.
 std::string routers_text(const ContractTable& table) {
-  Rows rows = {{"model", "precision", "cv/ceiling", "max_load*K", "worst layer", "min H/ln E",
-                "dead %", "saturated %", "first at step", "first layer, by seed"}};
+  Rows rows = {{"model", "precision", "cv/ceiling", "mean max_load*K", "worst layer", "min H/ln E",
+                "effective_share", "swing %", "dead %", "saturated %", "first at step",
+                "first layer, by seed"}};
   std::set<int64_t> windows;
   for (const SummaryRow& row : table.rows) {
     if (!row.worst_load) continue;
     for (const RunRecord* run : runs_with_routers(row).runs) windows.insert(window_of(row, *run));
-    const auto percent = [&](const char* measure) {
-      const auto s = summarise(values_of(runs_with_routers(row), find_run_measure(measure)->of));
-      return s ? strprintf("%.1f", 100 * s->mean) +
-                     (s->sd ? strprintf(" ± %.1f", 100 * *s->sd) : "")
-               : "-";
-    };
     rows.push_back({row.cell->model, row.cell->precision, spread(row, "cv", "%.3f"),
                     spread(row, "max_load", "%.3f"), spread(row, "max_load_worst", "%.3f"),
-                    spread(row, "entropy_min", "%.3f"), percent("dead"),
-                    percent("saturated_layers"), spread(row, "first_saturation", "%.0f"),
-                    first_layers(row)});
+                    spread(row, "entropy_min", "%.3f"), spread(row, "effective_share", "%.3f"),
+                    spread(row, "swing", "%.0f", 100), spread(row, "dead", "%.1f", 100),
+                    spread(row, "saturated_layers", "%.1f", 100),
+                    spread(row, "first_saturation", "%.0f"), first_layers(row)});
   }
   if (rows.size() == 1) return "";
   return markdown_table(rows, 2) +
          strprintf(
-             "\nRouters: mean ± standard deviation over the seeds; cv, max_load, entropy and dead "
-             "experts over the last %s logged steps, cv and max_load as means over layers; "
-             "saturated: max_load >= 0.9 / K (more if K/E is above 0.8) at any logged step.\n\n",
+             "\nRouters: mean ± standard deviation over the seeds; cv, max_load, entropy, swing "
+             "and dead experts over the last %s logged steps, cv and mean max_load*K as means over "
+             "layers, worst layer: the largest max_load*K of them; effective_share: exp(H) / E of "
+             "the layer where H is smallest, which compares numbers of experts; swing: unevenness "
+             "of single steps beyond that of the window and of sampling, of the mean load, in the "
+             "layer where it is largest; saturated: max_load >= 0.9 / K (more if K/E is above 0.8) "
+             "at any logged step.\n\n",
              window_text(windows).c_str());
 }
 
@@ -156,7 +185,8 @@ Rows cost_rows(const ContractTable& table) {
   Rows rows = {{"model", "precision", "steps", "tokens", "tokens/P_total", "tokens/P_active",
                 "FLOPs", "seconds", "tokens/s", "reached", "target steps", "target tokens",
                 "target seconds", "target FLOPs"}};
-  for (const SummaryRow& row : table.rows) {
+  for (const SummaryRow* shown : shown_rows(table)) {
+    const SummaryRow& row = *shown;
     const std::optional<double> steps =
         row.steps ? mean(row.steps)
                   : (row.cell->known_steps ? std::optional<double>(double(row.cell->steps()))
@@ -270,9 +300,11 @@ std::string origin_text(const ContractTable& table, const RunRecord& run) {
 }
 
 std::string table_markdown(const ContractTable& table, const Matrix& matrix) {
-  std::string text = "## Contract " + table.contract.name + ": " +
-                     contract_text(table.contract, matrix) + "\n\n" +
-                     markdown_table(result_rows(table), 2) + "\n";
+  const bool has_rows = !shown_rows(table).empty();
+  std::string text =
+      "## Contract " + table.contract.name + ": " + contract_text(table.contract, matrix) + "\n\n";
+  if (has_rows) text += markdown_table(result_rows(table), 2) + "\n";
+  text += without_run_text(table);
   if (!table.other_core_questions.empty())
     text += "CORE NOT COMPARABLE: " + table.other_core_questions + ".\n\n";
   for (const SummaryRow& row : table.rows) {
@@ -283,11 +315,14 @@ std::string table_markdown(const ContractTable& table, const Matrix& matrix) {
   }
   text += gap_markdown(table);
   text += routers_text(table);
-  text += markdown_table(cost_rows(table), 2) + "\n" + target_text(table);
-  text += ranking_text(table);
+  if (has_rows) text += markdown_table(cost_rows(table), 2) + "\n";
+  text += target_text(table) + ranking_text(table);
   for (const Confound& c : table.confounds) text += "- confound: " + c.text + "\n";
   for (const SummaryRow& row : table.rows) {
-    for (const std::string& missing : row.missing) text += "- " + missing + "\n";
+    const bool is_named = row.without_run() && row.waiting == row.missing.size();
+    if (!is_named) {
+      for (const std::string& missing : row.missing) text += "- " + missing + "\n";
+    }
     for (const RunRecord* run : row.runs.runs) {
       if (run->reused_from.empty()) continue;
       text +=

@@ -43,20 +43,15 @@ void fill_target(const ContractTable& table, SummaryRow& row) {
   row.reached = row.target_steps ? row.target_steps->n : 0;
 }
 
-void fill_health(SummaryRow& row) {
-  for (const RunRecord* run : runs_with_routers(row).runs) {
-    if (!run->health) continue;
-    row.worst_load = std::max(row.worst_load.value_or(0), run->health->worst_max_load_norm);
-    const RouterState state = router_state(*run->health);
-    row.collapsed += state == RouterState::kCollapsed ? 1 : 0;
-    row.restless += state == RouterState::kRestless ? 1 : 0;
-    row.too_early += state == RouterState::kTooEarly ? 1 : 0;
-  }
-}
-
 // By its guard, with the configuration of its cell.
 bool was_stopped(const CellStatus& status) {
   return status.state == CellState::kGuard && status.differences.empty();
+}
+
+// Its run has not begun, and there is no more to say of it.
+bool only_waits(const Cell& cell, const CellStatus& status) {
+  return cell.unavailable.empty() && !status.unread && status.state == CellState::kWaiting &&
+         status.differences.empty();
 }
 
 std::string missing_text(const Cell& cell, const CellStatus& status) {
@@ -213,6 +208,7 @@ std::vector<SummaryRow> rows_of(const MatrixSummary& summary, const MatrixContra
     }
     const CellStatus& now = status.at(cell.run);
     row.missing.push_back(missing_text(cell, now));
+    row.waiting += only_waits(cell, now) ? 1 : 0;
     if (was_stopped(now)) row.stopped.push_back(now.end);
     const auto stopped = summary.stopped.find(cell.run);
     if (stopped != summary.stopped.end()) row.stopped_by_rule.runs.push_back(&stopped->second);
@@ -339,6 +335,18 @@ void mark_mixed_data(std::vector<ContractTable>& tables, bool models_differ) {
   }
 }
 
+void fill_health(SummaryRow& row) {
+  for (const RunRecord* run : runs_with_routers(row).runs) {
+    if (!run->health) continue;
+    row.worst_load = std::max(row.worst_load.value_or(0), run->health->worst_max_load_norm);
+    const RouterState state = router_state(*run->health);
+    row.collapsed += state == RouterState::kCollapsed ? 1 : 0;
+    row.uneven += state == RouterState::kUneven ? 1 : 0;
+    row.restless += state == RouterState::kRestless ? 1 : 0;
+    row.too_early += state == RouterState::kTooEarly ? 1 : 0;
+  }
+}
+
 SeedGroup runs_with_routers(const SummaryRow& row) {
   SeedGroup group = row.runs;
   const auto& stopped = row.stopped_by_rule.runs;
@@ -374,6 +382,10 @@ std::vector<Confound> confounds_of(const std::vector<SummaryRow>& rows) {
     }
   }
   return all;
+}
+
+bool SummaryRow::without_run() const {
+  return runs.runs.empty() && stopped.empty() && stopped_by_rule.runs.empty();
 }
 
 std::optional<double> SummaryRow::total() const {

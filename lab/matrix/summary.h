@@ -22,6 +22,7 @@ struct SummaryRow {
   SeedGroup runs;                    // finished, by ascending seed
   int64_t planned = 0;               // seeds
   std::vector<std::string> missing;  // "CELL: partial, step 40 of 60"
+  size_t waiting = 0;                // of `missing`: runs that have not begun
   // How the runs ended that a guard stopped ("non_finite"), one each. They are in no mean, and what
   // is left is a selection: the row has no rank.
   std::vector<std::string> stopped;
@@ -44,7 +45,10 @@ struct SummaryRow {
 
   // Of runs_with_routers().
   std::optional<double> worst_load;  // K max_load of the worst layer of the worst run
-  int64_t collapsed = 0, restless = 0, too_early = 0;  // runs
+  int64_t collapsed = 0, uneven = 0, restless = 0, too_early = 0;  // runs, by router_state()
+
+  // No run has finished, and no guard has stopped one: the tables name such rows in one line.
+  bool without_run() const;
 
   // Absent for a recorded matrix that has no configuration of the row (yet).
   std::optional<double> total() const, active() const;  // parameters
@@ -90,6 +94,9 @@ struct ContractTable {
   };
   std::vector<Relation> relation;
 };
+// worst_load and the runs of each state, of runs_with_routers().
+void fill_health(SummaryRow& row);
+
 // Marks the rows whose runs recorded other data than the first run of the matrix, or, where
 // models were given other data (different_data()), than the first run of their row.
 void mark_mixed_data(std::vector<ContractTable>& tables, bool models_differ);

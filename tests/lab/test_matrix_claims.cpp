@@ -257,6 +257,25 @@ TEST_CASE("a claim across contracts, precisions or shares is about the change of
           "0 of 3 runs of moe have the measure at 30%");
 }
 
+TEST_CASE("claims without a run are named in one line, and counted") {
+  using enum MatrixClaim::Relation;
+  const Table table = planted_table();
+  std::vector<MatrixClaim> claims = {claim("max_load_worst", "full", kAbove, "", 0.8),
+                                     claim("max_load", "none", kBelow, "full", 0),
+                                     claim("max_load", "full", kBelow, "none", 0)};
+  claims[1].name = "later";
+  claims[2].name = "too";
+  const std::string text = claims_markdown(evaluate_claims(claims, table.tables), {});
+  INFO(text);
+  REQUIRE(text.find("\n2 claims have no run of a model yet: later; too.\n") != std::string::npos);
+  REQUIRE(text.find("| no run") == std::string::npos);
+  REQUIRE(text.find("Of 3 claims 1 holds, 2 no run. ") != std::string::npos);
+  claims.erase(claims.begin());
+  const std::string none = claims_markdown(evaluate_claims(claims, table.tables), {});
+  REQUIRE(
+      none.starts_with("## Claims\n\n2 claims have no run of a model yet: later; too.\n\nOf 2"));
+}
+
 TEST_CASE("verdicts say what is left of them after Holm, and how many seeds would decide") {
   using enum MatrixClaim::Relation;
   const Grid grid(

@@ -1,4 +1,6 @@
+#include "base/check.h"
 #include "lab/matrix/report.h"
+#include "lab/runs/run_measures.h"
 #include "tests/catch.h"
 #include "tests/lab/run_records.h"
 
@@ -20,6 +22,9 @@ TEST_CASE("runs.csv has a run that collapse_stop ended, without the measures of 
     LayerHealth layer;
     layer.layer = 1;
     layer.max_load_norm = load;
+    layer.entropy_norm = 0.5;
+    layer.steps = StepLoads{.swing = 125};
+    run.config.model.moe.emplace().experts = 64;
     run.health = health_of(std::vector{layer}, 64, 8);
     return run;
   };
@@ -33,10 +38,12 @@ TEST_CASE("runs.csv has a run that collapse_stop ended, without the measures of 
   INFO(text);
   const RunRecord& whole = summary.records.at("finished");
   const std::string steps = std::to_string(whole.steps_done) + "," + std::to_string(whole.tokens);
-  for (const std::string& part :
-       {"finished,finished,steps,moe,bf16,1,steps," + steps + ",3.5,,,50,3000000,0.25,\n",
-        "stopped,stopped,steps,moe,bf16,1,collapse_stop," + steps + ",,,,50,3000000,0.875,\n",
-        std::string("waiting,waiting,steps,moe,bf16,1,,,,,,,,,,\n")}) {
+  const std::string share = strprintf("%.17g", *find_run_measure("effective_share")->of(whole));
+  for (const std::string& part : {"finished,finished,steps,moe,bf16,1,steps," + steps +
+                                      ",3.5,,,50,3000000,0.25,," + share + ",1.25\n",
+                                  "stopped,stopped,steps,moe,bf16,1,collapse_stop," + steps +
+                                      ",,,,50,3000000,0.875,," + share + ",1.25\n",
+                                  std::string("waiting,waiting,steps,moe,bf16,1,,,,,,,,,,,,\n")}) {
     INFO(part);
     REQUIRE(text.find(part) != std::string::npos);
   }

@@ -164,11 +164,87 @@ TEST_CASE("the table of routers has the runs that the rule ended, and the models
   REQUIRE(!has("restless"));
   t.tables[0].rows[0].restless = 2;
   REQUIRE(has("0.90 restless (2 of 3)"));
+  t.tables[0].rows[0].uneven = 1;
+  REQUIRE(has("0.90 uneven (1 of 3) restless (2 of 3)"));
+  REQUIRE(has(" worst max_load*K |\n"));
+  REQUIRE(has(" | mean max_load*K | "));
   REQUIRE(has("0.480 ± 0.340"));  // of 0.30, 0.32, 0.31 and 0.99
   REQUIRE(has(" -, -, 3, 3 "));
   REQUIRE(has("experts over the last 8 logged steps"));
   t.cells[1].config.telemetry.window = 20;
   REQUIRE(has("experts over the last 8 to 20 logged steps"));
+}
+
+TEST_CASE("uneven runs are counted, and effective_share and swing stand beside the loads") {
+  Table t = planted_table();
+  for (RunRecord& run : t.runs) {
+    run.config.model.moe.emplace().experts = 64;
+    run.health->saturated.clear();
+    run.health->dead_share = 0;
+    run.health->min_entropy_norm = 0.95;
+    run.health->worst_max_load_norm = 0.2;
+  }
+  // By the load (0.5625 is half of the way from 8/64 to 1), then by the entropy.
+  t.runs[0].health->worst_max_load_norm = 0.57;
+  t.runs[1].health->min_entropy_norm = 0.5;
+  for (SummaryRow& row : t.tables[0].rows) fill_health(row);
+  const SummaryRow& full = t.tables[0].rows[0];
+  REQUIRE((full.uneven == 2 && full.collapsed == 0 && full.restless == 1));
+  REQUIRE(t.tables[0].rows[1].uneven == 0);
+  for (size_t i : {0, 1, 2}) t.runs[i].health->min_entropy_norm = 0.5;  // sqrt(64) of 64 experts
+  const Matrix matrix;
+  MatrixSummary summary;
+  summary.matrix = &matrix;
+  summary.tables = t.tables;
+  const std::string text = summary_markdown(summary);
+  INFO(text);
+  for (const char* part : {" | effective_share | swing % | ", " 0.125 ± 0.000 | 125 ± 0 |",
+                           "0.57 uneven (2 of 3) restless (1 of 3) |"}) {
+    INFO(part);
+    REQUIRE(text.find(part) != std::string::npos);
+  }
+  REQUIRE(nlohmann::json::parse(summary_json(summary))["contracts"][0]["rows"][0]["uneven_runs"] ==
+          2);
+  const std::string csv = summary_csv(summary);
+  INFO(csv);
+  REQUIRE(csv.find(",restless_runs,uneven_runs,effective_share,swing\n") != std::string::npos);
+  REQUIRE(csv.find(",1,2,0.12") != std::string::npos);
+  REQUIRE(csv.find(",1.25\n") != std::string::npos);
+  REQUIRE(csv.ends_with(",0,,\n"));  // the model without a run
+}
+
+TEST_CASE("models without a run are named in one line, and what has begun has its own") {
+  Table t = planted_table();
+  SummaryRow& none = t.tables[0].rows[3];
+  none.missing = {"none-seed1: waiting", "none-seed2: waiting"};
+  none.waiting = 2;
+  const Matrix matrix;
+  const auto text = [&] {
+    MatrixSummary summary;
+    summary.matrix = &matrix;
+    summary.tables = t.tables;
+    const auto json = nlohmann::json::parse(summary_json(summary));
+    REQUIRE(json["contracts"][0]["rows"].size() == 4);
+    REQUIRE(json["contracts"][0]["rows"][3]["missing"].size() == none.missing.size());
+    return summary_markdown(summary);
+  };
+  const std::string one = text();
+  INFO(one);
+  REQUIRE(one.find("\n1 model has no finished run: none.\n") != std::string::npos);
+  REQUIRE(one.find("| none") == std::string::npos);
+  REQUIRE(one.find("waiting") == std::string::npos);
+  none.missing.push_back("none-seed3: partial, step 4 of 100");
+  REQUIRE(text().find("\n- none-seed3: partial, step 4 of 100\n") != std::string::npos);
+  // A model whose runs a guard stopped has a row.
+  none.stopped = {"non_finite"};
+  REQUIRE(text().find("no finished run") == std::string::npos);
+  REQUIRE(text().find("| none") != std::string::npos);
+  none.stopped.clear();
+  for (SummaryRow& row : t.tables[0].rows) row.runs.runs.clear();
+  const std::string all = text();
+  REQUIRE(all.find("\n4 models have no finished run: full, even, one, none.\n") !=
+          std::string::npos);
+  REQUIRE(all.find("val loss") == std::string::npos);
 }
 
 TEST_CASE("a table names what its rows differ in, but not the precisions that it compares") {
