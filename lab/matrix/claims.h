@@ -59,6 +59,9 @@ struct ClaimResult {
 std::vector<ClaimResult> evaluate_claims(const std::vector<MatrixClaim>& claims,
                                          const std::vector<ContractTable>& tables);
 
+// evaluate_claims() of the matrix, without those on models that are not shown (show_only()).
+std::vector<ClaimResult> shown_claims(const MatrixSummary& summary);
+
 // Names of the claims that further seeds could decide, each once.
 std::vector<std::string> undecided_claims(const std::vector<ClaimResult>& results);
 

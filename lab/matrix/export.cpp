@@ -310,7 +310,9 @@ std::string summary_json(const MatrixSummary& summary) {
                                     : ordered_json(table.other_core_questions);
     t["confounds"] = confounds_json(table.confounds);
     t["rows"] = ordered_json::array();
-    for (const SummaryRow& row : table.rows) t["rows"].push_back(row_json(row));
+    for (const SummaryRow& row : table.rows) {
+      if (row.is_shown) t["rows"].push_back(row_json(row));
+    }
     t["ranked_by"] = table.ranked_by_target() ? "target_steps" : "val_loss";
     t["not_ranked"] = table.not_ranked.empty() ? ordered_json() : ordered_json(table.not_ranked);
     t["ranking"] = ordered_json::array();
@@ -330,11 +332,13 @@ std::string summary_json(const MatrixSummary& summary) {
       t["ranking"].push_back(place);
     }
     t["gaps"] = ordered_json::array();
-    for (const GapCurve& curve : gap_curves(table)) t["gaps"].push_back(gap_json(curve));
+    for (const GapCurve& curve : gap_curves(table)) {
+      if (curve.row->is_shown) t["gaps"].push_back(gap_json(curve));
+    }
     j["contracts"].push_back(t);
   }
   j["claims"] = ordered_json::array();
-  for (const ClaimResult& r : evaluate_claims(summary.matrix->file.claims, summary.tables)) {
+  for (const ClaimResult& r : shown_claims(summary)) {
     j["claims"].push_back(claim_json(r));
     const auto late = summary.seal ? summary.seal->added_after(*r.claim) : std::optional<int64_t>();
     j["claims"].back()["added_after_runs"] = late ? ordered_json(*late) : ordered_json();

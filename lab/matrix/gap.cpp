@@ -103,7 +103,8 @@ std::vector<GapCurve> gap_curves(const ContractTable& table) {
 }
 
 std::string gap_markdown(const ContractTable& table) {
-  const std::vector<GapCurve> curves = gap_curves(table);
+  std::vector<GapCurve> curves = gap_curves(table);
+  std::erase_if(curves, [](const GapCurve& curve) { return !curve.row->is_shown; });
   if (curves.empty() || curves.front().points.size() < 2) return "";
   const std::vector<GapPoint>& points = curves.front().points;
   MarkdownRows rows = {{"share of the run"}};

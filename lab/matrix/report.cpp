@@ -49,7 +49,7 @@ std::string health(const SummaryRow& row) {
 std::vector<const SummaryRow*> shown_rows(const ContractTable& table) {
   std::vector<const SummaryRow*> rows;
   for (const SummaryRow& row : table.rows) {
-    if (!row.without_run()) rows.push_back(&row);
+    if (row.is_shown && !row.without_run()) rows.push_back(&row);
   }
   return rows;
 }
@@ -59,7 +59,7 @@ std::string without_run_text(const ContractTable& table) {
   std::string names;
   size_t count = 0;
   for (const SummaryRow& row : table.rows) {
-    if (!row.without_run()) continue;
+    if (!row.is_shown || !row.without_run()) continue;
     names += (count++ == 0 ? "" : ", ") + row_name(row, table);
   }
   if (count == 0) return "";
@@ -155,7 +155,7 @@ std::string routers_text(const ContractTable& table) {
                 "first layer, by seed"}};
   std::set<int64_t> windows;
   for (const SummaryRow& row : table.rows) {
-    if (!row.worst_load) continue;
+    if (!row.is_shown || !row.worst_load) continue;
     for (const RunRecord* run : runs_with_routers(row).runs) windows.insert(window_of(row, *run));
     rows.push_back({row.cell->model, row.cell->precision, spread(row, "cv", "%.3f"),
                     spread(row, "max_load", "%.3f"), spread(row, "max_load_worst", "%.3f"),
@@ -308,7 +308,7 @@ std::string table_markdown(const ContractTable& table, const Matrix& matrix) {
   if (!table.other_core_questions.empty())
     text += "CORE NOT COMPARABLE: " + table.other_core_questions + ".\n\n";
   for (const SummaryRow& row : table.rows) {
-    if (!row.core_row_difference) continue;
+    if (!row.is_shown || !row.core_row_difference) continue;
     text += core_row_text(row_name(row, table), row_name(table.rows.front(), table),
                           *row.core_row_difference) +
             ".\n\n";
@@ -319,6 +319,7 @@ std::string table_markdown(const ContractTable& table, const Matrix& matrix) {
   text += target_text(table) + ranking_text(table);
   for (const Confound& c : table.confounds) text += "- confound: " + c.text + "\n";
   for (const SummaryRow& row : table.rows) {
+    if (!row.is_shown) continue;
     const bool is_named = row.without_run() && row.waiting == row.missing.size();
     if (!is_named) {
       for (const std::string& missing : row.missing) text += "- " + missing + "\n";
@@ -330,6 +331,22 @@ std::string table_markdown(const ContractTable& table, const Matrix& matrix) {
     }
   }
   return text;
+}
+
+// "2 of 35 rows are shown ..."; "" if all are.
+std::string shown_text(const MatrixSummary& summary) {
+  size_t shown = 0, all = 0;
+  for (const ContractTable& table : summary.tables) {
+    for (const SummaryRow& row : table.rows) {
+      shown += row.is_shown ? 1 : 0;
+      all += 1;
+    }
+  }
+  if (shown == all) return "";
+  return strprintf(
+      "%zu of %zu rows are shown, and the claims on their models (--only); differences, rankings "
+      "and p (Holm) are those of the whole matrix.\n",
+      shown, all);
 }
 
 // "" if the file names all seeds.
@@ -354,6 +371,7 @@ std::string summary_markdown(const MatrixSummary& summary) {
     text += strprintf(", %ld cannot be trained in their precision", long(summary.unavailable));
   }
   text += summary.complete() ? ".\n" : ": INCOMPLETE, the values below may change.\n";
+  text += shown_text(summary);
   text += extra_seeds_text(summary.matrix->file);
   if (!summary.different_data.empty()) {
     text += "NOT COMPARABLE (forced): " + summary.different_data + ".\n";
@@ -363,8 +381,7 @@ std::string summary_markdown(const MatrixSummary& summary) {
   if (!summary.shared_order.empty()) text += "Note: " + summary.shared_order + ".\n";
   for (const ContractTable& table : summary.tables)
     text += "\n" + table_markdown(table, *summary.matrix);
-  const std::string claims =
-      claims_markdown(evaluate_claims(summary.matrix->file.claims, summary.tables), summary.seal);
+  const std::string claims = claims_markdown(shown_claims(summary), summary.seal);
   return claims.empty() ? text : text + "\n" + claims;
 }
 

@@ -429,6 +429,16 @@ MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder)
   return summary;
 }
 
+void show_only(MatrixSummary& summary, const std::vector<const Cell*>& cells) {
+  std::set<std::pair<std::string, std::string>> selected;
+  for (const Cell* cell : cells) selected.emplace(cell->model, cell->precision);
+  for (ContractTable& table : summary.tables) {
+    for (SummaryRow& row : table.rows) {
+      row.is_shown = selected.contains({row.cell->model, row.cell->precision});
+    }
+  }
+}
+
 const char* relation_name(ContractTable::Relation relation) {
   switch (relation) {
     case ContractTable::Relation::kBelow:

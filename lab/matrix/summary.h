@@ -49,6 +49,7 @@ struct SummaryRow {
 
   // No run has finished, and no guard has stopped one: the tables name such rows in one line.
   bool without_run() const;
+  bool is_shown = true;  // by show_only()
 
   // Absent for a recorded matrix that has no configuration of the row (yet).
   std::optional<double> total() const, active() const;  // parameters
@@ -127,6 +128,10 @@ struct MatrixSummary {
 
 // The matrix must outlive the summary.
 MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder);
+
+// Leaves the rows of these cells, and the claims on their models, in what is printed. Differences,
+// rankings, counts of cells and p (Holm) stay those of the whole matrix.
+void show_only(MatrixSummary& summary, const std::vector<const Cell*>& cells);
 
 // "20 tokens per active parameter", "2.1e+12 training FLOPs, as in dense-active's run". Under
 // `steps` the models of the matrix may have numbers of their own.

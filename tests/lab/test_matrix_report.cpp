@@ -247,6 +247,44 @@ TEST_CASE("models without a run are named in one line, and what has begun has it
   REQUIRE(all.find("val loss") == std::string::npos);
 }
 
+TEST_CASE("--only leaves rows and claims out of what is printed, and changes no other number") {
+  Table t = planted_table();
+  std::vector<SummaryRow>& rows = t.tables[0].rows;
+  for (SummaryRow& row : rows) {
+    if (!row.runs.runs.empty()) row.worst_load = 0.9;
+  }
+  rows[0].loss = summarise(SeedValues{{1, 4.0}, {2, 4.2}});
+  rows[1].loss = summarise(SeedValues{{1, 4.5}, {2, 4.7}});
+  rows[1].difference = paired_difference({{1, 4.5}, {2, 4.7}}, {{1, 4.0}, {2, 4.1}});
+  using enum MatrixClaim::Relation;
+  Matrix matrix;
+  matrix.file.claims = {claim("max_load", "full", kBelow, "even", 0),
+                        claim("max_load", "even", kBelow, "full", 0)};
+  matrix.file.claims[0].name = "other";
+  matrix.file.claims[1].name = "own";
+  MatrixSummary summary;
+  summary.matrix = &matrix;
+  summary.tables = t.tables;
+  const double p = shown_claims(summary).at(1).p_holm.value();
+  show_only(summary, {&t.cells[1]});
+  const std::vector<ClaimResult> claims = shown_claims(summary);
+  REQUIRE((claims.size() == 1 && claims[0].claim->name == "own" && claims[0].p_holm == p));
+  const std::string text = summary_markdown(summary);
+  INFO(text);
+  for (const char* part : {"\n1 of 4 rows are shown, and the claims on their models (--only);",
+                           "| even", "minus full", "+0.5500", "| own"}) {
+    INFO(part);
+    REQUIRE(text.find(part) != std::string::npos);
+  }
+  for (const char* part : {"| full", "| one", "none", "| other"}) {
+    INFO(part);
+    REQUIRE(text.find(part) == std::string::npos);
+  }
+  const auto json = nlohmann::json::parse(summary_json(summary));
+  REQUIRE(json["contracts"][0]["rows"].size() == 1);
+  REQUIRE(json["claims"].size() == 1);
+}
+
 TEST_CASE("a table names what its rows differ in, but not the precisions that it compares") {
   Table t = planted_table();
   std::vector<SummaryRow>& rows = t.tables[0].rows;

@@ -129,7 +129,12 @@ def check_summary(place):
     check(f"warning: the tables are only printed: cannot write {whole}/summary.md" in done.stderr, done.stderr)
     (whole / "summary.md").rmdir()
     place.matrix("m.yaml", "whole", "--summary")
-    for more in (("--only", "moe"), ("--dry-run",), ("--reuse", "elsewhere"), ("--until-decided", "3"), ("--stop-on-failure",),
+    part = place.matrix("m.yaml", "whole", "--summary", "--only", "moe").stdout
+    check("2 of 4 rows are shown" in part and "| moe " in part and "| dense " not in part, part)
+    check((whole / "summary.md").read_text() == text, "the files have all rows")
+    part = json.loads(place.matrix("m.yaml", "whole", "--summary", "--only", "moe", "--json").stdout)
+    check([[row["model"] for row in contract["rows"]] for contract in part["contracts"]] == [["moe"]] * 2, part)
+    for more in (("--dry-run",), ("--reuse", "elsewhere"), ("--until-decided", "3"), ("--stop-on-failure",),
                  ("--fresh-changed",)):
         error, hint = place.matrix("m.yaml", "whole", "--summary", *more, expect=1).stderr.splitlines()
         check(error == f"error: --summary does not go with {more[0]}" and hint.startswith("hint: it prints the tables"), (error, hint))

@@ -195,7 +195,9 @@ bool try_to_write_summary(const MatrixFolder& folder, const MatrixSummary& summa
   }
 }
 
-void print_summary(const MatrixArguments& a, const MatrixSummary& summary) {
+// With --summary --only those rows; the files have all.
+void print_summary(const MatrixArguments& a, MatrixSummary summary) {
+  if (a.summary && !a.only.empty()) show_only(summary, selected_cells(*summary.matrix, a.only));
   if (a.json) {
     std::fputs(summary_json(summary).c_str(), stdout);
   } else {
@@ -312,11 +314,11 @@ Round train_matrix(const MatrixArguments& a, const MatrixFolder& folder, const M
   say_warnings(result.warnings);
   std::vector<FailedRun>& failed = work.failed;
   failed.insert(failed.end(), result.failed.begin(), result.failed.end());
-  const MatrixSummary summary = write_results(folder, matrix);
+  MatrixSummary summary = write_results(folder, matrix);
   const bool done = !result.interrupted && failed.empty() && plan.unavailable.empty();
   Round round;
   if (done) round.open = open_claims(a, summary);
-  if (round.open.empty()) print_summary(a, summary);
+  if (round.open.empty()) print_summary(a, std::move(summary));
   if (result.interrupted) {
     say("interrupted: run the same command to resume");
     round.code = kExitInterrupted;
@@ -346,9 +348,9 @@ void summarise(const MatrixArguments& a, const MatrixFolder& folder, const Matri
     return print_summary(a, summarise(matrix, folder));
   }
   if (edits.claims.any()) write_matrix(folder, matrix, edits);
-  const MatrixSummary summary = summarise(matrix, folder);
+  MatrixSummary summary = summarise(matrix, folder);
   if (try_to_write_summary(folder, summary)) write_matrix_receipt(folder, summary);
-  print_summary(a, summary);
+  print_summary(a, std::move(summary));
 }
 
 // Everything but further rounds of --until-decided.
@@ -450,7 +452,8 @@ void add_matrix_command(Commands& commands) {
       ->check(above_zero())
       ->needs("--dry-run");
   sub->add_flag("--summary", a->summary,
-                "print the tables of all finished runs, write them to the folder, and exit");
+                "print the tables of all finished runs (with --only the rows of these), write "
+                "all of them to the folder, and exit");
   sub->add_option("--until-decided", a->until_decided,
                   "while claims are undecided, train one seed more, up to this number of seeds; "
                   "the tables say so")

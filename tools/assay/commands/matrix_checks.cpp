@@ -8,8 +8,7 @@ namespace assay {
 
 void check_summary(const MatrixArguments& a) {
   if (!a.summary) return;
-  const std::pair<const char*, bool> others[] = {{"--only", !a.only.empty()},
-                                                 {"--dry-run", a.dry_run},
+  const std::pair<const char*, bool> others[] = {{"--dry-run", a.dry_run},
                                                  {"--reuse", !a.reuse.empty()},
                                                  {"--until-decided", a.until_decided.has_value()},
                                                  {"--stop-on-failure", a.stop_on_failure},
