@@ -37,20 +37,37 @@ bool is_or_is_in(const std::string& field, const std::string& section) {
   return field == section || field.rfind(section + ".", 0) == 0;
 }
 
+// The fields that --set gives. None if it is no change: where it is applied, the error is said.
+std::vector<std::string> fields_of_set(const std::string& set) {
+  const size_t equals = set.find('=');
+  if (equals == std::string::npos) return {};
+  try {
+    return fields_in(set.substr(0, equals), YAML::Load(set.substr(equals + 1)));
+  } catch (const YAML::Exception&) {
+    return {};
+  }
+}
+
+// Whether one of the changes gives a field that `set` gives too, in other words.
+bool is_replaced(const std::vector<ConfigChange>& changes, const std::string& set) {
+  const std::vector<std::string> given = fields_of_set(set);
+  const auto gives = [&](const std::string& own) {
+    return std::any_of(given.begin(), given.end(), [&](const std::string& field) {
+      return is_or_is_in(own, field) || is_or_is_in(field, own);
+    });
+  };
+  return std::any_of(changes.begin(), changes.end(), [&](const ConfigChange& change) {
+    const std::vector<std::string> own = fields_of_set(change.set);
+    return change.set != set && std::any_of(own.begin(), own.end(), gives);
+  });
+}
+
 // --set of what the matrix sets itself would have no effect. Without contracts the models' own one
 // can be changed, and what the matrix says nothing of always.
 void require_effect(const std::string& set, const MatrixFile& file) {
-  const size_t equals = set.find('=');
-  if (equals == std::string::npos) return;  // where it is applied, the error is said
-  YAML::Node value;
-  try {
-    value = YAML::Load(set.substr(equals + 1));
-  } catch (const YAML::Exception&) {
-    return;  // likewise
-  }
   std::vector<std::string> own = {"run.seed", "run.threads", "precision.recipe"};
   if (file.contracts.front().kind) own.emplace_back("contract");
-  for (const std::string& field : fields_in(set.substr(0, equals), value)) {
+  for (const std::string& field : fields_of_set(set)) {
     for (const std::string& one : own) {
       if (!is_or_is_in(field, one)) continue;
       throw UserError("--set " + set + ": " + field + " is set by the matrix itself",
@@ -362,6 +379,25 @@ class Reader : SectionReader {
 };
 
 }  // namespace
+
+std::vector<std::string> replaced_settings(const MatrixFile& file) {
+  std::vector<std::string> notes;
+  for (const ConfigChange& given : file.sets) {
+    const auto replaced = std::count_if(
+        file.models.begin(), file.models.end(),
+        [&](const MatrixModel& model) { return is_replaced(model.changes, given.set); });
+    if (replaced == 0) continue;
+    std::string note =
+        strprintf("--set %s replaces what %ld model%s", given.set.c_str(), long(replaced),
+                  replaced == 1 ? " sets itself" : "s set themselves");
+    const long others = long(file.models.size()) - long(replaced);
+    if (others > 0) {
+      note += strprintf(", and is given to the %ld other%s too", others, others == 1 ? "" : "s");
+    }
+    notes.push_back(note);
+  }
+  return notes;
+}
 
 std::optional<int64_t> read_bytes(const std::string& text) {
   size_t end = text.find_last_of("0123456789.");

@@ -80,6 +80,10 @@ struct MatrixFile {
 // sets: --set of the command line, applied after `set` of the file.
 MatrixFile load_matrix_file(const std::string& path, const std::vector<std::string>& sets = {});
 
+// For each --set that replaces what models set: "--set model.moe.experts=64 replaces what
+// 15 models set themselves, and is given to the 20 others too".
+std::vector<std::string> replaced_settings(const MatrixFile& file);
+
 // "8GiB", "500 MB", "1e9"; nullopt for anything else.
 std::optional<int64_t> read_bytes(const std::string& text);
 

@@ -13,15 +13,16 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr const char* kLostTelemetryHint =
+    "its router measures and times are gone; to have them, delete its folder and train it again";
+
 std::string state_text(const PlannedCell& run) {
   const CellStatus& status = run.status;
   if (!run.refused.empty()) return "NOT copied from " + run.reuse;
   if (!run.reuse.empty()) return "copied from " + run.reuse;
   if (status.unread) return std::string("unreadable: ") + status.unread->what();
-  std::string text = cell_state_name(status.state);
-  if (status.state == CellState::kPartial) {
-    text += strprintf(" (step %ld)", long(status.steps_done));
-  }
+  if (status.blocked) return std::string("FAILS: ") + status.blocked->what();
+  const std::string text = progress_text(status);
   return status.differences.empty() ? text : text + ", EDITED";
 }
 
@@ -31,7 +32,7 @@ double flops_left(const PlannedCell& run, bool fresh_changed) {
   if (copied || run.cell->steps() == 0) return 0;
   if (fresh_changed && !run.status.differences.empty()) return run.cell->flops_after(0);
   if (ended) return 0;
-  return run.cell->flops_after(run.status.steps_done);
+  return run.cell->flops_after(run.status.kept());
 }
 
 std::string mib(int64_t bytes) {
@@ -51,6 +52,30 @@ std::string steps_text(const Cell& cell) {
 }
 
 }  // namespace
+
+std::string progress_text(const CellStatus& status) {
+  if (status.trained) return "trained, its telemetry is lost";
+  std::string text = cell_state_name(status.state);
+  if (status.state != CellState::kPartial) return text;
+  if (status.telemetry_lost) {
+    return text + strprintf(" (resumes after step %ld, its telemetry is lost)", long(status.saved));
+  }
+  text += strprintf(" (step %ld", long(status.steps_done));
+  if (status.saved > 0 && status.saved != status.steps_done) {
+    text += strprintf(", resumes after step %ld", long(status.saved));
+  }
+  if (status.saved == 0 && status.steps_done > 0) text += ", begins again";
+  return text + ")";
+}
+
+int64_t MatrixPlan::most_runs() const {
+  const std::vector<int64_t>& seeds = matrix->file.seeds;
+  const int64_t more = std::max<int64_t>(0, most_seeds - int64_t(seeds.size()));
+  const int64_t of_one_seed = std::count_if(runs.begin(), runs.end(), [&](const PlannedCell& run) {
+    return run.cell->seed == seeds.front();
+  });
+  return int64_t(runs.size()) + more * of_one_seed;
+}
 
 MatrixPlan plan_matrix(const Matrix& matrix, const MatrixFolder& folder,
                        const std::vector<const Cell*>& selected, const Reusable& reusable) {
@@ -124,6 +149,9 @@ std::string plan_text(const MatrixPlan& plan) {
                       state_text(run).c_str());
     if (cell.memory_bytes > file.memory_bytes) text += "     exceeds the memory budget\n";
     for (const std::string& also : run.also) text += "     = " + also + "\n";
+    if (run.status.telemetry_lost) text += "     hint: " + std::string(kLostTelemetryHint) + "\n";
+    if (run.status.blocked && run.reuse.empty())
+      text += "     hint: " + run.status.blocked->hint() + "\n";
     if (!run.refused.empty()) {
       text += strprintf("     refused: %s\n     hint: %s\n", run.refused.c_str(), run.hint.c_str());
       ++refused;
@@ -149,6 +177,10 @@ std::string plan_text(const MatrixPlan& plan) {
   if (separate > flops) {
     text += strprintf("branches: %.3e FLOPs instead of %.3e of separate runs, %.0f%%\n", flops,
                       separate, 100 * flops / separate);
+  }
+  if (plan.most_seeds > 0) {
+    text += strprintf("at most %ld runs: claims that stay undecided add seeds, up to %ld\n",
+                      long(plan.most_runs()), long(plan.most_seeds));
   }
   if (plan.flop_per_s > 0) {
     text += strprintf(
@@ -200,12 +232,18 @@ std::string plan_json(const MatrixPlan& plan) {
     c["threads"] = run.cell->config.run.threads;
     c["state"] = cell_state_name(run.status.state);
     c["steps_done"] = run.status.steps_done;
+    if (run.status.state == CellState::kPartial) {
+      c["resumes_after"] = run.status.saved;
+      c["telemetry_lost"] = run.status.telemetry_lost;
+    }
+    if (run.status.blocked) c["blocked"] = run.status.blocked->what();
     c["edited"] = run.status.differences;
     c["also"] = run.also;
     c["reuse"] = run.reuse.empty() ? ordered_json() : ordered_json(run.reuse);
     c["refused"] = run.refused.empty() ? ordered_json() : ordered_json(run.refused);
     j["runs"].push_back(c);
   }
+  if (plan.most_seeds > 0) j["most_runs"] = plan.most_runs();
   j["refused"] = plan.refused;
   j["claims"] = ordered_json::array();
   for (const MatrixClaim& claim : plan.matrix->file.claims) {

@@ -24,11 +24,17 @@ struct MatrixPlan {
   double flop_per_s = 0;                  // assumed training speed, for hours; 0 = not given
   std::vector<std::string> refused = {};  // why nothing would be trained, beside runs not copied
   bool fresh_changed = false;             // edited runs are trained again from their first step
+  int64_t most_seeds = 0;                 // of --until-decided; 0 = it is not given
+  // Runs if claims stay undecided up to most_seeds.
+  int64_t most_runs() const;
 };
 
 // Plans the selected cells; a waiting one may be reused. The matrix must outlive the plan.
 MatrixPlan plan_matrix(const Matrix& matrix, const MatrixFolder& folder,
                        const std::vector<const Cell*>& selected, const Reusable& reusable = {});
+
+// "partial (step 25, begins again)": where the cell's run stands, and what becomes of it.
+std::string progress_text(const CellStatus& status);
 
 std::string plan_text(const MatrixPlan& plan);
 std::string plan_json(const MatrixPlan& plan);

@@ -14,8 +14,11 @@
 #include "base/read_failed.h"
 #include "data/json_text.h"
 #include "engine/config/text.h"
+#include "engine/config/yaml.h"
+#include "engine/run/checkpoint_files.h"
 #include "engine/run/folder_lock.h"
 #include "engine/run/run.h"
+#include "engine/run/run_dir.h"
 #include "engine/telemetry/reader.h"
 
 namespace assay {
@@ -148,6 +151,47 @@ ClaimSeal next_seal(const MatrixFolder& folder, const Matrix& matrix, const orde
   return seal;
 }
 
+// All files of its manifest are there in their size. Their hashes are left to the run, which takes
+// an older checkpoint where one is damaged.
+bool looks_whole(const std::string& checkpoint) {
+  try {
+    for (const auto& [name, written] : read_checkpoint_manifest(checkpoint).files) {
+      std::error_code missing;
+      const auto bytes = fs::file_size(fs::path(checkpoint) / name, missing);
+      if (missing || static_cast<int64_t>(bytes) != written.bytes) return false;
+    }
+    return true;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
+// The step of the newest whole checkpoint; 0 if there is none.
+int64_t newest_saved_step(const fs::path& run) {
+  const fs::path checkpoints = run / "checkpoints";
+  std::error_code ignored;
+  if (!fs::is_directory(checkpoints, ignored)) return 0;
+  std::vector<int64_t> steps;
+  for (const std::string& name : names_in(checkpoints.string())) steps.push_back(step_of(name));
+  std::sort(steps.rbegin(), steps.rend());
+  for (const int64_t step : steps) {
+    if (step > 0 && looks_whole((checkpoints / step_name(step)).string())) return step;
+  }
+  return 0;
+}
+
+// Why `assay train` would not begin a run in a folder without a config.yaml.
+std::optional<UserError> why_blocked(const std::string& run) {
+  try {
+    require_run_or_empty(run);
+    return std::nullopt;
+  } catch (const ReadFailed& error) {
+    return error;
+  } catch (const UserError& error) {
+    return UserError(error.what(), "put its config.yaml back if a run is in it, or move it away");
+  }
+}
+
 bool same_collapse_stop(const Config& a, const Config& b) {
   const auto only_rule = [](const Config& config) {
     Config c;
@@ -198,7 +242,10 @@ const char* cell_state_name(CellState state) {
   return "?";
 }
 
-CellStatus run_status(const std::string& run, const Cell& cell) {
+namespace {
+
+// All of the status but what a partial run has saved.
+CellStatus recorded_status(const std::string& run, const Cell& cell) {
   CellStatus status;
   if (!cell.unavailable.empty()) {
     status.state = CellState::kUnavailable;
@@ -206,7 +253,10 @@ CellStatus run_status(const std::string& run, const Cell& cell) {
   }
   const fs::path folder = run;
   std::error_code ignored;
-  if (!fs::exists(folder / "config.yaml", ignored)) return status;
+  if (!fs::exists(folder / "config.yaml", ignored)) {
+    status.blocked = why_blocked(run);
+    return status;
+  }
   status.state = CellState::kPartial;
   const Config config = load_config((folder / "config.yaml").string());
   status.differences = matrix_differences(config, cell.config);
@@ -240,6 +290,23 @@ CellStatus run_status(const std::string& run, const Cell& cell) {
   return status;
 }
 
+}  // namespace
+
+CellStatus run_status(const std::string& run, const Cell& cell) {
+  CellStatus status = recorded_status(run, cell);
+  if (status.state != CellState::kPartial) return status;
+  try {
+    status.saved = newest_saved_step(run);
+  } catch (const UserError& error) {
+    if (!status.unread) status.unread = error;
+  }
+  // A branch begins with a checkpoint of its trunk.
+  status.telemetry_lost =
+      !status.unread && status.steps_done == 0 && status.saved > cell.branch_step;
+  status.trained = status.telemetry_lost && cell.known_steps && status.saved >= cell.steps();
+  return status;
+}
+
 void MatrixFolder::write_config(const Cell& cell) const {
   const std::string path = config(cell);
   const std::string text = to_yaml(cell.config);
@@ -265,6 +332,41 @@ void prefer_existing_runs(Matrix& matrix, const MatrixFolder& folder) {
   }
 }
 
+namespace {
+
+// "CELL: optimizer.lr: 0.001 -> 0.002" of a cell that has not begun: its configuration in the
+// folder, if it is the one of this hash, against the one of now.
+std::vector<std::string> changes_of_waiting(const MatrixFolder& folder, const Cell& cell,
+                                            const std::string& sha256) {
+  std::vector<std::string> changes;
+  try {
+    const Config before = load_config(folder.config(cell));
+    if (!is_config_sha256(sha256, before)) return {};
+    for (const std::string& difference : matrix_differences(before, cell.config))
+      changes.push_back(cell.name + ": " + difference);
+  } catch (const UserError&) {  // it was not written, or is of another version
+  }
+  return changes;
+}
+
+// nullopt if the manifest is of an earlier version.
+std::optional<std::vector<std::string>> missing_sets(const ordered_json& manifest,
+                                                     const MatrixFile& file) {
+  if (!manifest.is_object() || !manifest.contains("sets") || !manifest["sets"].is_array())
+    return std::nullopt;
+  std::vector<std::string> missing;
+  for (const ordered_json& set : manifest["sets"]) {
+    if (!set.is_string()) continue;
+    const std::string text = set.get<std::string>();
+    if (std::none_of(file.sets.begin(), file.sets.end(),
+                     [&](const ConfigChange& given) { return given.set == text; }))
+      missing.push_back(text);
+  }
+  return missing;
+}
+
+}  // namespace
+
 MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
   MatrixEdits edits;
   const ordered_json manifest = read_manifest(folder);
@@ -284,6 +386,7 @@ MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
                     "choose another --run-dir, or another name");
   }
   edits.started = !manifest.is_null();
+  edits.missing_sets = missing_sets(manifest, matrix.file);
   std::map<std::string, std::string> before;  // cell -> config_sha256
   if (edits.started) {
     for (const ordered_json& cell : manifest["cells"]) {
@@ -300,15 +403,24 @@ MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
     const bool own = is_in(matrix.file.extra_seeds, cell.seed) && !is_in(recorded, cell.seed);
     if (edits.started && was == before.end() && !own) edits.added.push_back(cell.name);
     const bool other_hash = was != before.end() && !is_config_sha256(was->second, cell.config);
+    const std::string recorded_sha256 = was != before.end() ? was->second : "";
     if (was != before.end()) before.erase(was);
     if (!cell.trained()) continue;
     const CellStatus status = folder.status(cell);
-    if (!status.differences.empty()) edits.changed_cells.push_back(cell.name);
+    if (!status.differences.empty()) {
+      edits.changed_cells.push_back(cell.name);
+      const bool ended = status.state == CellState::kDone || status.state == CellState::kGuard;
+      edits.finished += ended ? 1 : 0;
+    } else if (status.state != CellState::kWaiting) {
+      edits.unchanged += 1;
+    }
     for (const std::string& difference : status.differences) {
       edits.changed.push_back(cell.name + ": " + difference);
     }
     if (other_hash && status.differences.empty() && status.state == CellState::kWaiting) {
       edits.moved.push_back(cell.name);
+      for (std::string& change : changes_of_waiting(folder, cell, recorded_sha256))
+        edits.moved_changes.push_back(std::move(change));
     }
   }
   for (const auto& [cell, hash] : before) edits.removed.push_back(cell);
@@ -348,6 +460,8 @@ void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const Matrix
     if (!contract.shared_in_total) c["shared_in_total"] = false;
     j["contracts"].push_back(c);
   }
+  j["sets"] = ordered_json::array();
+  for (const ConfigChange& change : matrix.file.sets) j["sets"].push_back(change.set);
   j["extra_seeds"] = matrix.file.extra_seeds;
   j["claims"] = ordered_json::array();
   for (const MatrixClaim& claim : matrix.file.claims) j["claims"].push_back(claim_to_json(claim));

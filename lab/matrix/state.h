@@ -25,7 +25,7 @@ constexpr const char* kIncompleteCopy = ".part";  // ends the name of a run that
 
 enum class CellState {
   kWaiting,      // not begun
-  kPartial,      // begun; continues from its last checkpoint
+  kPartial,      // begun; continues from its last checkpoint, or begins again without one
   kDone,         // ended by its steps or its target
   kGuard,        // stopped by a guard that the cell still has; restarting would hit it again
   kUnavailable,  // this version cannot train it
@@ -35,16 +35,27 @@ const char* cell_state_name(CellState state);
 
 struct CellStatus {
   CellState state = CellState::kWaiting;
-  int64_t steps_done = 0;
-  std::string end;  // of the last launch
+  int64_t steps_done = 0;  // by its telemetry
+  // Of a partial run: the step of its newest whole checkpoint, from which it resumes; 0 = it has
+  // none and begins again.
+  int64_t saved = 0;
+  // It has made steps (`saved`) of which its telemetry.db has nothing: the file is gone or emptied.
+  bool telemetry_lost = false;
+  bool trained = false;  // with telemetry_lost: `saved` is its last step
+  std::string end;       // of the last launch
   // Its telemetry.db was not closed: the process was killed, or could not write, at the very end.
   bool unclosed = false;
-  // Why its telemetry.db cannot be read (damaged, held, a failing disk): it is unknown how far the
-  // run is.
+  // Why its telemetry.db or its folder of checkpoints cannot be read (damaged, held, a failing
+  // disk): it is unknown how far the run is.
   std::optional<UserError> unread;
+  // Why a waiting cell cannot begin: its folder has files, but no run that could go on.
+  std::optional<UserError> blocked;
   // What the existing run differs in from the cell: fields of the configuration, and a file of the
   // data (data_change()).
   std::vector<std::string> differences;
+
+  // Steps that the next launch does not make again.
+  int64_t kept() const { return state == CellState::kPartial ? saved : steps_done; }
 };
 
 // Status of the run in folder `run`, taken as the run of `cell`.
@@ -80,7 +91,13 @@ struct MatrixEdits {
   std::vector<std::string> removed;  // kept on the disk
   std::vector<std::string> changed;  // "CELL: optimizer.lr: 0.001 -> 0.002", cells with a run
   std::vector<std::string> changed_cells;
+  int64_t finished = 0;            // of changed_cells: done, or stopped by a guard
+  int64_t unchanged = 0;           // cells whose run has begun and is theirs
   std::vector<std::string> moved;  // changed before they began
+  // As `changed`, of moved cells whose recorded configuration is still in the folder.
+  std::vector<std::string> moved_changes;
+  // --set of matrix.json that are not given now; nullopt: an earlier version recorded none.
+  std::optional<std::vector<std::string>> missing_sets;
   // Of claims that were recorded, if a run has begun since.
   ClaimChanges claims;
   bool any() const {

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -411,6 +412,61 @@ def check_killed(place):
                      for line in (folder / "runs.csv").read_text().splitlines()], "the losses are the same to the digit")
 
 
+def check_killed_unsaved(place):
+    """Without checkpoints the steps that telemetry has are made again, and the matrix says so."""
+    more = ("--only", "dense", "--set", "run.checkpoint_every=0", "--set", "run.steps=400")
+    run, log = place.path / "unsaved" / RUNS[0], place.path / "unsaved" / "logs" / f"{RUNS[0]}.log"
+    process = start(place, "unsaved", *more)
+    wait_for(lambda: has_line(log, "step 50/"), f"step 50 of {RUNS[0]}")
+    process.kill()
+    process.communicate()
+    wait_for(lambda: holder_is_gone(run), "end of the run whose matrix was killed", 5)
+    shown = place.matrix("m.yaml", "unsaved", *more, "--dry-run").stdout
+    check(re.search(RUNS[0] + r" .*  partial \(step \d+, begins again\)\n", shown), shown)
+    process = start(place, "unsaved", *more)
+    said = next((line for line in process.stderr if line.startswith(f"{RUNS[0]} ")), "")
+    process.kill()
+    process.communicate()
+    wait_for(lambda: holder_is_gone(run), "end of the run whose matrix was killed", 5)
+    begins = r" begins again \(no checkpoint; its telemetry ends at step \d+\), 400 steps\n"
+    check(re.fullmatch(RUNS[0] + begins, said), said)
+
+
+def check_forgotten_set(place):
+    """A --set that a later command leaves out is named by the tables and the refusal; nothing is deleted."""
+    folder, given = place.path / "sets", ("--set", "run.steps=20")
+    place.matrix("m.yaml", "sets", *given, "--only", "dense")
+    done = place.matrix("m.yaml", "sets", "--summary")
+    command = f"assay matrix {place.path}/m.yaml --run-dir {folder}"
+    for words in ("    run.steps: 20 -> 40 (2 cells: ", "2 runs (2 of them finished) of another configuration",
+                  f"they were trained with --set run.steps=20: give it again: {command} --summary --set run.steps=20\n",
+                  f"{command} --fresh-changed takes the edit over: it deletes these runs and trains them again\n"):
+        check(words in done.stderr, f"{words!r}: {done.stderr}")
+    check(len(done.stderr.splitlines()) < 14, f"one line for all cells of a difference: {done.stderr}")
+    refused = place.matrix("m.yaml", "sets", expect=1)
+    check("hint: they were trained with --set run.steps=20: give it again; else undo the edit" in refused.stderr,
+          refused.stderr)
+    done = place.matrix("m.yaml", "sets", *given, "--summary")
+    check("edited" not in done.stderr and "4 of 8 cells are done" in done.stdout, done.stderr + done.stdout)
+    place.write("own.yaml", text=MATRIX.replace("moe: moe.yaml", "moe: {{config: moe.yaml, set: {{optimizer.lr: 2e-3}}}}"))
+    noted = place.matrix("own.yaml", "noted", "--set", "optimizer.lr=1e-3", "--dry-run").stderr
+    check("note: --set optimizer.lr=1e-3 replaces what 1 model sets itself, and is given to the 1 other too" in noted, noted)
+
+
+def check_lost_files(place):
+    """A run without its telemetry or its config.yaml is not one that made no steps."""
+    folder, more = place.path / "sets", ("--set", "run.steps=20", "--only", "dense")
+    dense = [cell for cell in RUNS if cell.startswith("dense")]
+    (folder / dense[0] / "telemetry.db").unlink()
+    (folder / dense[1] / "config.yaml").unlink()
+    shown = place.matrix("m.yaml", "sets", *more, "--dry-run").stdout
+    check("trained, its telemetry is lost\n" in shown and "delete its folder and train it again" in shown, shown)
+    check(f"FAILS: {folder / dense[1]} has files but no run in it\n" in shown, shown)
+    done = place.matrix("m.yaml", "sets", *more, expect=1)
+    check(f"warning: the telemetry of {dense[0]} is lost" in done.stderr and f"delete {folder / dense[0]} and" in done.stderr,
+          done.stderr)
+
+
 def check_interrupted(place):
     folder = place.path / "interrupted"
     process = start(place, "interrupted", "--jobs", "2")
@@ -567,6 +623,9 @@ def main():
         check_not_reused(place)
         check_copy_cut_short(place)
         check_killed(place)
+        check_killed_unsaved(place)
+        check_forgotten_set(place)
+        check_lost_files(place)
         check_interrupted(place)
         check_edited(place)
         check_failing(place)

@@ -229,6 +229,8 @@ def check_until_decided(place):
     table = json.loads(again.stdout)
     check("0 to train" in again.stderr and table["extra_seeds"] == [3], again.stderr)
     check(table["contracts"][0]["rows"][0]["planned"] == 3 and table["complete"], table["contracts"][0]["rows"][0])
+    plan = place.matrix(sure + undecided, "--until-decided", "5", "--dry-run").stdout
+    check("\nat most 15 runs: claims that stay undecided add seeds, up to 5\n" in plan, plan)
     check("Seeds 3 were added because" in (place.path / "runs" / "summary.md").read_text(), "the table says so")
 
 

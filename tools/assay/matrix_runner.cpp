@@ -82,6 +82,22 @@ std::string short_step_line(const std::string& line) {
   return text;
 }
 
+// "moe-seed1 resumes after step 40 of 120": what the run is going to do.
+std::string start_text(const PlannedRun& plan) {
+  const long kept = plan.fresh ? 0 : long(plan.status.kept());
+  const long told = plan.fresh ? 0 : long(plan.status.steps_done);
+  std::string text = plan.cell->name;
+  if (kept > 0) {
+    text += strprintf(" resumes after step %ld", kept);
+  } else if (told > 0) {
+    text += strprintf(" begins again (no checkpoint; its telemetry ends at step %ld)", told);
+  } else {
+    text += " starts";
+  }
+  if (!plan.cell->known_steps) return text;
+  return text + strprintf(kept > 0 ? " of %ld" : ", %ld steps", long(plan.cell->steps()));
+}
+
 struct Running {
   PlannedRun plan;
   LogTail log;
@@ -116,7 +132,7 @@ class Runner {
     return run.cell->flops_after(steps_done);
   }
   static double flops_done(const Running& run) {
-    return flops(run.plan, run.plan.status.steps_done) - flops(run.plan, run.step);
+    return flops(run.plan, run.plan.status.kept()) - flops(run.plan, run.step);
   }
 
   // A branch waits for the run that it leaves.
@@ -197,13 +213,14 @@ class Runner {
     running_.push_back({.plan = plan,
                         .log = LogTail(log),
                         .child = std::make_unique<Child>(arguments, log),
-                        .step = plan.status.steps_done});
-    const bool resumes = plan.status.steps_done > 0 && !plan.fresh, known = plan.cell->known_steps;
-    std::string text =
-        plan.cell->name +
-        (resumes ? strprintf(" resumes after step %ld", long(plan.status.steps_done)) : " starts");
-    if (known) text += strprintf(resumes ? " of %ld" : ", %ld steps", long(plan.cell->steps()));
-    print(text);
+                        .step = plan.status.kept()});
+    print(start_text(plan));
+    if (plan.status.telemetry_lost && !plan.fresh) {
+      print("warning: the telemetry of " + plan.cell->name +
+            " is lost: it has no router measures and times of the steps before; to have them, "
+            "delete " +
+            run + " and train it again");
+    }
   }
 
   void collect_ended() {
@@ -241,7 +258,7 @@ class Runner {
   }
 
   void finish(const Running& run) {
-    flops_done_ += flops(run.plan, run.plan.status.steps_done);
+    flops_done_ += flops(run.plan, run.plan.status.kept());
     finished_ += 1;
     std::string said;
     for (const char* beginning : {"finished step", "reached the target loss"}) {
@@ -280,7 +297,7 @@ class Runner {
   // Seconds until all runs are done at the mean FLOP rate so far; -1 if unknown.
   double seconds_left() const {
     double done = flops_done_, left = 0;
-    for (const PlannedRun& run : waiting_) left += flops(run, run.status.steps_done);
+    for (const PlannedRun& run : waiting_) left += flops(run, run.status.kept());
     for (const Running& run : running_) {
       done += flops_done(run);
       left += flops(run.plan, run.step);

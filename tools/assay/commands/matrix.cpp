@@ -10,14 +10,14 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/memory_limit.h"
-#include "base/suggest.h"
 #include "cuda/context.h"
 #include "engine/run/folder_lock.h"
 #include "lab/matrix/claims.h"
-#include "lab/matrix/judgeable.h"
+#include "lab/matrix/edits_text.h"
 #include "lab/matrix/matrix_receipt.h"
 #include "lab/matrix/plan.h"
 #include "lab/matrix/report.h"
+#include "lab/matrix/selection.h"
 #include "machine/gpu_meter.h"
 #include "session/data_evidence.h"
 #include "session/session_device.h"
@@ -87,44 +87,28 @@ ModelPlace place_of(const MatrixFile& file) {
   return place;
 }
 
-// The cells of the models and precisions that --only names; all without it.
-std::vector<const Cell*> selected_cells(const Matrix& matrix,
-                                        const std::vector<std::string>& only) {
-  std::set<std::string> models, precisions;
-  std::vector<std::string> known;
-  for (const MatrixModel& model : matrix.file.models) known.push_back(model.name);
-  known.insert(known.end(), matrix.file.precisions.begin(), matrix.file.precisions.end());
-  for (const std::string& word : only) {
-    if (std::count(known.begin(), known.end(), word) == 0) {
-      const std::string near = nearest_name(word, known);
-      throw UserError("--only " + word + " is not a model or precision of " + matrix.file.path,
-                      near.empty() ? "name some of them, e.g. --only " + known.front()
-                                   : "did you mean " + near + "?");
+// Of all models of the file, also those that --only leaves out.
+Matrix lay_out_all(const MatrixArguments& a, const MatrixFile& file) {
+  try {
+    return lay_out(file, place_of(file));
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    for (const MatrixModel& model : file.models) {
+      const std::string named = "model " + model.name;
+      if (!text.starts_with(named + " ") && !text.starts_with(named + ":")) continue;
+      if (!leaves_out(file, a.only, model.name)) continue;
+      throw UserError(text, error.hint() +
+                                "; the tables have all models of the file, also this "
+                                "one that --only leaves out");
     }
-    const auto& all = matrix.file.precisions;
-    (std::count(all.begin(), all.end(), word) > 0 ? precisions : models).insert(word);
+    throw;
   }
-  std::vector<const Cell*> cells;
-  for (const Cell& cell : matrix.cells) {
-    if (!models.empty() && !models.contains(cell.model)) continue;
-    if (!precisions.empty() && !precisions.contains(cell.precision)) continue;
-    cells.push_back(&cell);
-  }
-  return cells;
 }
 
 void say_edits(const MatrixEdits& edits) {
   if (!edits.started || !edits.any()) return;
-  const auto list = [](const char* what, const std::vector<std::string>& cells) {
-    if (cells.empty()) return;
-    say(strprintf("  %s:", what));
-    for (const std::string& cell : cells) say("    " + cell);
-  };
   say("the matrix was edited since it was started");
-  list("new", edits.added);
-  list("removed: kept on the disk, left out of the tables", edits.removed);
-  list("changed before they started", edits.moved);
-  list("changed after they started", edits.changed);
+  for (const std::string& line : edit_lines(edits)) say(line);
 }
 
 // Builds generated corpora once, and reports missing files before anything is trained.
@@ -264,6 +248,7 @@ int print_plan(const MatrixArguments& a, MatrixPlan& plan, const MatrixFolder& f
   }
   plan.flop_per_s = a.tflops * 1e12;
   plan.fresh_changed = a.fresh_changed;
+  plan.most_seeds = a.until_decided.value_or(0);
   examine_plan(plan, elsewhere(a), folder);
   std::fputs((a.json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
   const bool not_copied = std::any_of(plan.runs.begin(), plan.runs.end(),
@@ -333,18 +318,17 @@ Round train_matrix(const MatrixArguments& a, const MatrixFolder& folder, const M
 void summarise(const MatrixArguments& a, const MatrixFolder& folder, const Matrix& matrix,
                const MatrixEdits& edits) {
   if (!edits.started) {
-    throw UserError("no matrix in " + folder.path(), "start it: assay matrix " + a.file);
+    throw UserError("no matrix in " + folder.path(), "start it: " + advised_command(a));
   }
   require_sealed_claims(a, folder, edits);
   if (edits.any() && edits.claims.any()) {
     throw UserError("--summary: " + a.file + " has other claims and other cells than " +
                         folder.file(kMatrixRecord),
-                    "assay matrix " + a.file + " --late-claims takes both over");
+                    advised_command(a) + " takes both over");
   }
   if (edits.any()) {
     say_edits(edits);
-    say("its files are left as they are: assay matrix " + a.file +
-        (edits.changed.empty() ? "" : " --fresh-changed") + " takes the edit over");
+    for (const std::string& line : advice_on_edits(a, edits)) say(line);
     return print_summary(a, summarise(matrix, folder));
   }
   if (edits.claims.any()) write_matrix(folder, matrix, edits);
@@ -355,14 +339,14 @@ void summarise(const MatrixArguments& a, const MatrixFolder& folder, const Matri
 
 // Everything but further rounds of --until-decided.
 Round run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFolder& folder) {
-  Matrix matrix = lay_out(file, place_of(file));
+  Matrix matrix = lay_out_all(a, file);
   prefer_existing_runs(matrix, folder);
   // The tables of --summary are of what the runs recorded, whatever became of their files.
   if (!a.summary)
     note_data(matrix, folder, a.reuse.empty() ? DataOf::kBegunRuns : DataOf::kAllRuns);
   const std::vector<const Cell*> selected = selected_cells(matrix, a.only);
   const MatrixEdits edits = find_edits(folder, matrix);
-  if (!edits.started) require_judgeable_claims(matrix);
+  if (!edits.started) require_judgeable(matrix, selected);
   const Reusable reusable = find_reusable(selected, folder, a.reuse);
   MatrixPlan plan = plan_matrix(matrix, folder, selected, reusable);
   for (const std::string& run : reusable.unfinished) say("not reused: " + run);
@@ -398,6 +382,9 @@ int run_matrix(const MatrixArguments& a) {
   check_summary(a);
   MatrixFile file = load_file(a);
   check_until_decided(a, file);
+  if (!a.summary) {
+    for (const std::string& replaced : replaced_settings(file)) say("note: " + replaced);
+  }
   const MatrixFolder folder(a.folder.empty() ? "runs/" + file.name : a.folder);
   for (const int64_t seed : recorded_extra_seeds(folder)) add_seed(file, seed);
   while (true) {
@@ -422,7 +409,8 @@ void add_matrix_command(Commands& commands) {
       ->required();
   add_set_option(sub, a->sets);
   sub->add_option("--run-dir", a->folder, "folder of the runs (default: runs/<name>)");
-  sub->add_option("--only", a->only, "train only these models or precisions, comma-separated")
+  sub->add_option("--only", a->only,
+                  "train only these models or precisions, comma-separated, also patterns: 'moe-*'")
       ->delimiter(',')
       ->allow_extra_args(false);
   sub->add_option("--reuse", a->reuse,

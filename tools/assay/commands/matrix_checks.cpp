@@ -1,7 +1,11 @@
 #include "tools/assay/commands/matrix_checks.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/shell_word.h"
+#include "lab/matrix/edits_text.h"
+#include "lab/matrix/judgeable.h"
 #include "session/session_device.h"
 
 namespace assay {
@@ -40,17 +44,63 @@ std::string one_seed_note(const MatrixArguments& a, const MatrixFile& file) {
   return "note: one seed decides no claim: add seeds, or --until-decided N";
 }
 
+std::string advised_command(const MatrixArguments& a) {
+  std::string command = "assay";
+  for (size_t i = 1; i < a.command.size(); ++i) {
+    if (a.command[i] == "--summary" || a.command[i] == "--json") continue;
+    command += " " + shell_word(a.command[i]);
+  }
+  return command;
+}
+
+std::vector<std::string> advice_on_edits(const MatrixArguments& a, const MatrixEdits& edits) {
+  std::vector<std::string> lines;
+  const bool has_changed = !edits.changed.empty();
+  if (has_changed) {
+    lines.push_back(changed_runs_text(edits) +
+                    " of another configuration or other data: in no table below");
+  }
+  if (const std::string give_back = give_back_text(edits); !give_back.empty()) {
+    std::string command = advised_command(a) + " --summary";
+    for (const std::string& set : sets_to_give_back(edits)) command += " --set " + shell_word(set);
+    lines.push_back(give_back + ": " + command);
+  }
+  std::string take_over = advised_command(a) + (has_changed ? " --fresh-changed" : "");
+  take_over += " takes the edit over";
+  if (has_changed) take_over += ": it deletes these runs and trains them again";
+  lines.push_back("its files are left as they are; " + take_over);
+  return lines;
+}
+
+void require_judgeable(const Matrix& matrix, const std::vector<const Cell*>& selected) {
+  try {
+    require_judgeable_claims(matrix);
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    const auto is_named = [&](const Cell* cell) {
+      return text.find(": " + cell->name + " ") != std::string::npos;
+    };
+    const bool all = selected.size() == matrix.cells.size();
+    if (all || std::any_of(selected.begin(), selected.end(), is_named)) throw;
+    throw UserError(text, error.hint() +
+                              "; claims are about all models of the file, also those "
+                              "that --only leaves out");
+  }
+}
+
 void require_unchanged(const MatrixArguments& a, const MatrixFolder& folder,
                        const MatrixEdits& edits) {
   if (edits.changed.empty() || a.fresh_changed) return;
   std::string more;
   if (edits.changed.size() > 1) more = strprintf(" (and %zu more)", edits.changed.size() - 1);
+  const std::string give_back = give_back_text(edits);
   throw UserError(
       strprintf("%zu runs of %s were trained with another configuration or other data: ",
                 edits.changed_cells.size(), folder.path().c_str()) +
           edits.changed.front() + more,
-      "undo the edit, move these runs away, or choose another name or --run-dir; --fresh-changed "
-      "deletes them and trains them again");
+      (give_back.empty() ? "" : give_back + "; else ") +
+          "undo the edit, move these runs away, or choose another name or --run-dir; "
+          "--fresh-changed deletes them and trains them again");
 }
 
 void require_sealed_claims(const MatrixArguments& a, const MatrixFolder& folder,

@@ -36,6 +36,16 @@ void check_until_decided(const MatrixArguments& a, const MatrixFile& file);
 // What the plan and the start say of claims that one seed cannot decide; "" if there is nothing.
 std::string one_seed_note(const MatrixArguments& a, const MatrixFile& file);
 
+// The command itself, but for --summary and --json: with its --set, --run-dir and so on.
+std::string advised_command(const MatrixArguments& a);
+
+// What --summary of an edited matrix says below the edits: which runs are in no table, the --set
+// that would bring them back, and what takes the edit over.
+std::vector<std::string> advice_on_edits(const MatrixArguments& a, const MatrixEdits& edits);
+
+// require_judgeable_claims(); its hint says where the claim is about a model that is not selected.
+void require_judgeable(const Matrix& matrix, const std::vector<const Cell*>& selected);
+
 // UserError where runs that are there have another configuration or were trained on other data,
 // unless --fresh-changed.
 void require_unchanged(const MatrixArguments& a, const MatrixFolder& folder,

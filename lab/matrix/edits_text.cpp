@@ -1,0 +1,139 @@
+#include "lab/matrix/edits_text.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/shell_word.h"
+#include "engine/config/fields.h"
+
+namespace assay {
+namespace {
+
+constexpr size_t kMostNamed = 3;
+
+// A difference and the cells that have it.
+struct SharedDifference {
+  std::string text;
+  std::vector<std::string> cells;
+};
+
+// Of "CELL: optimizer.lr: 0.001 -> 0.002", in the order of the first cells. Names of cells have no
+// colon.
+std::vector<SharedDifference> shared_differences(const std::vector<std::string>& changes) {
+  std::vector<SharedDifference> all;
+  for (const std::string& change : changes) {
+    const size_t colon = change.find(": ");
+    const std::string cell = change.substr(0, colon), text = change.substr(colon + 2);
+    auto same = std::find_if(all.begin(), all.end(),
+                             [&](const SharedDifference& d) { return d.text == text; });
+    if (same == all.end()) same = all.insert(all.end(), {.text = text, .cells = {}});
+    same->cells.push_back(cell);
+  }
+  return all;
+}
+
+// "a, b, c and 3 more"
+std::string named_cells(const std::vector<std::string>& cells) {
+  std::string text;
+  for (size_t i = 0; i < std::min(kMostNamed, cells.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + cells[i];
+  }
+  if (cells.size() > kMostNamed) text += strprintf(" and %zu more", cells.size() - kMostNamed);
+  return text;
+}
+
+void add_differences(std::vector<std::string>& lines, const std::vector<std::string>& changes) {
+  for (const SharedDifference& d : shared_differences(changes)) {
+    lines.push_back(d.cells.size() == 1
+                        ? "    " + d.cells.front() + ": " + d.text
+                        : "    " + d.text + strprintf(" (%zu cells: ", d.cells.size()) +
+                              named_cells(d.cells) + ")");
+  }
+}
+
+// Moved cells of which it is not known what differs.
+std::vector<std::string> moved_without_changes(const MatrixEdits& edits) {
+  std::vector<std::string> cells;
+  for (const std::string& cell : edits.moved) {
+    const bool known =
+        std::any_of(edits.moved_changes.begin(), edits.moved_changes.end(),
+                    [&](const std::string& change) { return change.starts_with(cell + ": "); });
+    if (!known) cells.push_back(cell);
+  }
+  return cells;
+}
+
+// "optimizer.lr=0.001" of "optimizer.lr: 0.001 -> 0.002"; "" where --set cannot give it back:
+// another file of the data, what the matrix sets itself, paths, of which only the name is shown.
+std::string set_of(const std::string& difference) {
+  const size_t colon = difference.find(": "), arrow = difference.find(" -> ");
+  if (colon == std::string::npos || arrow == std::string::npos) return "";
+  const std::string field = difference.substr(0, colon);
+  const std::string value = difference.substr(colon + 2, arrow - colon - 2);
+  for (const char* other : {"data.", "contract.", "precision.recipe", "run.seed",
+                            "eval.core.bundle", "eval.samples.file"}) {
+    if (field.starts_with(other)) return "";
+  }
+  const std::vector<FieldRow> fields = all_config_fields();
+  const bool is_field = std::any_of(fields.begin(), fields.end(), [&](const FieldRow& row) {
+    return row.path == field && row.type != "section";
+  });
+  return is_field && !value.empty() && value != "absent" ? field + "=" + value : "";
+}
+
+}  // namespace
+
+std::vector<std::string> edit_lines(const MatrixEdits& edits) {
+  std::vector<std::string> lines;
+  const auto list = [&](const char* what, const std::vector<std::string>& cells) {
+    if (cells.empty()) return;
+    lines.push_back(strprintf("  %s:", what));
+    for (const std::string& cell : cells) lines.push_back("    " + cell);
+  };
+  list("new", edits.added);
+  list("removed: kept on the disk, left out of the tables", edits.removed);
+  if (!edits.moved.empty()) {
+    lines.emplace_back("  changed before they started:");
+    add_differences(lines, edits.moved_changes);
+    if (const std::vector<std::string> others = moved_without_changes(edits); !others.empty())
+      lines.push_back(
+          strprintf("    %zu %s: ", others.size(), others.size() == 1 ? "cell" : "cells") +
+          named_cells(others));
+  }
+  if (!edits.changed.empty()) {
+    lines.emplace_back("  changed after they started:");
+    add_differences(lines, edits.changed);
+  }
+  return lines;
+}
+
+std::vector<std::string> sets_to_give_back(const MatrixEdits& edits) {
+  if (edits.missing_sets) return *edits.missing_sets;
+  if (edits.unchanged > 0) return {};  // it would change the runs that are as recorded
+  std::vector<std::string> sets, changes = edits.changed;
+  changes.insert(changes.end(), edits.moved_changes.begin(), edits.moved_changes.end());
+  const size_t all =
+      edits.changed_cells.size() + edits.moved.size() - moved_without_changes(edits).size();
+  for (const SharedDifference& d : shared_differences(changes)) {
+    if (d.cells.size() < all) continue;
+    if (const std::string set = set_of(d.text); !set.empty()) sets.push_back(set);
+  }
+  return sets;
+}
+
+std::string give_back_text(const MatrixEdits& edits) {
+  std::string options;
+  for (const std::string& set : sets_to_give_back(edits)) options += " --set " + shell_word(set);
+  if (options.empty()) return "";
+  return std::string(edits.missing_sets ? "they were trained with" : "if they were trained with") +
+         options + (edits.missing_sets ? ": " : ", ") + "give it again";
+}
+
+std::string changed_runs_text(const MatrixEdits& edits) {
+  const size_t runs = edits.changed_cells.size();
+  std::string text = strprintf("%zu run%s", runs, runs == 1 ? "" : "s");
+  if (edits.finished > 0) text += strprintf(" (%ld of them finished)", long(edits.finished));
+  return text;
+}
+
+}  // namespace assay
