@@ -63,13 +63,19 @@ size_t absent_sets_error(InstructionSets compiled, InstructionSets present, char
   return all.length();
 }
 
-[[gnu::constructor(101)]] void require_instruction_sets() {  // 101: the first that a program may
+void require_instruction_sets() {
   char text[1024];
   const size_t length = absent_sets_error(kCompiledSets, present_sets(), text, sizeof text);
   if (length == 0) return;
   const ssize_t written = write(STDERR_FILENO, text, length);
   static_cast<void>(written);
   _exit(1);
+}
+
+// g++ drops the priority of a function that was declared without it. 101: the first that a program
+// may have.
+[[gnu::constructor(101)]] static void require_them_first() {
+  require_instruction_sets();
 }
 
 }  // namespace assay

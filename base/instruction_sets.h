@@ -41,7 +41,6 @@
   SET("avx512_vpopcntdq", "avx512vpopcntdq", __AVX512VPOPCNTDQ__) \
   SET("avx512_bf16", "avx512bf16", __AVX512BF16__)                \
   SET("gfni", "gfni", __GFNI__)                                   \
-  SET("vpclmulqdq", "vpclmulqdq", __VPCLMULQDQ__)                 \
   ASSAY_SETS_OF_GCC(SET)
 
 namespace assay {

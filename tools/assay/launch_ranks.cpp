@@ -148,7 +148,8 @@ void print_dead(const DeadRank& dead, const MpirunOutput& output, const RankLaun
   if (dead.signal == SIGILL) {
     hint =
         "its CPU may not have all instructions that the program was compiled for: build it on "
-        "the oldest machine, or for any x86-64 CPU (cmake --preset portable); " +
+        "the oldest machine, or for any x86-64 CPU (cmake --preset portable); if it has them, "
+        "please report this with the command; " +
         hint;
   } else if (is_crash(dead.signal)) {
     hint = "this looks like a bug in assay: please report it with the command; " + hint;
