@@ -380,6 +380,7 @@ TEST_CASE("a run's machine has the ranks and threads of its launches") {
   REQUIRE(same_machine(gpu, other));
   other.device = "cpu";
   REQUIRE(!same_machine(gpu, other));
+  write_file_atomic(run.path + "/meta.json", first.dump());
   REQUIRE(!same_machine(of_both, machine_of(read_run(run.path))));
 }
 

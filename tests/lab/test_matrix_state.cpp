@@ -91,7 +91,8 @@ TEST_CASE("a run without its telemetry is not taken for one that made no steps")
   save(run, 60);
   REQUIRE(progress_text(family.runs().status(cell)) == "trained, its telemetry is lost");
   const std::string text = plan_text(plan_matrix(m, family.runs(), {&cell}));
-  REQUIRE(contains(text, "trained, its telemetry is lost\n     hint: its router measures"));
+  REQUIRE(contains(text, "  trained, its telemetry is lost\n"));
+  REQUIRE(contains(text, "\n     hint: its router measures"));
 
   // A branch begins with a checkpoint of its trunk, before it has telemetry.
   Cell branch = cell;
@@ -110,8 +111,9 @@ TEST_CASE("a plan says which cell could not begin") {
   const CellStatus status = family.runs().status(cell);
   REQUIRE((status.state == CellState::kWaiting && status.blocked));
   const MatrixPlan plan = plan_matrix(m, family.runs(), {&cell});
-  REQUIRE(contains(plan_text(plan), "FAILS: " + family.runs().run(cell) +
-                                        " has files but no run in it\n     hint: put its config"));
+  const std::string text = plan_text(plan);
+  REQUIRE(contains(text, "FAILS: " + family.runs().run(cell) + " has files but no run in it\n"));
+  REQUIRE(contains(text, "\n     hint: put its config"));
   REQUIRE(nlohmann::json::parse(plan_json(plan))["runs"][0].contains("blocked"));
 }
 
@@ -206,7 +208,7 @@ TEST_CASE("--only takes patterns") {
     return names;
   };
   REQUIRE(models({}) == "dense moe large ");
-  REQUIRE(models({"*e"}) == "moe large ");
+  REQUIRE(models({"*oe", "l*"}) == "moe large ");
   REQUIRE(models({"d*", "large"}) == "dense large ");
   REQUIRE(models({"fp*"}) == "dense moe large ");
   REQUIRE(models({"fp32", "m?e"}) == "moe ");
