@@ -17,6 +17,10 @@ const char* instruction_path() {
 #endif
 }
 
+std::string float_instruction_path(const std::string& path) {
+  return path == "amx" || path == "avx512_bf16" ? "avx512" : path;
+}
+
 std::string instruction_path_text(const std::string& path) {
   if (path == "amx") return "AMX";
   if (path == "avx512_bf16") return "AVX512-BF16";

@@ -10,6 +10,10 @@ namespace assay {
 // system gives it to this process. The same to the end of the process.
 const char* instruction_path();
 
+// The path as far as it decides the bits of what has no product of bf16: "avx512" for those that
+// add such products to it. Another name as it is.
+std::string float_instruction_path(const std::string& path);
+
 // For people: "AVX512-BF16", "no vector extension" of "base". A name of another version as it is.
 std::string instruction_path_text(const std::string& path);
 

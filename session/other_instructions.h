@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <string>
 
+#include "engine/config/config.h"
+
 namespace assay {
 
 // What to warn of before this process computes further steps of the run on the CPU; "" if the
-// launches that made its steps had the same instructions, or did not record them. By meta.json as
-// the last launch left it.
-std::string other_instructions_before(const std::string& run, int64_t steps_done);
+// launches that made its steps had the same instructions, as far as they decide the bits of
+// `config`, or did not record them. By meta.json as the last launch left it.
+std::string other_instructions_before(const std::string& run, const Config& config,
+                                      int64_t steps_done);
 
 }  // namespace assay

@@ -38,12 +38,22 @@ NamedTexts read_by(const RunEvaluators& evaluators) {
   return texts;
 }
 
+std::string cpu_with(const std::string& instructions) {
+  return "cpu with " + instructions;
+}
+
+// What of the device decides the bits. Devices differ where this does too: by their own names,
+// since recipe `auto` may be another one on each.
+constexpr const char* kDecides = "what decides the device's bits";
+
 json described(const Session& session, const RunData& data, const RunEvaluators& evaluators,
                TrainingRunOptions::Start start) {
   json me;
   me["who"] = process_name();
   me["program"] = program_sha256().substr(0, 16);
-  me["device"] = device_with_instructions(session.device.name());
+  const std::string device = session.device.name();
+  me["device"] = device == "cpu" ? cpu_with(instruction_path_text(instruction_path())) : device;
+  me[kDecides] = device_with_instructions(device, session.config, CpuWork::kTraining);
   me["start"] = start == TrainingRunOptions::Start::kFresh ? "over" : "where the run is";
   me["tune file, SHA-256"] = session.tuning ? session.tuning->sha256.substr(0, 16) : "none";
   me["config"] = to_yaml(session.config);
@@ -87,6 +97,7 @@ std::string difference_of(const NamedTexts& first, const NamedTexts& other) {
 // "" if the two would compute the same, else what differs: "NAME here, NAME there".
 std::string difference(const json& first, const json& other) {
   for (const char* name : {"program", "device", "start", "tune file, SHA-256"}) {
+    if (std::strcmp(name, "device") == 0 && first[kDecides] == other[kDecides]) continue;
     const std::string a = first[name], b = other[name];
     if (a != b) return two(std::strcmp(name, "program") == 0 ? "program, SHA-256" : name, a, b);
   }
@@ -114,8 +125,10 @@ std::string difference(const json& first, const json& other) {
 
 }  // namespace
 
-std::string device_with_instructions(const std::string& device) {
-  return device == "cpu" ? "cpu with " + instruction_path_text(instruction_path()) : device;
+std::string device_with_instructions(const std::string& device, const Config& config,
+                                     CpuWork work) {
+  if (device != "cpu") return device;
+  return cpu_with(deciding_instructions(instruction_path(), config, work));
 }
 
 void require_same_on_all(Ranks& ranks, NamedTexts mine) {

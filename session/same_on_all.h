@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/cpu_bits.h"
 #include "session/ranks.h"
 #include "session/run_data.h"
 #include "session/run_evaluators.h"
@@ -24,8 +25,9 @@ using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 // first text that differs.
 void require_same_on_all(Ranks& ranks, NamedTexts mine);
 
-// SessionDevice::name() with what decides the bits of a CPU, whatever it is called: "cpu with AMX".
-std::string device_with_instructions(const std::string& device);
+// SessionDevice::name() with what decides the bits of a CPU, whatever it is called: "cpu with AMX",
+// in recipe fp32 "cpu with AVX-512". The recipe is resolved.
+std::string device_with_instructions(const std::string& device, const Config& config, CpuWork work);
 
 // The files of a bundle (core_bundle_hashes()) for require_same_on_all().
 NamedTexts named_bundle(const std::vector<std::pair<std::string, std::string>>& hashes);

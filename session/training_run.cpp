@@ -334,7 +334,7 @@ void TrainingRun::open() {
   if (!first()) return;
   const bool goes_on_here = !session_.device.gpu && start_.steps_done < config().run.steps;
   const std::string other_instructions =
-      goes_on_here ? other_instructions_before(dir_->path(), start_.steps_done) : "";
+      goes_on_here ? other_instructions_before(dir_->path(), config(), start_.steps_done) : "";
   write_meta(*dir_, {.command = options_.command,
                      .build = build_info(),
                      .device = session_.device.name(),

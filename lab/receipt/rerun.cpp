@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "comm/layout.h"
 #include "engine/config/check.h"
+#include "engine/cpu_bits.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/run_dir.h"
 #include "lab/receipt/run_claims.h"
@@ -220,11 +221,11 @@ std::string device_of(const Receipt& receipt, const std::vector<Json>& launches)
   return found != receipt.environment.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Why the CPU of this machine has other bits than those of these launches; "" if it has theirs, and
-// where they did not record it.
-std::string other_instructions(const std::vector<Json>& launches) {
-  const std::string recorded = instructions_over_launches(launches);
-  const std::string here = instruction_path_text(instruction_path());
+// Why the CPU of this machine has other bits than those of these launches of a run of `config`; ""
+// if it has theirs, and where they did not record it.
+std::string other_instructions(const std::vector<Json>& launches, const Config& config) {
+  const std::string recorded = instructions_over_launches(launches, config);
+  const std::string here = deciding_instructions(instruction_path(), config, CpuWork::kTraining);
   if (recorded.empty() || recorded == here) return "";
   const std::string trained = "these steps were trained on a CPU with " + recorded;
   if (recorded.find(", then ") != std::string::npos) return trained + ", a rerun has one of them";
@@ -233,8 +234,8 @@ std::string other_instructions(const std::vector<Json>& launches) {
 
 // Why this machine cannot train as that device did; "" if it can.
 std::string other_device(const std::string& device, const std::vector<Json>& launches,
-                         const RerunOptions& options) {
-  if (device.empty() || device == "cpu") return other_instructions(launches);
+                         const Config& config, const RerunOptions& options) {
+  if (device.empty() || device == "cpu") return other_instructions(launches, config);
   const std::string trained = "these steps were trained on " + device;
   if (device.find(", then ") != std::string::npos) return trained + ", a rerun has one device";
   if (options.gpu.empty()) return trained + ": " + options.gpu_problem;
@@ -276,7 +277,7 @@ RunPlace place_of(const Receipt& receipt, RunEvidence& sealed, const RerunOption
   const int64_t steps = options.steps;
   const std::vector<Json> launches = contributing_launches(sealed.folder(), steps);
   const std::string device = device_of(receipt, launches);
-  RunPlace place{.options = {}, .absent = other_device(device, launches, options)};
+  RunPlace place{.options = {}, .absent = other_device(device, launches, sealed.config(), options)};
   if (place.absent.empty()) place.absent = other_bits(sealed, launches, steps);
   if (!device.empty()) {
     place.options = {"--device", device.starts_with("cuda") ? "cuda" : "cpu"};

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "data/json_text.h"
+#include "engine/cpu_bits.h"
 #include "ops/instruction_path.h"
 
 namespace assay {
@@ -17,6 +18,15 @@ std::string text_of(const Json& launch, const std::string& key, const std::strin
   const Json& value = launch[key];
   if (value.is_number_integer()) return std::to_string(value.get<int64_t>());
   return value.is_string() ? value.get<std::string>() : absent;
+}
+
+template <typename Name>
+std::string instructions_named(const std::vector<Json>& launches, const Name& name) {
+  std::vector<Json> named;
+  for (const Json& launch : launches) {
+    named.emplace_back()["instructions"] = name(text_of(launch, "instructions", ""));
+  }
+  return over_launches(named, "instructions");
 }
 
 }  // namespace
@@ -60,12 +70,13 @@ std::string over_launches(const std::vector<Json>& launches, const std::string& 
 }
 
 std::string instructions_over_launches(const std::vector<Json>& launches) {
-  std::vector<Json> named;
-  for (const Json& launch : launches) {
-    named.emplace_back()["instructions"] =
-        instruction_path_text(text_of(launch, "instructions", ""));
-  }
-  return over_launches(named, "instructions");
+  return instructions_named(launches, instruction_path_text);
+}
+
+std::string instructions_over_launches(const std::vector<Json>& launches, const Config& config) {
+  return instructions_named(launches, [&](const std::string& path) {
+    return deciding_instructions(path, config, CpuWork::kTraining);
+  });
 }
 
 }  // namespace assay

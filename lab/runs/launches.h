@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/config.h"
+
 namespace assay {
 
 // Those that made steps of the run up to steps_done, oldest first. Empty without a meta.json.
@@ -23,5 +25,8 @@ std::string over_launches(const std::vector<nlohmann::ordered_json>& launches,
 // The instructions of the CPU that these launches computed with: "AMX, then AVX512-BF16". "" of a
 // GPU, and where no launch recorded it.
 std::string instructions_over_launches(const std::vector<nlohmann::ordered_json>& launches);
+// Those of them that decided the bits of a run of `config` (engine/cpu_bits.h).
+std::string instructions_over_launches(const std::vector<nlohmann::ordered_json>& launches,
+                                       const Config& config);
 
 }  // namespace assay

@@ -119,6 +119,46 @@ def check_without_amx(place, ranks):
     check(difference is None, difference)
 
 
+def check_fp32_without_amx(place, ranks):
+    """Recipe fp32 has the same bits with AMX and without; Muon's products of bf16 have not."""
+    fp32 = [*SETTINGS, "--set", "precision.recipe=fp32"]
+    amx, none = place.run("fp32"), place.run("fp32_none")
+    place.train("fp32", *fp32)
+    called(without_amx(*place.command("fp32_none", *fp32)))
+    check(meta_of(amx)["instructions"] == "amx" != meta_of(none)["instructions"], "the records say what was used")
+    check(newest_tensors(amx)[1] == newest_tensors(none)[1], "fp32 has the bits of floats")
+    check("same" in rerun_of(none), "with AMX")
+    check("same" in rerun_of(amx, without_amx()), "without AMX")
+    edit(none, "avx2")
+    line = rerun_of(none)
+    check("not available" in line and "trained on a CPU with AVX2, here with AVX-512" in line, line)
+
+    place.train("fp32_both", *fp32, "--stop-after", "3")
+    done = called(without_amx(*place.command("fp32_both", *fp32)))
+    check(WARNING not in done.stderr, done.stderr)
+    check(newest_tensors(amx)[1] == newest_tensors(place.run("fp32_both"))[1], "as without the stop")
+
+    muon = [*fp32, "--set", "optimizer.kind=muon"]
+    place.train("muon", *muon, "--stop-after", "3")
+    line = rerun_of(place.run("muon"), without_amx())
+    check("not available" in line and "trained on a CPU with AMX, here with " in line, line)
+    done = called(without_amx(*place.command("muon", *muon)))
+    check(done.stderr.count(f"{WARNING}AMX, these with ") == 1, done.stderr)
+    if not ranks:
+        return
+    command = place.command("fp32_ranks", *fp32)
+    done = mpirun(command, without_amx(*command))
+    check(done.returncode == 0, done.stderr)
+    for run in ("fp32", "muon"):  # evaluations of Muon's checkpoint have no products of bf16
+        command = [str(ASSAY), "eval", str(place.run(run)), "--tasks", "loss"]
+        done = mpirun(command, without_amx(*command))
+        check(done.returncode == 0, done.stderr)
+    command = place.command("muon_ranks", *muon)
+    done = mpirun(command, without_amx(*command))
+    check(done.returncode == 1 and "differs in its device: cpu with AMX on rank 0, cpu with " in done.stderr,
+          done.stderr)
+
+
 def check_illegal_instruction(place):
     """A rank that dies of it, as on a CPU that the program is not for."""
     command = place.command("illegal", *SETTINGS, "--set", "run.steps=400", "--ranks", "2")
@@ -137,6 +177,7 @@ def main():
         probe = subprocess.run(without_amx("/bin/true"), capture_output=True, text=True)
         if here == "amx" and probe.returncode == 0:
             check_without_amx(place, ranks)
+            check_fp32_without_amx(place, ranks)
         else:
             print("without its AMX: " + (probe.stdout.strip() if here == "amx" else f"skipped, products take {here}"))
     print("instruction paths: ok")

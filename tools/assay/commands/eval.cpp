@@ -305,9 +305,13 @@ void warn_not_finite(const CheckpointSource& source, const std::string& recipe) 
 void require_same_evaluation(const EvalArguments& a, const CheckpointSource& source, Ranks& ranks) {
   std::string words;
   for (size_t i = 1; i < a.command.size(); ++i) words += (i > 1 ? " " : "") + a.command[i];
+  Config config = source.config;
+  config.precision.recipe = resolved_recipe(config.precision.recipe, backend_of(a.device));
+  const std::string device =
+      device_with_instructions(device_name_of(a.device), config, CpuWork::kEvaluation);
   require_same_on_all(ranks,
                       {{"command", words},
-                       {"device", device_with_instructions(device_name_of(a.device))},
+                       {"device", device},
                        {"checkpoint, SHA-256 of " + std::string(kCheckpointManifest),
                         sha256_file(source.folder + "/" + kCheckpointManifest).substr(0, 16)}});
 }
