@@ -365,9 +365,8 @@ std::vector<ClaimResult> evaluate_claims(const std::vector<MatrixClaim>& claims,
 std::vector<ClaimResult> shown_claims(const MatrixSummary& summary) {
   std::vector<ClaimResult> results = evaluate_claims(summary.matrix->file.claims, summary.tables);
   std::erase_if(results, [](const ClaimResult& r) {
-    return std::none_of(r.terms.begin(), r.terms.end(), [&](const ClaimTerm& term) {
-      return term.row->is_shown && term.row->cell->model == r.claim->of;
-    });
+    return std::none_of(r.terms.begin(), r.terms.end(),
+                        [](const ClaimTerm& term) { return term.row->is_shown; });
   });
   return results;
 }

@@ -59,7 +59,7 @@ struct ClaimResult {
 std::vector<ClaimResult> evaluate_claims(const std::vector<MatrixClaim>& claims,
                                          const std::vector<ContractTable>& tables);
 
-// evaluate_claims() of the matrix, without those on models that are not shown (show_only()).
+// evaluate_claims() of the matrix, without those of which no row is shown (show_only()).
 std::vector<ClaimResult> shown_claims(const MatrixSummary& summary);
 
 // Names of the claims that further seeds could decide, each once.

@@ -1,6 +1,7 @@
 #include "lab/matrix/edits_text.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/check.h"
 #include "base/shell_word.h"
@@ -64,8 +65,9 @@ std::vector<std::string> moved_without_changes(const MatrixEdits& edits) {
 }
 
 // "optimizer.lr=0.001" of "optimizer.lr: 0.001 -> 0.002"; "" where --set cannot give it back:
-// another file of the data, what the matrix sets itself, paths, of which only the name is shown.
-std::string set_of(const std::string& difference) {
+// another file of the data, what the matrix sets itself, paths, of which only the name is shown,
+// steps that a contract derives.
+std::string set_of(const std::string& difference, bool derived_steps) {
   const size_t colon = difference.find(": "), arrow = difference.find(" -> ");
   if (colon == std::string::npos || arrow == std::string::npos) return "";
   const std::string field = difference.substr(0, colon);
@@ -74,11 +76,29 @@ std::string set_of(const std::string& difference) {
                             "eval.core.bundle", "eval.samples.file"}) {
     if (field.starts_with(other)) return "";
   }
+  if (derived_steps && field == "run.steps") return "";
   const std::vector<FieldRow> fields = all_config_fields();
   const bool is_field = std::any_of(fields.begin(), fields.end(), [&](const FieldRow& row) {
     return row.path == field && row.type != "section";
   });
   return is_field && !value.empty() && value != "absent" ? field + "=" + value : "";
+}
+
+// Whether a --set can have made one of the differences. The contract of a run is compared by the
+// steps that it gives, and its data by their bytes.
+bool explains(const std::string& set, const std::vector<SharedDifference>& differences) {
+  return std::any_of(
+      differences.begin(), differences.end(), [&](const SharedDifference& difference) {
+        const std::string field = difference.text.substr(0, difference.text.find(": "));
+        return set_gives(set, field) || (field == "run.steps" && set_gives(set, "contract")) ||
+               (field.starts_with("data ") && set_gives(set, "data"));
+      });
+}
+
+std::string options_of(const std::vector<std::string>& sets) {
+  std::string options;
+  for (const std::string& set : sets) options += " --set " + shell_word(set);
+  return options;
 }
 
 }  // namespace
@@ -103,28 +123,35 @@ std::vector<std::string> edit_lines(const MatrixEdits& edits) {
   if (!edits.changed.empty()) {
     lines.emplace_back("  changed after they started:");
     add_differences(lines, edits.changed);
+  } else if (edits.missing_sets && !edits.missing_sets->empty()) {
+    lines.push_back("  matrix.json has" + options_of(*edits.missing_sets) + ", not given now");
   }
   return lines;
 }
 
 std::vector<std::string> sets_to_give_back(const MatrixEdits& edits) {
-  if (edits.missing_sets) return *edits.missing_sets;
-  if (edits.unchanged > 0) return {};  // it would change the runs that are as recorded
   std::vector<std::string> sets, changes = edits.changed;
   changes.insert(changes.end(), edits.moved_changes.begin(), edits.moved_changes.end());
+  const std::vector<SharedDifference> differences = shared_differences(changes);
+  if (edits.missing_sets) {
+    std::copy_if(edits.missing_sets->begin(), edits.missing_sets->end(), std::back_inserter(sets),
+                 [&](const std::string& set) { return explains(set, differences); });
+    return sets;
+  }
+  if (edits.unchanged > 0) return {};  // it would change the runs that are as recorded
   const size_t all =
       edits.changed_cells.size() + edits.moved.size() - moved_without_changes(edits).size();
-  for (const SharedDifference& d : shared_differences(changes)) {
+  for (const SharedDifference& d : differences) {
     if (d.cells.size() < all) continue;
-    if (const std::string set = set_of(d.text); !set.empty()) sets.push_back(set);
+    if (const std::string set = set_of(d.text, edits.derived_steps); !set.empty())
+      sets.push_back(set);
   }
   return sets;
 }
 
 std::string give_back_text(const MatrixEdits& edits) {
-  std::string options;
-  for (const std::string& set : sets_to_give_back(edits)) options += " --set " + shell_word(set);
-  if (options.empty()) return "";
+  const std::string options = options_of(sets_to_give_back(edits));
+  if (edits.changed.empty() || options.empty()) return "";
   return std::string(edits.missing_sets ? "they were trained with" : "if they were trained with") +
          options + (edits.missing_sets ? ": " : ", ") + "give it again";
 }

@@ -12,11 +12,13 @@ namespace assay {
 // Lines under "the matrix was edited since it was started"; none without edits.
 std::vector<std::string> edit_lines(const MatrixEdits& edits);
 
-// The --set of the matrix as it was recorded that are not given now. Where an earlier version
-// recorded none: the values of fields in which every run and every waiting cell differs alike.
+// The --set of the matrix as it was recorded that are not given now and give a field in which runs
+// or waiting cells differ. Where an earlier version recorded none: the values of fields in which
+// every run and every waiting cell differs alike.
 std::vector<std::string> sets_to_give_back(const MatrixEdits& edits);
 
-// "they were trained with --set run.steps=120: give it again"; "" if sets_to_give_back() is empty.
+// "they were trained with --set run.steps=120: give it again"; "" if sets_to_give_back() is empty,
+// or no run differs.
 std::string give_back_text(const MatrixEdits& edits);
 
 // "6 runs (4 of them finished)": those that --fresh-changed deletes.

@@ -281,6 +281,7 @@ std::string runs_csv(const MatrixSummary& summary) {
 std::string summary_json(const MatrixSummary& summary) {
   ordered_json j;
   j["matrix"] = summary.matrix->file.name;
+  if (!summary.only.empty()) j["only"] = summary.only;
   j["complete"] = summary.complete();
   j["cells"] = summary.cells;
   j["done"] = summary.done;

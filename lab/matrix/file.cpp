@@ -380,6 +380,13 @@ class Reader : SectionReader {
 
 }  // namespace
 
+bool set_gives(const std::string& set, const std::string& field) {
+  const std::vector<std::string> given = fields_of_set(set);
+  return std::any_of(given.begin(), given.end(), [&](const std::string& one) {
+    return is_or_is_in(one, field) || is_or_is_in(field, one);
+  });
+}
+
 std::vector<std::string> replaced_settings(const MatrixFile& file) {
   std::vector<std::string> notes;
   for (const ConfigChange& given : file.sets) {

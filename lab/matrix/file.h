@@ -80,6 +80,9 @@ struct MatrixFile {
 // sets: --set of the command line, applied after `set` of the file.
 MatrixFile load_matrix_file(const std::string& path, const std::vector<std::string>& sets = {});
 
+// Whether a --set gives the field, a section that has it or a part of it.
+bool set_gives(const std::string& set, const std::string& field);
+
 // For each --set that replaces what models set: "--set model.moe.experts=64 replaces what
 // 15 models set themselves, and is given to the 20 others too".
 std::vector<std::string> replaced_settings(const MatrixFile& file);

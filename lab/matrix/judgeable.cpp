@@ -123,11 +123,11 @@ void require_bound_in_range(const MatrixClaim& claim, const RunMeasure& measure)
   if (!bad_number && claim.within <= 1) return;
   const double bad = bad_number ? claim.number : claim.within;
   const std::string key = bad_number ? claim_relation_name(claim.relation) : "within";
-  throw UserError(
-      claim.where + ": the claim \"" + claim.name + "\" has " + key + strprintf(": %g, but ", bad) +
-          claim.measure + (claim.across ? " changes by -1 to 1" : " is from 0 to 1"),
-      (bad > 1 ? strprintf("not percent: 50%% is 0.5, %g%% is %g; ", bad, bad / 100) : "") +
-          std::string("docs/matrix.md#claims says what each measure is"));
+  throw UserError(claim.where + ": the claim \"" + claim.name + "\" has " + key +
+                      strprintf(": %g, but ", bad) + claim.measure +
+                      (claim.across ? " changes by -1 to 1" : " is from 0 to 1"),
+                  (bad > 1 ? strprintf("not percent: %g%% is %g; ", bad, bad / 100) : "") +
+                      std::string("docs/matrix.md#claims says what each measure is"));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/check.h"
@@ -365,6 +364,18 @@ std::optional<std::vector<std::string>> missing_sets(const ordered_json& manifes
   return missing;
 }
 
+// The --set of now. While runs differ that were trained with others, those too, before them: they
+// stay what such runs have been given. null where an earlier version recorded none of these runs.
+ordered_json sets_json(const MatrixFile& file, const MatrixEdits& edits) {
+  ordered_json sets = ordered_json::array();
+  if (edits.started && !edits.changed.empty()) {
+    if (!edits.missing_sets) return {};
+    sets = *edits.missing_sets;
+  }
+  for (const ConfigChange& change : file.sets) sets.push_back(change.set);
+  return sets;
+}
+
 }  // namespace
 
 MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
@@ -387,6 +398,9 @@ MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
   }
   edits.started = !manifest.is_null();
   edits.missing_sets = missing_sets(manifest, matrix.file);
+  edits.derived_steps = std::any_of(matrix.cells.begin(), matrix.cells.end(), [](const Cell& cell) {
+    return !takes_run_steps(cell.config.contract.kind);
+  });
   std::map<std::string, std::string> before;  // cell -> config_sha256
   if (edits.started) {
     for (const ordered_json& cell : manifest["cells"]) {
@@ -460,8 +474,7 @@ void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const Matrix
     if (!contract.shared_in_total) c["shared_in_total"] = false;
     j["contracts"].push_back(c);
   }
-  j["sets"] = ordered_json::array();
-  for (const ConfigChange& change : matrix.file.sets) j["sets"].push_back(change.set);
+  j["sets"] = sets_json(matrix.file, edits);
   j["extra_seeds"] = matrix.file.extra_seeds;
   j["claims"] = ordered_json::array();
   for (const MatrixClaim& claim : matrix.file.claims) j["claims"].push_back(claim_to_json(claim));

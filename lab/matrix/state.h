@@ -98,6 +98,7 @@ struct MatrixEdits {
   std::vector<std::string> moved_changes;
   // --set of matrix.json that are not given now; nullopt: an earlier version recorded none.
   std::optional<std::vector<std::string>> missing_sets;
+  bool derived_steps = false;  // a contract gives cells their steps, whatever run.steps is set to
   // Of claims that were recorded, if a run has begun since.
   ClaimChanges claims;
   bool any() const {
@@ -118,7 +119,8 @@ UserError damaged_record(const std::string& path);
 // Seeds in matrix.json that undecided claims added.
 std::vector<int64_t> recorded_extra_seeds(const MatrixFolder& folder);
 
-// Writes matrix.json, with the edits added to its history and to that of the claims. reused_runs:
+// Writes matrix.json, with the edits added to its history and to that of the claims. While there
+// are `changed` runs it keeps the --set that they were trained with. reused_runs:
 // finished ones of elsewhere that are going to be copied, which the claims may have been made for.
 void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const MatrixEdits& edits,
                   int64_t reused_runs = 0);

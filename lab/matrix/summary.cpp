@@ -50,13 +50,14 @@ bool was_stopped(const CellStatus& status) {
 
 // Its run has not begun, and there is no more to say of it.
 bool only_waits(const Cell& cell, const CellStatus& status) {
-  return cell.unavailable.empty() && !status.unread && status.state == CellState::kWaiting &&
-         status.differences.empty();
+  return cell.unavailable.empty() && !status.unread && !status.blocked &&
+         status.state == CellState::kWaiting && status.differences.empty();
 }
 
 std::string missing_text(const Cell& cell, const CellStatus& status) {
   if (!cell.unavailable.empty()) return cell.name + ": " + cell.unavailable;
   if (status.unread) return cell.name + ": " + status.unread->what();
+  if (status.blocked) return cell.name + ": " + status.blocked->what();
   std::string text = cell.name + ": " + cell_state_name(status.state);
   if (!status.differences.empty()) text += ", its run has another configuration or other data";
   if (status.state == CellState::kGuard) text += " by its guard (" + status.end + ")";
@@ -429,7 +430,9 @@ MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder)
   return summary;
 }
 
-void show_only(MatrixSummary& summary, const std::vector<const Cell*>& cells) {
+void show_only(MatrixSummary& summary, const std::vector<const Cell*>& cells,
+               const std::vector<std::string>& only) {
+  summary.only = only;
   std::set<std::pair<std::string, std::string>> selected;
   for (const Cell* cell : cells) selected.emplace(cell->model, cell->precision);
   for (ContractTable& table : summary.tables) {

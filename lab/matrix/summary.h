@@ -122,6 +122,7 @@ struct MatrixSummary {
   std::string trained_validation = {};
   std::string shared_order = {};  // of shared_order_text(); "" if seeds have orders of their own
   std::optional<ClaimSeal> seal;  // of matrix.json
+  std::vector<std::string> only = {};  // --only of what is printed, if it has not all rows
   std::vector<ContractTable> tables;
   bool complete() const { return done == cells; }
 };
@@ -129,9 +130,10 @@ struct MatrixSummary {
 // The matrix must outlive the summary.
 MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder);
 
-// Leaves the rows of these cells, and the claims on their models, in what is printed. Differences,
-// rankings, counts of cells and p (Holm) stay those of the whole matrix.
-void show_only(MatrixSummary& summary, const std::vector<const Cell*>& cells);
+// Leaves the rows of these cells, which --only selects, and the claims on them in what is printed.
+// Differences, rankings, counts of cells and p (Holm) stay those of the whole matrix.
+void show_only(MatrixSummary& summary, const std::vector<const Cell*>& cells,
+               const std::vector<std::string>& only);
 
 // "20 tokens per active parameter", "2.1e+12 training FLOPs, as in dense-active's run". Under
 // `steps` the models of the matrix may have numbers of their own.

@@ -153,6 +153,13 @@ TEST_CASE("a bound in percent of a measure from 0 to 1 is refused before anythin
     INFO(claim);
     REQUIRE_NOTHROW(judge(claim));
   }
+  std::string hint;
+  try {
+    judge("measure: cv, above: 50");
+  } catch (const UserError& error) {
+    hint = error.hint();
+  }
+  REQUIRE(hint.starts_with("not percent: 50% is 0.5; docs/"));
 }
 
 TEST_CASE("one curve of two horizons is no difference at an equal share") {

@@ -258,21 +258,25 @@ TEST_CASE("--only leaves rows and claims out of what is printed, and changes no 
   rows[1].difference = paired_difference({{1, 4.5}, {2, 4.7}}, {{1, 4.0}, {2, 4.1}});
   using enum MatrixClaim::Relation;
   Matrix matrix;
-  matrix.file.claims = {claim("max_load", "full", kBelow, "even", 0),
-                        claim("max_load", "even", kBelow, "full", 0)};
+  matrix.file.claims = {claim("max_load", "full", kBelow, "", 0.5),
+                        claim("max_load", "even", kBelow, "full", 0),
+                        claim("max_load", "full", kAbove, "even", 0)};
   matrix.file.claims[0].name = "other";
   matrix.file.claims[1].name = "own";
+  matrix.file.claims[2].name = "against";
   MatrixSummary summary;
   summary.matrix = &matrix;
   summary.tables = t.tables;
   const double p = shown_claims(summary).at(1).p_holm.value();
-  show_only(summary, {&t.cells[1]});
+  REQUIRE(!nlohmann::json::parse(summary_json(summary)).contains("only"));
+  show_only(summary, {&t.cells[1]}, {"even"});
   const std::vector<ClaimResult> claims = shown_claims(summary);
-  REQUIRE((claims.size() == 1 && claims[0].claim->name == "own" && claims[0].p_holm == p));
+  REQUIRE((claims.size() == 2 && claims[0].claim->name == "own" && claims[0].p_holm == p));
+  REQUIRE(claims[1].claim->name == "against");
   const std::string text = summary_markdown(summary);
   INFO(text);
   for (const char* part : {"\n1 of 4 rows are shown, and the claims on their models (--only);",
-                           "| even", "minus full", "+0.5500", "| own"}) {
+                           "| even", "minus full", "+0.5500", "| own", "| against"}) {
     INFO(part);
     REQUIRE(text.find(part) != std::string::npos);
   }
@@ -281,8 +285,9 @@ TEST_CASE("--only leaves rows and claims out of what is printed, and changes no 
     REQUIRE(text.find(part) == std::string::npos);
   }
   const auto json = nlohmann::json::parse(summary_json(summary));
+  REQUIRE((json["only"].size() == 1 && json["only"][0] == "even"));
   REQUIRE(json["contracts"][0]["rows"].size() == 1);
-  REQUIRE(json["claims"].size() == 1);
+  REQUIRE(json["claims"].size() == 2);
 }
 
 TEST_CASE("a table names what its rows differ in, but not the precisions that it compares") {

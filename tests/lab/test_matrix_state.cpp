@@ -10,6 +10,7 @@
 #include "lab/matrix/plan.h"
 #include "lab/matrix/selection.h"
 #include "lab/matrix/state.h"
+#include "lab/matrix/summary.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/lab/matrix_family.h"
@@ -115,6 +116,11 @@ TEST_CASE("a plan says which cell could not begin") {
   REQUIRE(contains(text, "FAILS: " + family.runs().run(cell) + " has files but no run in it\n"));
   REQUIRE(contains(text, "\n     hint: put its config"));
   REQUIRE(nlohmann::json::parse(plan_json(plan))["runs"][0].contains("blocked"));
+  // Nor do the tables say that it only waits, as the row's other seed does.
+  const MatrixSummary summary = summarise_matrix(m, family.runs());
+  const SummaryRow& row = summary.tables.front().rows.front();
+  REQUIRE((row.missing.size() == 2 && row.waiting == 1));
+  REQUIRE(contains(row.missing[0] + row.missing[1], "has files but no run in it"));
 }
 
 TEST_CASE("a plan says how many runs undecided claims may add") {
@@ -174,6 +180,71 @@ TEST_CASE("an edit of the file itself is no forgotten --set") {
   const MatrixEdits edits = find_edits(
       family.runs(), family.matrix(std::string(kOneContract) + "set: {run.steps: 40}\n"));
   REQUIRE((edits.changed_cells.size() == 1 && give_back_text(edits).empty()));
+}
+
+TEST_CASE("the --set of runs that still differ stays recorded") {
+  const Family family;
+  const Matrix first = lay_out(family.file(kOneContract, {"run.steps=20"}));
+  make_folders(family.runs().path());
+  write_matrix(family.runs(), first, {});
+  family.begin(first.cells[0]);
+  family.begin(first.cells[2]);
+  const Matrix now = family.matrix(kOneContract);
+  const auto write = [&] { write_matrix(family.runs(), now, find_edits(family.runs(), now)); };
+  const auto named = [&] { return give_back_text(find_edits(family.runs(), now)); };
+  const auto record = [&] {
+    return nlohmann::ordered_json::parse(read_file(family.runs().file(kMatrixRecord)));
+  };
+  write();  // the command dies before it deletes a run
+  REQUIRE(named() == "they were trained with --set run.steps=20: give it again");
+  family.begin(now.cells[0]);  // --only
+  write();
+  REQUIRE(named() == "they were trained with --set run.steps=20: give it again");
+  auto old = record();
+  old.erase("sets");  // of an earlier version: what these runs were given stays unknown
+  write_file_atomic(family.runs().file(kMatrixRecord), old.dump());
+  write();
+  REQUIRE(record()["sets"].is_null());
+  family.begin(now.cells[2]);
+  write();
+  REQUIRE(record()["sets"] == nlohmann::ordered_json::array());
+}
+
+TEST_CASE("a --set is named only if what it gives differs") {
+  const Family family;
+  make_folders(family.runs().path());
+  const Matrix first =
+      lay_out(family.file(kOneContract, {"run.checkpoint_every=6", "run.steps= 20"}));
+  write_matrix(family.runs(), first, {});
+  const auto edits_with = [&](const std::string& steps, const std::string& more) {
+    return find_edits(family.runs(),
+                      lay_out(family.file(std::string(kOneContract) + more, {steps})));
+  };
+  const MatrixEdits waiting = edits_with("run.steps=30", "");
+  REQUIRE(edit_lines(waiting).back() ==
+          "  matrix.json has --set run.checkpoint_every=6 --set 'run.steps= 20', not given now");
+  REQUIRE(give_back_text(waiting).empty());  // nothing was trained
+  family.begin(first.cells.front());
+  REQUIRE(give_back_text(edits_with("run.steps=30", "")) ==
+          "they were trained with --set 'run.steps= 20': give it again");
+  const MatrixEdits rate = edits_with("run.steps=20", "set: {optimizer.lr: 2e-3}\n");
+  REQUIRE((rate.changed.size() == 1 && rate.missing_sets->size() == 2));
+  REQUIRE(give_back_text(rate).empty());
+}
+
+TEST_CASE("steps that a contract derives are not given back by --set") {
+  const Family family;
+  REQUIRE(find_edits(family.runs(), family.matrix(kMatrix)).derived_steps);
+  REQUIRE(!find_edits(family.runs(), family.matrix(kOneContract)).derived_steps);
+  MatrixEdits edits;
+  edits.changed = {"a: run.steps: 20 -> 40"};
+  edits.changed_cells = {"a"};
+  REQUIRE(sets_to_give_back(edits) == std::vector<std::string>{"run.steps=20"});
+  edits.derived_steps = true;
+  REQUIRE(sets_to_give_back(edits).empty());
+  // A --set of the contract is known by the steps that it gave.
+  edits.missing_sets = {"contract.coefficient=10", "optimizer.lr=1"};
+  REQUIRE(sets_to_give_back(edits) == std::vector<std::string>{"contract.coefficient=10"});
 }
 
 TEST_CASE("--set over what models set themselves is noted") {

@@ -135,6 +135,7 @@ def check_summary(place):
     check((whole / "summary.md").read_text() == text, "the files have all rows")
     part = json.loads(place.matrix("m.yaml", "whole", "--summary", "--only", "moe", "--json").stdout)
     check([[row["model"] for row in contract["rows"]] for contract in part["contracts"]] == [["moe"]] * 2, part)
+    check(part["only"] == ["moe"], part)
     for more in (("--dry-run",), ("--reuse", "elsewhere"), ("--until-decided", "3"), ("--stop-on-failure",),
                  ("--fresh-changed",)):
         error, hint = place.matrix("m.yaml", "whole", "--summary", *more, expect=1).stderr.splitlines()
@@ -438,10 +439,17 @@ def check_forgotten_set(place):
     place.matrix("m.yaml", "sets", *given, "--only", "dense")
     done = place.matrix("m.yaml", "sets", "--summary")
     command = f"assay matrix {place.path}/m.yaml --run-dir {folder}"
+    taken, deletes = "--fresh-changed takes", ": it deletes 2 runs (2 of them finished) and trains them again\n"
     for words in ("    run.steps: 20 -> 40 (2 cells: ", "2 runs (2 of them finished) of another configuration",
                   f"they were trained with --set run.steps=20: give it again: {command} --summary --set run.steps=20\n",
-                  f"{command} --fresh-changed takes the edit over: it deletes these runs and trains them again\n"):
+                  f"{command} {taken} the edit over{deletes}"):
         check(words in done.stderr, f"{words!r}: {done.stderr}")
+    for only in (("--only", "moe"), ("--only=moe",)):
+        said = place.matrix("m.yaml", "sets", "--summary", *only).stderr
+        check(f"; {command} {taken} the edit over{deletes}" in said, f"--only takes over a part: {said}")
+    place.write("claimed.yaml", text=MATRIX + "claims: [{{measure: val_loss, of: moe, below: dense}}]\n")
+    said = place.matrix("claimed.yaml", "sets", "--summary", "--late-claims", expect=1).stderr
+    check(f"--late-claims {taken} both over{deletes}" in said, said)
     check(len(done.stderr.splitlines()) < 14, f"one line for all cells of a difference: {done.stderr}")
     refused = place.matrix("m.yaml", "sets", expect=1)
     check("hint: they were trained with --set run.steps=20: give it again; else undo the edit" in refused.stderr,
@@ -451,6 +459,17 @@ def check_forgotten_set(place):
     place.write("own.yaml", text=MATRIX.replace("moe: moe.yaml", "moe: {{config: moe.yaml, set: {{optimizer.lr: 2e-3}}}}"))
     noted = place.matrix("own.yaml", "noted", "--set", "optimizer.lr=1e-3", "--dry-run").stderr
     check("note: --set optimizer.lr=1e-3 replaces what 1 model sets itself, and is given to the 1 other too" in noted, noted)
+
+
+def check_retrained_set(place):
+    """matrix.json keeps the --set of runs until they are trained again with another one."""
+    place.write("one.yaml", seeds="1")
+    record = place.path / "retrained" / "matrix.json"
+    old, new = "run.steps=20", "run.steps=18"
+    for given, more, recorded in ((old, (), [old]), (new, ("--fresh-changed", "--only", "moe"), [old, new]),
+                                  (new, ("--fresh-changed",), [new])):
+        place.matrix("one.yaml", "retrained", "--set", given, *more)
+        check(json.loads(record.read_text())["sets"] == recorded, record.read_text())
 
 
 def check_lost_files(place):
@@ -625,6 +644,7 @@ def main():
         check_killed(place)
         check_killed_unsaved(place)
         check_forgotten_set(place)
+        check_retrained_set(place)
         check_lost_files(place)
         check_interrupted(place)
         check_edited(place)

@@ -181,7 +181,8 @@ bool try_to_write_summary(const MatrixFolder& folder, const MatrixSummary& summa
 
 // With --summary --only those rows; the files have all.
 void print_summary(const MatrixArguments& a, MatrixSummary summary) {
-  if (a.summary && !a.only.empty()) show_only(summary, selected_cells(*summary.matrix, a.only));
+  if (a.summary && !a.only.empty())
+    show_only(summary, selected_cells(*summary.matrix, a.only), a.only);
   if (a.json) {
     std::fputs(summary_json(summary).c_str(), stdout);
   } else {
@@ -270,6 +271,12 @@ void prepare_folder(const MatrixArguments& a, const MatrixFolder& folder, const 
   for (const PlannedRun& run : work.planned) folder.write_config(*run.cell);
 }
 
+// Once no run differs any more, the record has the --set of now only.
+void forget_old_sets(const MatrixFolder& folder, const Matrix& matrix) {
+  const MatrixEdits left = find_edits(folder, matrix);
+  if (left.changed.empty()) write_matrix(folder, matrix, left);
+}
+
 // What one number of seeds came to.
 struct Round {
   int code = kExitDone;
@@ -324,7 +331,7 @@ void summarise(const MatrixArguments& a, const MatrixFolder& folder, const Matri
   if (edits.any() && edits.claims.any()) {
     throw UserError("--summary: " + a.file + " has other claims and other cells than " +
                         folder.file(kMatrixRecord),
-                    advised_command(a) + " takes both over");
+                    take_over_text(a, edits, "both"));
   }
   if (edits.any()) {
     say_edits(edits);
@@ -369,7 +376,9 @@ Round run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFo
   make_folders(folder.path());
   const FolderLock lock(folder.path(), "choose another --run-dir");
   prepare_folder(a, folder, matrix, edits, work);
-  return train_matrix(a, folder, matrix, plan, std::move(work));
+  Round round = train_matrix(a, folder, matrix, plan, std::move(work));
+  if (!edits.changed.empty()) forget_old_sets(folder, matrix);
+  return round;
 }
 
 void add_seed(MatrixFile& file, int64_t seed) {

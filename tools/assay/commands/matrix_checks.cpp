@@ -44,11 +44,17 @@ std::string one_seed_note(const MatrixArguments& a, const MatrixFile& file) {
   return "note: one seed decides no claim: add seeds, or --until-decided N";
 }
 
-std::string advised_command(const MatrixArguments& a) {
+std::string advised_command(const MatrixArguments& a, Cells cells) {
   std::string command = "assay";
   for (size_t i = 1; i < a.command.size(); ++i) {
-    if (a.command[i] == "--summary" || a.command[i] == "--json") continue;
-    command += " " + shell_word(a.command[i]);
+    const std::string& word = a.command[i];
+    if (word == "--summary" || word == "--json") continue;
+    if (cells == Cells::kAll && word.starts_with("--only=")) continue;
+    if (cells == Cells::kAll && word == "--only") {
+      ++i;  // and its value
+      continue;
+    }
+    command += " " + shell_word(word);
   }
   return command;
 }
@@ -65,11 +71,16 @@ std::vector<std::string> advice_on_edits(const MatrixArguments& a, const MatrixE
     for (const std::string& set : sets_to_give_back(edits)) command += " --set " + shell_word(set);
     lines.push_back(give_back + ": " + command);
   }
-  std::string take_over = advised_command(a) + (has_changed ? " --fresh-changed" : "");
-  take_over += " takes the edit over";
-  if (has_changed) take_over += ": it deletes these runs and trains them again";
-  lines.push_back("its files are left as they are; " + take_over);
+  lines.push_back("its files are left as they are; " + take_over_text(a, edits, "the edit"));
   return lines;
+}
+
+std::string take_over_text(const MatrixArguments& a, const MatrixEdits& edits,
+                           const std::string& what) {
+  const bool has_changed = !edits.changed.empty();
+  return advised_command(a, Cells::kAll) + (has_changed ? " --fresh-changed" : "") + " takes " +
+         what + " over" +
+         (has_changed ? ": it deletes " + changed_runs_text(edits) + " and trains them again" : "");
 }
 
 void require_judgeable(const Matrix& matrix, const std::vector<const Cell*>& selected) {

@@ -36,8 +36,15 @@ void check_until_decided(const MatrixArguments& a, const MatrixFile& file);
 // What the plan and the start say of claims that one seed cannot decide; "" if there is nothing.
 std::string one_seed_note(const MatrixArguments& a, const MatrixFile& file);
 
-// The command itself, but for --summary and --json: with its --set, --run-dir and so on.
-std::string advised_command(const MatrixArguments& a);
+// The command itself, but for --summary and --json: with its --set, --run-dir and so on. kAll:
+// without --only.
+enum class Cells { kSelected, kAll };
+std::string advised_command(const MatrixArguments& a, Cells cells = Cells::kSelected);
+
+// "assay matrix m.yaml --fresh-changed takes the edit over: it deletes 2 runs and trains them
+// again".
+std::string take_over_text(const MatrixArguments& a, const MatrixEdits& edits,
+                           const std::string& what);
 
 // What --summary of an edited matrix says below the edits: which runs are in no table, the --set
 // that would bring them back, and what takes the edit over.
