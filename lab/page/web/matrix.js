@@ -23,14 +23,21 @@ function notRankedText(contract) {
   return late.length ? `Not ranked under ${contract.name}: ` + late.map((row) => `${rowName(row)}, which ${row.not_ranked}`).join('; ') + '.' : '';
 }
 
+// Verdicts that the correction for their number does not leave are counted apart.
+function claimsAnswer(claims) {
+  const count = (verdict, counts = true) => claims.filter((claim) => claim.verdict === verdict && (claim.after_holm !== false) === counts).length;
+  const apart = count('holds', false) + count('fails', false), open = claims.length - apart - count('holds') - count('fails');
+  return `Claims: ${count('holds')} of ${claims.length} hold, ${count('fails')} fail, ` + (apart ? `${apart} hold or fail, not after Holm, ` : '') +
+    `${open} ${open === 1 ? 'is' : 'are'} open.`;
+}
+
 function matrixAnswer() {
   const {matrix, complete, cells, done, unavailable, contracts, claims, different_data: different, shared_order: order, notes} = report.matrix;
-  const count = (verdict) => claims.filter((claim) => claim.verdict === verdict).length;
   const text = [`Matrix ${matrix}: ${done} of ${cells} cells are done` + (unavailable ? `, ${unavailable} cannot be trained in their precision` : '') + (complete ? '.' : '; the values may change.'),
     ...contracts.filter((c) => c.ranking.length > 1).map((c) => `Under ${c.name}: ${rankingText(c)}.`),
     ...contracts.map(notRankedText),
     ...contracts.map((c) => (c.other_core_questions ? `CORE is not comparable under ${c.name}: ${c.other_core_questions}.` : '')),
-    claims.length ? `Claims: ${count('holds')} of ${claims.length} hold, ${count('fails')} fail, ${((open) => open + (open === 1 ? ' is' : ' are'))(claims.length - count('holds') - count('fails'))} open.` : ''];
+    claims.length ? claimsAnswer(claims) : ''];
   return [...text.filter(Boolean).map((line) => element('p', {className: 'answer', textContent: line})),
     element('p', {className: 'soft', textContent: (contracts.some(byTarget) ? 'Mean steps to the target, fewest first' : 'Mean validation losses in nats, best first') + '. < : the 95% interval of the difference seed by seed excludes 0; ~ : it includes 0; ! : it excludes 0 the other way, as the means are of all seeds; ? : one shared seed or none, or a few with all the same difference, which have no spread to judge by. Another contract may rank them differently.' + (order ? ` Note: ${order}.` : '')}),
     ...(different ? [warning('Not comparable: ' + different + '.')] : []), ...notes.map(warning)];
