@@ -11,6 +11,7 @@
 #include "base/step_count.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
+#include "engine/config/differences.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint.h"

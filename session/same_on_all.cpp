@@ -9,6 +9,7 @@
 #include "comm/agree.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
+#include "engine/config/differences.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "ops/instruction_path.h"
@@ -104,8 +105,8 @@ std::string difference(const json& first, const json& other) {
   if (first["config"] != other["config"]) {
     const Config a = parse_config_text(first["config"], "configuration", "rank 0");
     const Config b = parse_config_text(other["config"], "configuration", "rank");
-    const std::vector<std::string> all = differences_of_ranks(a, b);
-    if (!all.empty()) return "configuration: " + all.front();
+    const std::vector<FieldDifference> all = differences_of_ranks(a, b);
+    if (!all.empty()) return "configuration: " + all.front().text();
   }
   std::map<std::string, std::pair<std::string, std::string>> files;
   for (const auto& [name, hash] : first["data"].items()) files[name].first = hash;

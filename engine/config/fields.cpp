@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -127,6 +128,12 @@ std::vector<FieldRow> config_fields(const Config& config) {
 
 std::vector<FieldRow> all_config_fields() {
   return collect(Config{}, Collector::Optionals::kAllThere);
+}
+
+const FieldRow* find_row(const std::vector<FieldRow>& rows, const std::string& path) {
+  const auto found =
+      std::find_if(rows.begin(), rows.end(), [&](const FieldRow& row) { return row.path == path; });
+  return found == rows.end() ? nullptr : &*found;
 }
 
 std::string file_names(const std::string& value) {

@@ -24,6 +24,9 @@ std::vector<FieldRow> config_fields(const Config& config);
 // The rows of the default configuration with every optional section present: all known names.
 std::vector<FieldRow> all_config_fields();
 
+// nullptr if none has the path.
+const FieldRow* find_row(const std::vector<FieldRow>& rows, const std::string& path);
+
 // The last path component of each text in a YAML value, each followed by a comma. Equal names mean
 // the same files in possibly different folders.
 std::string file_names(const std::string& value);

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/suggest.h"
 #include "data/json_text.h"
+#include "engine/config/differences.h"
 #include "engine/config/run_files.h"
 #include "engine/config/schedule.h"
 #include "engine/config/text.h"
@@ -277,22 +278,23 @@ FolderMark::~FolderMark() {
 namespace {
 
 // Of another model the first differences say enough.
-void require_same_model(const std::string& run, const std::vector<std::string>& differences) {
+void require_same_model(const std::string& run, const std::vector<FieldDifference>& differences) {
   constexpr size_t kMostShown = 3;
-  const bool other_model = std::any_of(differences.begin(), differences.end(),
-                                       [](const auto& one) { return one.starts_with("model."); });
+  const bool other_model = std::any_of(differences.begin(), differences.end(), [](const auto& one) {
+    return one.field.starts_with("model.");
+  });
   if (!other_model || differences.size() <= kMostShown) return;
   std::string text;
-  for (size_t i = 0; i < kMostShown; ++i) text += differences[i] + "; ";
+  for (size_t i = 0; i < kMostShown; ++i) text += differences[i].text() + "; ";
   throw UserError(run + " was started with another configuration: " + text +
                       strprintf("and %zu more", differences.size() - kMostShown),
                   "it is a run of another model: choose another --run, or delete it with --fresh");
 }
 
 // Whether only the end of the run and its learning rates differ, which a branch may change.
-bool all_of_schedule(const std::vector<std::string>& differences) {
-  return std::all_of(differences.begin(), differences.end(), [](const std::string& difference) {
-    return difference.starts_with("run.steps:") || difference.starts_with("schedule.");
+bool all_of_schedule(const std::vector<FieldDifference>& differences) {
+  return std::all_of(differences.begin(), differences.end(), [](const FieldDifference& one) {
+    return one.field == "run.steps" || one.field.starts_with("schedule.");
   });
 }
 
@@ -327,11 +329,12 @@ namespace {
 // differences; hint: before what `assay branch` could do.
 void require_same(const std::string& run, const Config& begun, const Config& now,
                   int64_t steps_done, const std::string& wrong, const std::string& hint) {
-  const std::vector<std::string> differences = result_changing_differences(begun, now, steps_done);
+  const std::vector<FieldDifference> differences =
+      result_changing_differences(begun, now, steps_done);
   if (differences.empty()) return;
   require_same_model(run, differences);
   std::string all;
-  for (const std::string& difference : differences) all += (all.empty() ? "" : "; ") + difference;
+  for (const FieldDifference& one : differences) all += (all.empty() ? "" : "; ") + one.text();
   throw UserError(wrong + ": " + all,
                   hint + (all_of_schedule(differences) ? branch_hint(run, begun) : ""));
 }

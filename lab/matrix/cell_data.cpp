@@ -38,12 +38,12 @@ TokenizerHashes tokenizer_among(const NamedContents& files, const std::string& c
   return hashes;
 }
 
-std::string change_text(const std::string& name, const std::string& before,
-                        const std::string& now) {
+FieldDifference change_of(const std::string& name, const std::string& before,
+                          const std::string& now) {
   const auto shown = [](const std::string& hash) {
     return hash.empty() ? "none" : hash.substr(0, 12);
   };
-  return "data " + name + ": " + shown(before) + " -> " + shown(now);
+  return {.field = "data " + name, .before = shown(before), .now = shown(now)};
 }
 
 }  // namespace
@@ -53,8 +53,8 @@ DataHashes data_hashes_of(const std::string& run) {
   return {.files = recorded_data(meta), .tokenizer_sha256 = recorded_tokenizer(meta)};
 }
 
-std::string data_change(const DataHashes& before, const DataHashes& now) {
-  if (before.files.empty() || now.files.empty()) return "";
+std::optional<FieldDifference> data_change(const DataHashes& before, const DataHashes& now) {
+  if (before.files.empty() || now.files.empty()) return std::nullopt;
   NamedContents old_files = content_by_name(before.files), new_files = content_by_name(now.files);
   if (same_tokenizer(tokenizer_among(old_files, before.tokenizer_sha256),
                      tokenizer_among(new_files, now.tokenizer_sha256))) {
@@ -66,13 +66,13 @@ std::string data_change(const DataHashes& before, const DataHashes& now) {
   for (const auto& [name, hash] : gone) {
     const auto same = std::find_if(come.begin(), come.end(),
                                    [&](const NamedContent& file) { return file.first == name; });
-    if (same != come.end()) return change_text(name, hash, same->second);
+    if (same != come.end()) return change_of(name, hash, same->second);
   }
   if (const NamedContent* const file = first_shard(gone))
-    return change_text(file->first, file->second, "");
+    return change_of(file->first, file->second, "");
   if (const NamedContent* const file = first_shard(come))
-    return change_text(file->first, "", file->second);
-  return "";
+    return change_of(file->first, "", file->second);
+  return std::nullopt;
 }
 
 }  // namespace assay

@@ -3,8 +3,10 @@
 // prepared again.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "engine/config/differences.h"
 #include "lab/runs/recorded_data.h"
 
 namespace assay {
@@ -19,8 +21,8 @@ struct DataHashes {
 DataHashes data_hashes_of(const std::string& run);
 
 // "data x_train_0.bin: c30bc7e4d5f6 -> 960823d0f1a2": the first file, by its name without folders,
-// of other content; "none" where one side lacks a shard. "" if there is none, or one side is empty.
-// A tokenizer that says the same in other bytes is no difference.
-std::string data_change(const DataHashes& before, const DataHashes& now);
+// of other content; "none" where one side lacks a shard. nullopt if there is none, or one side is
+// empty. A tokenizer that says the same in other bytes is no difference.
+std::optional<FieldDifference> data_change(const DataHashes& before, const DataHashes& now);
 
 }  // namespace assay

@@ -14,21 +14,18 @@ constexpr size_t kMostNamed = 3;
 
 // A difference and the cells that have it.
 struct SharedDifference {
-  std::string text;
+  FieldDifference what;
   std::vector<std::string> cells;
 };
 
-// Of "CELL: optimizer.lr: 0.001 -> 0.002", in the order of the first cells. Names of cells have no
-// colon.
-std::vector<SharedDifference> shared_differences(const std::vector<std::string>& changes) {
+// In the order of the first cells.
+std::vector<SharedDifference> shared_differences(const std::vector<CellDifference>& changes) {
   std::vector<SharedDifference> all;
-  for (const std::string& change : changes) {
-    const size_t colon = change.find(": ");
-    const std::string cell = change.substr(0, colon), text = change.substr(colon + 2);
+  for (const CellDifference& change : changes) {
     auto same = std::find_if(all.begin(), all.end(),
-                             [&](const SharedDifference& d) { return d.text == text; });
-    if (same == all.end()) same = all.insert(all.end(), {.text = text, .cells = {}});
-    same->cells.push_back(cell);
+                             [&](const SharedDifference& d) { return d.what == change.what; });
+    if (same == all.end()) same = all.insert(all.end(), {.what = change.what, .cells = {}});
+    same->cells.push_back(change.cell);
   }
   return all;
 }
@@ -43,11 +40,11 @@ std::string named_cells(const std::vector<std::string>& cells) {
   return text;
 }
 
-void add_differences(std::vector<std::string>& lines, const std::vector<std::string>& changes) {
+void add_differences(std::vector<std::string>& lines, const std::vector<CellDifference>& changes) {
   for (const SharedDifference& d : shared_differences(changes)) {
     lines.push_back(d.cells.size() == 1
-                        ? "    " + d.cells.front() + ": " + d.text
-                        : "    " + d.text + strprintf(" (%zu cells: ", d.cells.size()) +
+                        ? "    " + d.cells.front() + ": " + d.what.text()
+                        : "    " + d.what.text() + strprintf(" (%zu cells: ", d.cells.size()) +
                               named_cells(d.cells) + ")");
   }
 }
@@ -58,30 +55,27 @@ std::vector<std::string> moved_without_changes(const MatrixEdits& edits) {
   for (const std::string& cell : edits.moved) {
     const bool known =
         std::any_of(edits.moved_changes.begin(), edits.moved_changes.end(),
-                    [&](const std::string& change) { return change.starts_with(cell + ": "); });
+                    [&](const CellDifference& change) { return change.cell == cell; });
     if (!known) cells.push_back(cell);
   }
   return cells;
 }
 
-// "optimizer.lr=0.001" of "optimizer.lr: 0.001 -> 0.002"; "" where --set cannot give it back:
-// another file of the data, what the matrix sets itself, paths, of which only the name is shown,
-// steps that a contract derives.
-std::string set_of(const std::string& difference, bool derived_steps) {
-  const size_t colon = difference.find(": "), arrow = difference.find(" -> ");
-  if (colon == std::string::npos || arrow == std::string::npos) return "";
-  const std::string field = difference.substr(0, colon);
-  const std::string value = difference.substr(colon + 2, arrow - colon - 2);
+// "optimizer.lr=0.001" of optimizer.lr, 0.001 before; "" where --set cannot give it back: another
+// file of the data, what the matrix sets itself, paths, of which only the name is shown, steps that
+// a contract derives.
+std::string set_of(const FieldDifference& difference, bool derived_steps) {
+  const std::string& field = difference.field;
   for (const char* other : {"data.", "contract.", "precision.recipe", "run.seed",
                             "eval.core.bundle", "eval.samples.file"}) {
     if (field.starts_with(other)) return "";
   }
   if (derived_steps && field == "run.steps") return "";
   const std::vector<FieldRow> fields = all_config_fields();
-  const bool is_field = std::any_of(fields.begin(), fields.end(), [&](const FieldRow& row) {
-    return row.path == field && row.type != "section";
-  });
-  return is_field && !value.empty() && value != "absent" ? field + "=" + value : "";
+  const FieldRow* const row = find_row(fields, field);
+  const bool has_value = !difference.before.empty() && difference.before != "absent";
+  return row != nullptr && row->type != "section" && has_value ? field + "=" + difference.before
+                                                               : "";
 }
 
 // Whether a --set can have made one of the differences. The contract of a run is compared by the
@@ -89,7 +83,7 @@ std::string set_of(const std::string& difference, bool derived_steps) {
 bool explains(const std::string& set, const std::vector<SharedDifference>& differences) {
   return std::any_of(
       differences.begin(), differences.end(), [&](const SharedDifference& difference) {
-        const std::string field = difference.text.substr(0, difference.text.find(": "));
+        const std::string& field = difference.what.field;
         return set_gives(set, field) || (field == "run.steps" && set_gives(set, "contract")) ||
                (field.starts_with("data ") && set_gives(set, "data"));
       });
@@ -130,7 +124,8 @@ std::vector<std::string> edit_lines(const MatrixEdits& edits) {
 }
 
 std::vector<std::string> sets_to_give_back(const MatrixEdits& edits) {
-  std::vector<std::string> sets, changes = edits.changed;
+  std::vector<std::string> sets;
+  std::vector<CellDifference> changes = edits.changed;
   changes.insert(changes.end(), edits.moved_changes.begin(), edits.moved_changes.end());
   const std::vector<SharedDifference> differences = shared_differences(changes);
   if (edits.missing_sets) {
@@ -143,7 +138,7 @@ std::vector<std::string> sets_to_give_back(const MatrixEdits& edits) {
       edits.changed_cells.size() + edits.moved.size() - moved_without_changes(edits).size();
   for (const SharedDifference& d : differences) {
     if (d.cells.size() < all) continue;
-    if (const std::string set = set_of(d.text, edits.derived_steps); !set.empty())
+    if (const std::string set = set_of(d.what, edits.derived_steps); !set.empty())
       sets.push_back(set);
   }
   return sets;

@@ -352,18 +352,18 @@ Config what_matters(const Config& config) {
   return c;
 }
 
-std::vector<std::string> matrix_differences(Config before, const Config& now) {
+std::vector<FieldDifference> matrix_differences(Config before, const Config& now) {
   // What the machine made of `auto` is no difference.
   if (now.precision.products == ProductsMode::kAuto) {
     before.precision.products = ProductsMode::kAuto;
   }
   const auto old_values = values_of(by_file_name(what_matters(before)));
   const auto new_values = values_of(by_file_name(what_matters(now)));
-  std::vector<std::string> differences;
+  std::vector<FieldDifference> differences;
   for (const auto& [path, value] : old_values) {
     const auto other = new_values.find(path);
     if (other != new_values.end() && other->second != value) {
-      differences.push_back(path + ": " + value + " -> " + other->second);
+      differences.push_back({.field = path, .before = value, .now = other->second});
     }
   }
   // Given, it sets the steps; what a run measured is no difference.
@@ -374,8 +374,8 @@ std::vector<std::string> matrix_differences(Config before, const Config& now) {
   const bool same_steps = new_seconds > 0 && before.run.steps == now.run.steps;
   if (old_seconds == new_seconds || same_steps) return differences;
   const auto shown = [](double s) { return s == 0 ? "measured" : strprintf("%.6g", s); };
-  differences.push_back("contract.step_seconds: " + shown(old_seconds) + " -> " +
-                        shown(new_seconds));
+  differences.push_back(
+      {.field = "contract.step_seconds", .before = shown(old_seconds), .now = shown(new_seconds)});
   return differences;
 }
 

@@ -113,12 +113,12 @@ std::vector<std::string> nearly_equal_runs(const MatrixPlan& plan) {
     for (size_t j = i + 1; j < plan.runs.size(); ++j) {
       const Cell& b = *plan.runs[j].cell;
       if (a.model != b.model || a.precision != b.precision || a.seed != b.seed) continue;
-      const std::vector<std::string> differences = matrix_differences(a.config, b.config);
+      const std::vector<FieldDifference> differences = matrix_differences(a.config, b.config);
       const bool only_contract =
           std::all_of(differences.begin(), differences.end(),
-                      [](const std::string& d) { return d.rfind("contract.", 0) == 0; });
+                      [](const FieldDifference& d) { return d.field.starts_with("contract."); });
       if (!only_contract || differences.empty()) continue;
-      notes.push_back(a.name + " and " + b.name + " differ only in " + differences.front());
+      notes.push_back(a.name + " and " + b.name + " differ only in " + differences.front().text());
     }
   }
   return notes;
@@ -237,7 +237,8 @@ std::string plan_json(const MatrixPlan& plan) {
       c["telemetry_lost"] = run.status.telemetry_lost;
     }
     if (run.status.blocked) c["blocked"] = run.status.blocked->what();
-    c["edited"] = run.status.differences;
+    c["edited"] = nlohmann::ordered_json::array();
+    for (const FieldDifference& one : run.status.differences) c["edited"].push_back(one.text());
     c["also"] = run.also;
     c["reuse"] = run.reuse.empty() ? ordered_json() : ordered_json(run.reuse);
     c["refused"] = run.refused.empty() ? ordered_json() : ordered_json(run.refused);

@@ -62,7 +62,7 @@ using Wanted = std::multimap<std::string, const Cell*>;  // config_sha256 -> cel
 
 // Whether the run has read what the cell would read, as far as both are known.
 bool has_data_of(const std::string& run, const Cell& cell) {
-  return data_change(data_hashes_of(run), cell.data).empty();
+  return !data_change(data_hashes_of(run), cell.data);
 }
 
 // The cell that has the configuration of a run, and its data if there is such a one; nullptr =
@@ -89,10 +89,11 @@ const Cell* cell_of(const Wanted& wanted, const FoundRun& run) {
   size_t fewest = SIZE_MAX;
   for (const auto& [hash, cell] : wanted) {
     for (const FoundRun& run : runs) {
-      const std::vector<std::string> differences = matrix_differences(run.config, cell->config);
+      const std::vector<FieldDifference> differences = matrix_differences(run.config, cell->config);
       if (differences.empty() || differences.size() >= fewest) continue;
       fewest = differences.size();
-      nearest = "; " + run.path + " is nearest, to " + cell->name + ": " + differences.front();
+      nearest =
+          "; " + run.path + " is nearest, to " + cell->name + ": " + differences.front().text();
       if (fewest > 1) nearest += strprintf(" (and %zu more)", fewest - 1);
     }
   }
@@ -103,8 +104,9 @@ const Cell* cell_of(const Wanted& wanted, const FoundRun& run) {
 
 void require_own_data(const RunRecord& run, const std::string& cell, const DataHashes& now) {
   const DataHashes own{.files = run.data_sha256, .tokenizer_sha256 = run.tokenizer_sha256};
-  const std::string other = own.files.empty() ? "it records none" : data_change(own, now);
-  if (other.empty()) return;
+  const std::optional<FieldDifference> change = data_change(own, now);
+  if (!own.files.empty() && !change) return;
+  const std::string other = change ? change->text() : "it records none";
   throw UserError(run.path + " was trained on other data than " + cell + " would be: " + other,
                   "leave --reuse out to train the cell here, on its own data");
 }

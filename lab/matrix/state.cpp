@@ -259,8 +259,8 @@ CellStatus recorded_status(const std::string& run, const Cell& cell) {
   status.state = CellState::kPartial;
   const Config config = load_config((folder / "config.yaml").string());
   status.differences = matrix_differences(config, cell.config);
-  if (std::string data = data_change(data_hashes_of(run), cell.data); !data.empty())
-    status.differences.push_back(std::move(data));
+  if (auto data = data_change(data_hashes_of(run), cell.data))
+    status.differences.push_back(std::move(*data));
   if (!fs::exists(folder / "telemetry.db", ignored)) return status;  // killed before its first step
   // Before it is read, which may make these files.
   const bool unclosed = fs::exists(folder / "telemetry.db-wal", ignored) ||
@@ -333,19 +333,16 @@ void prefer_existing_runs(Matrix& matrix, const MatrixFolder& folder) {
 
 namespace {
 
-// "CELL: optimizer.lr: 0.001 -> 0.002" of a cell that has not begun: its configuration in the
-// folder, if it is the one of this hash, against the one of now.
-std::vector<std::string> changes_of_waiting(const MatrixFolder& folder, const Cell& cell,
-                                            const std::string& sha256) {
-  std::vector<std::string> changes;
+// Of a cell that has not begun: its configuration in the folder, if it is the one of this hash,
+// against the one of now.
+std::vector<FieldDifference> changes_of_waiting(const MatrixFolder& folder, const Cell& cell,
+                                                const std::string& sha256) {
   try {
     const Config before = load_config(folder.config(cell));
-    if (!is_config_sha256(sha256, before)) return {};
-    for (const std::string& difference : matrix_differences(before, cell.config))
-      changes.push_back(cell.name + ": " + difference);
+    if (is_config_sha256(sha256, before)) return matrix_differences(before, cell.config);
   } catch (const UserError&) {  // it was not written, or is of another version
   }
-  return changes;
+  return {};
 }
 
 // nullopt if the manifest is of an earlier version.
@@ -428,13 +425,13 @@ MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
     } else if (status.state != CellState::kWaiting) {
       edits.unchanged += 1;
     }
-    for (const std::string& difference : status.differences) {
-      edits.changed.push_back(cell.name + ": " + difference);
+    for (const FieldDifference& one : status.differences) {
+      edits.changed.push_back({.cell = cell.name, .what = one});
     }
     if (other_hash && status.differences.empty() && status.state == CellState::kWaiting) {
       edits.moved.push_back(cell.name);
-      for (std::string& change : changes_of_waiting(folder, cell, recorded_sha256))
-        edits.moved_changes.push_back(std::move(change));
+      for (FieldDifference& one : changes_of_waiting(folder, cell, recorded_sha256))
+        edits.moved_changes.push_back({.cell = cell.name, .what = std::move(one)});
     }
   }
   for (const auto& [cell, hash] : before) edits.removed.push_back(cell);
@@ -488,7 +485,8 @@ void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const Matrix
     edit["time"] = utc_now();
     edit["added"] = edits.added;
     edit["removed"] = edits.removed;
-    edit["changed"] = edits.changed;
+    edit["changed"] = ordered_json::array();
+    for (const CellDifference& one : edits.changed) edit["changed"].push_back(one.text());
     edit["changed_before_they_began"] = edits.moved;
     j["edits"].push_back(edit);
   }

@@ -52,7 +52,7 @@ struct CellStatus {
   std::optional<UserError> blocked;
   // What the existing run differs in from the cell: fields of the configuration, and a file of the
   // data (data_change()).
-  std::vector<std::string> differences;
+  std::vector<FieldDifference> differences;
 
   // Steps that the next launch does not make again.
   int64_t kept() const { return state == CellState::kPartial ? saved : steps_done; }
@@ -84,18 +84,25 @@ class MatrixFolder {
 // contracts may be added in any order.
 void prefer_existing_runs(Matrix& matrix, const MatrixFolder& folder);
 
+// What a cell differs in from the run, or the configuration, that is in the folder.
+struct CellDifference {
+  std::string cell;
+  FieldDifference what;
+  std::string text() const { return cell + ": " + what.text(); }
+};
+
 // Edits since the matrix was started. Cells by name.
 struct MatrixEdits {
-  bool started = false;              // false: there was no matrix in the folder
-  std::vector<std::string> added;    // but for those of seeds that --until-decided adds
-  std::vector<std::string> removed;  // kept on the disk
-  std::vector<std::string> changed;  // "CELL: optimizer.lr: 0.001 -> 0.002", cells with a run
+  bool started = false;                 // false: there was no matrix in the folder
+  std::vector<std::string> added;       // but for those of seeds that --until-decided adds
+  std::vector<std::string> removed;     // kept on the disk
+  std::vector<CellDifference> changed;  // of cells with a run
   std::vector<std::string> changed_cells;
   int64_t finished = 0;            // of changed_cells: done, or stopped by a guard
   int64_t unchanged = 0;           // cells whose run has begun and is theirs
   std::vector<std::string> moved;  // changed before they began
   // As `changed`, of moved cells whose recorded configuration is still in the folder.
-  std::vector<std::string> moved_changes;
+  std::vector<CellDifference> moved_changes;
   // --set of matrix.json that are not given now; nullopt: an earlier version recorded none.
   std::optional<std::vector<std::string>> missing_sets;
   bool derived_steps = false;  // a contract gives cells their steps, whatever run.steps is set to

@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "base/step_count.h"
+#include "engine/config/differences.h"
 #include "engine/config/schedule.h"
-#include "engine/config/text.h"
 #include "engine/trainer.h"
 #include "models/audit/contract.h"
 #include "models/audit/horizon.h"
@@ -93,7 +93,7 @@ Config branch_config(const Config& trunk, const BranchSteps& branch) {
   require_recipe(trunk, config, branch);
   const auto differences = result_changing_differences(trunk, config, branch.step);
   CHECK(differences.empty(), "branch at step %ld: %s", long(branch.step),
-        differences.front().c_str());
+        differences.front().text().c_str());
   return config;
 }
 

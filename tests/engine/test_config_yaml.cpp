@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "engine/config/check.h"
 #include "engine/config/collapse_auto.h"
+#include "engine/config/differences.h"
 #include "engine/config/spelling.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
@@ -348,12 +349,12 @@ TEST_CASE("which fields a resumed run may change") {
     INFO(row.what);
     Config now = before;
     row.change(now);
-    const std::vector<std::string> found = result_changing_differences(before, now, row.done);
+    const std::vector<FieldDifference> found = result_changing_differences(before, now, row.done);
     if (std::string(row.refused).empty()) {
       REQUIRE(found.empty());
     } else {
       REQUIRE(found.size() == 1);
-      REQUIRE_THAT(found[0], Catch::Matchers::StartsWith(row.refused));
+      REQUIRE_THAT(found[0].text(), Catch::Matchers::StartsWith(row.refused));
     }
   }
 }
@@ -423,10 +424,11 @@ TEST_CASE("a resumed run may write a default out") {
     row.change(now);
     for (const bool back : {false, true}) {
       INFO(row.refused << (back ? " back" : ""));
-      const std::vector<std::string> found = back ? result_changing_differences(now, before, 1)
-                                                  : result_changing_differences(before, now, 1);
+      const std::vector<FieldDifference> found = back ? result_changing_differences(now, before, 1)
+                                                      : result_changing_differences(before, now, 1);
       REQUIRE(found.size() == (std::string(row.refused).empty() ? 0 : 1));
-      if (!found.empty() && !back) REQUIRE_THAT(found[0], Catch::Matchers::StartsWith(row.refused));
+      if (!found.empty() && !back)
+        REQUIRE_THAT(found[0].text(), Catch::Matchers::StartsWith(row.refused));
     }
   }
   // The experts' rate is no longer that of the other matrices.
@@ -465,12 +467,12 @@ TEST_CASE("ranks differ in nothing but what belongs to a machine") {
     INFO(row.what);
     Config other = first;
     row.change(other);
-    const std::vector<std::string> found = differences_of_ranks(first, other);
+    const std::vector<FieldDifference> found = differences_of_ranks(first, other);
     if (std::string(row.difference).empty()) {
       REQUIRE(found.empty());
     } else {
       REQUIRE(found.size() == 1);
-      REQUIRE_THAT(found[0], Catch::Matchers::StartsWith(row.difference));
+      REQUIRE_THAT(found[0].text(), Catch::Matchers::StartsWith(row.difference));
     }
   }
 }

@@ -244,9 +244,11 @@ TEST_CASE("a contract in seconds takes a model's own step_seconds") {
   REQUIRE((m.cells[1].trained() && m.cells[2].trained()));
   REQUIRE(matrix_differences(m.cells[1].config, m.cells[1].config).empty());
   REQUIRE(matrix_differences(m.cells[1].config, m.cells[2].config) ==
-          std::vector<std::string>{"contract.step_seconds: 0.05 -> 0.1"});
+          std::vector<FieldDifference>{
+              {.field = "contract.step_seconds", .before = "0.05", .now = "0.1"}});
   REQUIRE(matrix_differences(m.cells[1].config, m.cells[0].config) ==
-          std::vector<std::string>{"contract.step_seconds: 0.05 -> measured"});
+          std::vector<FieldDifference>{
+              {.field = "contract.step_seconds", .before = "0.05", .now = "measured"}});
   // Under another contract it has no meaning.
   const Matrix steps =
       family.matrix("models: {slow: slow.yaml}\nprecisions: [fp32]\ncontracts: [{kind: steps}]\n");
@@ -400,7 +402,7 @@ TEST_CASE("of an edited run all is left once it is to be trained again") {
   REQUIRE(says_left("0.000e+00"));
   plan.fresh_changed = true;
   REQUIRE(says_left("0.000e+00"));
-  plan.runs[0].status.differences = {"optimizer.lr: 0.001 -> 0.002"};
+  plan.runs[0].status.differences = {{.field = "optimizer.lr", .before = "0.001", .now = "0.002"}};
   REQUIRE(says_left(strprintf("%.3e", run.cell->flops_after(0))));
   plan.fresh_changed = false;  // refused: the edit may be undone
   REQUIRE(says_left("0.000e+00"));

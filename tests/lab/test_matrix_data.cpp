@@ -29,6 +29,11 @@ Table table_with_data() {
   return t;
 }
 
+std::string change_text(const DataHashes& before, const DataHashes& now) {
+  const std::optional<FieldDifference> change = data_change(before, now);
+  return change ? change->text() : "";
+}
+
 }  // namespace
 
 TEST_CASE("the first file of other content is named") {
@@ -57,9 +62,9 @@ TEST_CASE("the first file of other content is named") {
   };
   for (const Row& row : rows) {
     INFO(row.says);
-    REQUIRE(data_change({before}, {row.now}) == row.says);
+    REQUIRE(change_text({before}, {row.now}) == row.says);
   }
-  REQUIRE(data_change({}, {before}).empty());  // not recorded
+  REQUIRE(change_text({}, {before}).empty());  // not recorded
 }
 
 TEST_CASE("a tokenizer in other bytes is the same one if it says the same") {
@@ -67,11 +72,11 @@ TEST_CASE("a tokenizer in other bytes is the same one if it says the same") {
     return DataHashes{.files = {{"/d/x_train_0.bin", "aaaa"}, {"/d/tokenizer.json", bytes}},
                       .tokenizer_sha256 = content};
   };
-  REQUIRE(data_change(data("bbbb", "cccc"), data("dddd", "cccc")).empty());
-  REQUIRE(data_change(data("cccc", ""), data("dddd", "cccc")).empty());  // Assay wrote the first
+  REQUIRE(change_text(data("bbbb", "cccc"), data("dddd", "cccc")).empty());
+  REQUIRE(change_text(data("cccc", ""), data("dddd", "cccc")).empty());  // Assay wrote the first
   const char* const other = "data tokenizer.json: bbbb -> dddd";
-  REQUIRE(data_change(data("bbbb", ""), data("dddd", "cccc")) == other);  // not recorded
-  REQUIRE(data_change(data("bbbb", "cccc"), data("dddd", "eeee")) == other);
+  REQUIRE(change_text(data("bbbb", ""), data("dddd", "cccc")) == other);  // not recorded
+  REQUIRE(change_text(data("bbbb", "cccc"), data("dddd", "eeee")) == other);
   // Two files, of which one is equal, are another tokenizer.
   const auto gpt2 = [](const char* merges, const char* content) {
     return DataHashes{.files = {{"/d/x_train_0.bin", "aaaa"},
@@ -79,8 +84,8 @@ TEST_CASE("a tokenizer in other bytes is the same one if it says the same") {
                                 {"/d/merges.txt", merges}},
                       .tokenizer_sha256 = content};
   };
-  REQUIRE(data_change(gpt2("cccc", ""), gpt2("dddd", "")) == "data merges.txt: cccc -> dddd");
-  REQUIRE(data_change(gpt2("cccc", "eeee"), data("dddd", "eeee")).empty());
+  REQUIRE(change_text(gpt2("cccc", ""), gpt2("dddd", "")) == "data merges.txt: cccc -> dddd");
+  REQUIRE(change_text(gpt2("cccc", "eeee"), data("dddd", "eeee")).empty());
 }
 
 TEST_CASE("a run that was trained on other data than its cell reads is an edited one") {
@@ -98,8 +103,8 @@ TEST_CASE("a run that was trained on other data than its cell reads is an edited
   cell.data.files = {{"/noisy/x_train_0.bin", "dddd"}};
   const MatrixEdits edits = find_edits(family.runs(), m);
   REQUIRE(edits.changed_cells == std::vector<std::string>{cell.name});
-  REQUIRE(edits.changed ==
-          std::vector<std::string>{cell.name + ": data x_train_0.bin: aaaa -> dddd"});
+  REQUIRE(edits.changed.size() == 1);
+  REQUIRE(edits.changed[0].text() == cell.name + ": data x_train_0.bin: aaaa -> dddd");
 }
 
 TEST_CASE("rows whose runs saw other data have no rank and decide no claim") {

@@ -237,7 +237,7 @@ TEST_CASE("steps that a contract derives are not given back by --set") {
   REQUIRE(find_edits(family.runs(), family.matrix(kMatrix)).derived_steps);
   REQUIRE(!find_edits(family.runs(), family.matrix(kOneContract)).derived_steps);
   MatrixEdits edits;
-  edits.changed = {"a: run.steps: 20 -> 40"};
+  edits.changed = {{"a", {.field = "run.steps", .before = "20", .now = "40"}}};
   edits.changed_cells = {"a"};
   REQUIRE(sets_to_give_back(edits) == std::vector<std::string>{"run.steps=20"});
   edits.derived_steps = true;

@@ -108,7 +108,7 @@ void require_unchanged(const MatrixArguments& a, const MatrixFolder& folder,
   throw UserError(
       strprintf("%zu runs of %s were trained with another configuration or other data: ",
                 edits.changed_cells.size(), folder.path().c_str()) +
-          edits.changed.front() + more,
+          edits.changed.front().text() + more,
       (give_back.empty() ? "" : give_back + "; else ") +
           "undo the edit, move these runs away, or choose another name or --run-dir; "
           "--fresh-changed deletes them and trains them again");
