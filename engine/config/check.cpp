@@ -157,7 +157,7 @@ void validate_optimizer(const Config& c) {
   if (c.schedule.decay == DecayShape::kCosine && c.schedule.floor > c.optimizer.lr) {
     throw UserError(strprintf("schedule.floor = %g is above optimizer.lr = %g", c.schedule.floor,
                               c.optimizer.lr),
-                    "the floor is the learning rate that the decay ends at");
+                    "the floor is what optimizer.lr ends at");
   }
 }
 

@@ -118,7 +118,9 @@ void visit(V& v, ScheduleConfig& c) {
   v("warmdown_fraction", c.warmdown_fraction, "instead of warmdown: share of the run's steps",
     by_schedule(between(0, 1)));
   v("decay", c.decay, "linear ends at lr / warmdown, cosine at floor", by_schedule(any()));
-  v("floor", c.floor, "final learning rate of the cosine", by_schedule(not_negative()));
+  v("floor", c.floor,
+    "what optimizer.lr ends at by the cosine; a group's own rate ends at the same share of itself",
+    by_schedule(not_negative()));
 }
 
 enum class ProductsMode { kAuto, kSimulated, kNative };

@@ -84,13 +84,14 @@ namespace {
 
 [[noreturn]] void throw_without_measures(const std::string& run) {
   const Config config = load_config((std::filesystem::path(run) / "config.yaml").string());
-  const bool quantises = is_quantised_recipe(config.precision.recipe);
+  const bool quantises =
+      is_quantised_recipe(config.precision.recipe) || !config.precision.override_.empty();
   throw UserError(
       run + " has no measures of number formats",
       quantises
           ? strprintf("it quantises, but took no sampled step: these are every %ld-th step of "
                       "run.log_every (telemetry.probe_every), and only where a block is not "
-                      "in bf16",
+                      "in bf16 (precision.bf16_tail: the last steps are)",
                       long(config.telemetry.probe_every))
           : "a recipe such as precision.recipe: mxfp8 records them at every "
             "telemetry.probe_every-th step of run.log_every");

@@ -452,6 +452,13 @@ def check_tokenizer_written_over():
     file.write_bytes(kept)
 
 
+def check_no_sampled_step():
+    """A run that quantises by overrides alone."""
+    works(*TRAIN, "overridden", "--set", "precision.recipe=bf16", "--set", "precision.override=[weight=mxfp8]")
+    refused("precision", ["precision", "overridden"], "has no measures of number formats", "took no sampled step")
+    shutil.rmtree(WORK / "overridden")
+
+
 def check_moved_data():
     """The hints name the options that find it again."""
     (WORK / "c").rename(WORK / "moved")
@@ -519,7 +526,7 @@ def check_other_tokenizer():
 
 bad_input.make_files(WORK, works)
 for part in (check_tables, check_other_tokenizer, check_permissions, check_raw_bytes, check_changed_data,
-             check_tokenizer_written_over, check_moved_data, check_no_space,
+             check_tokenizer_written_over, check_no_sampled_step, check_moved_data, check_no_space,
              check_full_disk, check_damaged_checkpoint):
     part()
 print("\n".join(failures) or f"errors: ok ({len(CONFIGS) + len(SHARDS) + len(COMMANDS) + len(CONFIG_JSONS)} refusals and more)")
