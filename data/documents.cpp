@@ -213,6 +213,7 @@ DocumentReader::DocumentReader(const std::vector<std::string>& paths, DocumentOp
     }
   }
   drop_repeated();
+  note_packed_twins();
   for (const std::string& file : files_) {
     std::error_code not_regular;  // a pipe has no size
     const auto size = fs::file_size(file, not_regular);
@@ -237,6 +238,16 @@ void DocumentReader::drop_repeated() {
     files.push_back(std::move(file));
   }
   files_ = std::move(files);
+}
+
+void DocumentReader::note_packed_twins() {
+  const auto normal = [](const std::string& path) { return fs::path(path).lexically_normal(); };
+  std::map<fs::path, std::string> by_name;  // without .gz and .zst
+  for (const std::string& file : files_) {
+    const auto [other, is_new] = by_name.try_emplace(normal(unpacked_name(file)), file);
+    if (is_new || normal(file) == normal(other->second)) continue;  // a pipe may be given twice
+    if (packed_twins_.files++ == 0) packed_twins_.first = file + ", beside " + other->second;
+  }
 }
 
 bool DocumentReader::open_next() {

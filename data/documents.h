@@ -89,6 +89,12 @@ struct Repeated {
   std::string first;  // "texts/a.md, as texts/a.md"; "" if there is none
 };
 
+// Files that have the name of another but for .gz or .zst: often the same text, and both are read.
+struct PackedTwins {
+  int64_t files = 0;
+  std::string first;  // "texts/a.md.gz, beside texts/a.md"; "" if there is none
+};
+
 class DocumentReader {
  public:
   // UserError for a path that is missing or unreadable and for a folder without such files.
@@ -104,6 +110,7 @@ class DocumentReader {
   const std::vector<std::string>& files() const { return files_; }
   const LeftOut& left_out() const { return left_out_; }
   const Repeated& repeated() const { return repeated_; }
+  const PackedTwins& packed_twins() const { return packed_twins_; }
   const LikeJsonl& like_jsonl() const { return like_jsonl_; }  // of the files read so far
   // Of text files: documents that a separator divides from one before them in their file.
   int64_t splits() const { return splits_; }
@@ -116,6 +123,7 @@ class DocumentReader {
 
  private:
   void drop_repeated();
+  void note_packed_twins();
   bool open_next();
   void begin_text();
   void close();
@@ -130,6 +138,7 @@ class DocumentReader {
   std::vector<std::string> files_;
   LeftOut left_out_;
   Repeated repeated_;
+  PackedTwins packed_twins_;
   LikeJsonl like_jsonl_;
   int64_t splits_ = 0;
   bool split_may_follow_ = false;  // the file had a document

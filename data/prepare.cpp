@@ -102,6 +102,8 @@ void add_files(InputNotes& notes, const DocumentReader& reader) {
   notes.left_out.kinds.insert(more.kinds.begin(), more.kinds.end());
   if (notes.repeated.files == 0) notes.repeated.first = reader.repeated().first;
   notes.repeated.files += reader.repeated().files;
+  if (notes.packed_twins.files == 0) notes.packed_twins.first = reader.packed_twins().first;
+  notes.packed_twins.files += reader.packed_twins().files;
 }
 
 // Call when all is read.
@@ -112,47 +114,79 @@ void add_like_jsonl(InputNotes& notes, const DocumentReader& reader) {
   notes.splits += reader.splits();
 }
 
-// Counts the documents of each file, and those that are not UTF-8. In the order of the documents.
-class Utf8Count {
- public:
-  Utf8Count(InputNotes& notes, size_t files) : notes_(notes), of_file_(files, 0) {}
+// Bytes of a document or part that text hardly has: the position of the first one, npos if there is
+// none.
+struct OddBytes {
+  size_t not_utf8 = std::string::npos;
+  size_t nul = std::string::npos;  // UTF-16 without its mark may be UTF-8, with many of them
+};
 
-  // wrong: position of the first byte in this document or part that is not UTF-8; npos if there is
-  // none.
-  void add(const RawDocument& raw, size_t wrong) {
-    if (raw.file_idx != file_ || raw.begins) counted_ = false;
+// JSON is UTF-8, or it is not JSON.
+OddBytes odd_bytes(const RawDocument& raw, const std::string& text) {
+  if (raw.line > 0) return {};
+  const size_t wrong = first_not_utf8(text);
+  return {.not_utf8 = wrong == text.size() ? std::string::npos : wrong, .nul = text.find('\0')};
+}
+
+// Counts the documents of each file, and those with odd bytes. In the order of the documents.
+class OddCount {
+ public:
+  OddCount(InputNotes& notes, size_t files) : notes_(notes), of_file_(files, 0) {}
+
+  void add(const RawDocument& raw, const OddBytes& odd) {
+    if (raw.file_idx != file_ || raw.begins) counted_utf8_ = counted_nul_ = false;
     if (raw.file_idx != file_) document_ = 0;
     file_ = raw.file_idx;
     document_ += raw.begins;
-    if (wrong == std::string::npos || counted_) return;
-    counted_ = true;
-    ++of_file_[file_];
-    if (notes_.not_utf8++ == 0)
-      notes_.first_not_utf8 = strprintf("%s, document %ld, byte %zu", raw.file.c_str(),
-                                        static_cast<long>(document_), wrong);
+    const auto count = [&](size_t at, bool& counted, int64_t& documents, std::string& first) {
+      if (at == std::string::npos || counted) return false;
+      counted = true;
+      if (documents++ == 0)
+        first = strprintf("%s, document %ld, byte %zu", raw.file.c_str(),
+                          static_cast<long>(document_), at);
+      return true;
+    };
+    of_file_[file_] +=
+        count(odd.not_utf8, counted_utf8_, notes_.not_utf8, notes_.first_not_utf8) ? 1 : 0;
+    count(odd.nul, counted_nul_, notes_.nul, notes_.first_nul);
   }
-  int64_t of_file(size_t file) const { return of_file_[file]; }
+  int64_t not_utf8_of(size_t file) const { return of_file_[file]; }
 
  private:
   InputNotes& notes_;
   std::vector<int64_t> of_file_;
   size_t file_ = SIZE_MAX;
-  int64_t document_ = 0;  // in its file, from 1
-  bool counted_ = false;  // an earlier part of the document was not UTF-8
+  int64_t document_ = 0;                             // in its file, from 1
+  bool counted_utf8_ = false, counted_nul_ = false;  // in an earlier part of the document
 };
 
-// JSON is UTF-8, or it is not JSON.
-size_t wrong_utf8(const RawDocument& raw, const std::string& text) {
-  const size_t wrong = raw.line > 0 ? text.size() : first_not_utf8(text);
-  return wrong == text.size() ? std::string::npos : wrong;
-}
+// Texts that are trained on, by the first 64 bits of their SHA-256: 8 bytes of memory each.
+class TrainedTexts {
+ public:
+  void add(const std::string& hash) {
+    keys_.push_back(key(hash));
+    sorted_ = false;
+  }
+  bool has(const std::string& hash) {
+    if (!sorted_) std::sort(keys_.begin(), keys_.end());
+    sorted_ = true;
+    return std::binary_search(keys_.begin(), keys_.end(), key(hash));
+  }
+
+ private:
+  static uint64_t key(const std::string& hash) {
+    return std::stoull(hash.substr(0, 16), nullptr, 16);
+  }
+  std::vector<uint64_t> keys_;
+  bool sorted_ = true;
+};
 
 struct Encoded {
   std::vector<int32_t> tokens;
-  int64_t bytes = 0;                    // of the text
-  std::string hash;                     // SHA-256 of the text, if duplicates are dropped
-  double number = 0;                    // document_number(), if it decides the split
-  size_t not_utf8 = std::string::npos;  // position of the first such byte
+  int64_t bytes = 0;  // of the text
+  std::string hash;   // SHA-256 of the text, if it is compared with others
+  double number = 0;  // document_number(), if it decides the split
+  OddBytes odd;
 };
 
 // Encodes input files into the writer.
@@ -172,7 +206,7 @@ class Preparation {
     Progress progress("prepare", reader.bytes_total());
     const size_t files = reader.files().size();
     add_files(result.notes, reader);
-    Utf8Count utf8(result.notes, files);
+    OddCount odd(result.notes, files);
     std::vector<int64_t> documents(files), bad_lines(files);  // kept, skipped
     const int64_t dropped_before = result.duplicate_documents;
     int64_t index = 0;
@@ -183,25 +217,26 @@ class Preparation {
       encoded.bytes = static_cast<int64_t>(text.size());
       encoders_[worker]->encode(text, encoded.tokens);
       const bool whole = raw.begins && raw.ends;
-      if (config_.duplicates == Duplicates::kDrop && whole) encoded.hash = sha256_hex(text);
+      if (whole && compares_documents()) encoded.hash = sha256_hex(text);
       if (config_.val_share && raw.begins) encoded.number = document_number(text);
-      encoded.not_utf8 = wrong_utf8(raw, text);
+      encoded.odd = odd_bytes(raw, text);
       return encoded;
     };
     const auto write = [&](const RawDocument& raw, const Encoded& encoded) {
       if (config_.stop != nullptr && *config_.stop) throw Interrupted();
       const View<const int32_t, 1> tokens{encoded.tokens.data(),
                                           {static_cast<int64_t>(encoded.tokens.size())}};
-      utf8.add(raw, encoded.not_utf8);
+      odd.add(raw, encoded.odd);
       if (!raw.begins) return add(split, tokens, encoded.bytes, Part::kNext);
       if (encoded.bytes == 0) {
         ++result.empty_documents;
-      } else if (!encoded.hash.empty() && !seen_.insert(encoded.hash).second) {
+      } else if (is_duplicate(encoded)) {
         ++result.duplicate_documents;
       } else {
         split = split_of(index++, encoded.number);
         add(split, tokens, encoded.bytes, Part::kFirst);
         ++documents[raw.file_idx];
+        note_comparison(split, raw, encoded, result.notes);
       }
     };
     for_each_document<Encoded>(
@@ -226,7 +261,7 @@ class Preparation {
                           .bytes = reader.read()[i].bytes,
                           .documents = documents[i],
                           .bad_lines = bad_lines[i],
-                          .not_utf8 = utf8.of_file(i),
+                          .not_utf8 = odd.not_utf8_of(i),
                           .sha256 = reader.read()[i].sha256});
     result.seconds += progress.seconds();
   }
@@ -245,6 +280,21 @@ class Preparation {
   int64_t documents(Split split) const { return documents_[static_cast<int>(split)]; }
 
  private:
+  bool drops() const { return config_.duplicates == Duplicates::kDrop; }
+  bool compares_documents() const { return drops() || !config_.val_inputs.empty(); }
+  bool is_duplicate(const Encoded& encoded) {
+    return drops() && !encoded.hash.empty() && !seen_.insert(encoded.hash).second;
+  }
+
+  // Of a document that is kept. Where duplicates are dropped, none is validated on and trained on.
+  void note_comparison(Split split, const RawDocument& raw, const Encoded& encoded,
+                       InputNotes& notes) {
+    if (drops() && !raw.ends && notes.too_long++ == 0) notes.first_too_long = raw.file;
+    if (drops() || encoded.hash.empty()) return;
+    if (split == Split::kTrain) return trained_.add(encoded.hash);
+    notes.trained_val_documents += trained_.has(encoded.hash) ? 1 : 0;
+  }
+
   enum class Part { kFirst, kNext };
   void add(Split split, View<const int32_t, 1> tokens, int64_t bytes, Part part) {
     const auto add_to = [&](auto& target) {
@@ -260,7 +310,8 @@ class Preparation {
   CorpusWriter& writer_;
   int threads_;
   std::vector<std::unique_ptr<Encoder>> encoders_;
-  std::unordered_set<std::string> seen_;
+  std::unordered_set<std::string> seen_;  // hashes, if duplicates are dropped
+  TrainedTexts trained_;                  // with val_inputs, if they are not
   std::optional<DocumentShuffle> shuffle_;
   int64_t documents_[2] = {};  // by split
 };
@@ -302,8 +353,10 @@ PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config) {
     return held_out ? Split::kVal : Split::kTrain;
   });
   const auto train_files = static_cast<size_t>(result.notes.files);
-  if (!by_rule)
+  if (!by_rule) {
     preparation.read(config.val_inputs, result, [](int64_t, double) { return Split::kVal; });
+    result.notes.val_documents = preparation.documents(Split::kVal);
+  }
   if (by_hash && preparation.documents(Split::kVal) == 0)
     throw UserError(
         strprintf("no document is held out for validation: %ld documents at --val-share %g",
@@ -331,18 +384,18 @@ Tokenizer train_tokenizer(const std::vector<std::string>& inputs, const Document
   DocumentReader reader(inputs, options);
   Progress progress("count", reader.bytes_total());
   add_files(notes, reader);
-  Utf8Count utf8(notes, reader.files().size());
+  OddCount odd(notes, reader.files().size());
   bool any = false;
   const auto count = [&](size_t worker, const RawDocument& raw) {
     const std::string text = document_text(raw, options);
     counters[worker]->add(text);
-    return wrong_utf8(raw, text);
+    return odd_bytes(raw, text);
   };
-  for_each_document<size_t>(
+  for_each_document<OddBytes>(
       reader, workers, count,
-      [&](const RawDocument& raw, size_t wrong) {
+      [&](const RawDocument& raw, const OddBytes& found) {
         any = true;
-        utf8.add(raw, wrong);
+        odd.add(raw, found);
         progress.update(reader.bytes_read());
       },
       [&](const RawDocument&, const BadLine& bad) { add_skipped(notes.skipped, bad); });

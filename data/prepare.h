@@ -48,12 +48,21 @@ struct InputNotes {
   SkippedLines skipped;
   int64_t not_utf8 = 0;        // documents
   std::string first_not_utf8;  // "utf16.txt, document 1, byte 0"; "" if there is none
+  int64_t nul = 0;             // documents of text files with a NUL byte
+  std::string first_nul;       // as first_not_utf8
+  // Of val_inputs: documents, and how many of them are documents of inputs too. Those in parts
+  // (RawDocument) are not compared.
+  int64_t val_documents = 0, trained_val_documents = 0;
+  // Documents in parts, which Duplicates::kDrop does not compare.
+  int64_t too_long = 0;
+  std::string first_too_long;  // its file; "" if there is none
   // Files of val_inputs with the bytes of one of inputs, of which documents are in both splits.
   int64_t trained_val_files = 0;
   std::string first_trained_val;  // "texts/a.md, as texts/a.md"; "" if there is none
   LikeJsonl like_jsonl;
-  Repeated repeated;   // within inputs, or within val_inputs
-  int64_t splits = 0;  // DocumentReader::splits()
+  Repeated repeated;         // within inputs, or within val_inputs
+  PackedTwins packed_twins;  // the same
+  int64_t splits = 0;        // DocumentReader::splits()
 };
 
 struct PrepareResult {

@@ -52,6 +52,48 @@ TEST_CASE("a validation file that is trained on too is named") {
   REQUIRE(prepare(small_tokenizer(), corpus.config).notes.trained_val_files == 0);
 }
 
+TEST_CASE("validation documents that are trained on too are counted") {
+  Corpus corpus;
+  corpus.config.corpus.existing = Existing::kReplace;
+  write_file_plain(corpus.folder / "in.txt", "a<|endoftext|>b<|endoftext|>c");
+  write_file_plain(corpus.folder / "val.jsonl", "{\"text\": \" b\"}\n{\"text\": \"d\"}\n");
+  REQUIRE(prepare(small_tokenizer(), corpus.config).notes.val_documents == 0);
+  corpus.config.val_inputs = {corpus.folder / "val.jsonl"};
+  const PrepareResult result = prepare(small_tokenizer(), corpus.config);
+  REQUIRE(result.notes.trained_val_files == 0);
+  REQUIRE(result.notes.trained_val_documents == 1);
+  REQUIRE(result.notes.val_documents == 2);
+  const std::string val = corpus.config.corpus.folder + "/cats_val_000000.bin";
+  REQUIRE(decoded(val, small_tokenizer()) == Texts{"b", "d"});
+  corpus.config.duplicates = Duplicates::kDrop;  // then the copies are not validated on
+  REQUIRE(prepare(small_tokenizer(), corpus.config).notes.trained_val_documents == 0);
+  REQUIRE(decoded(val, small_tokenizer()) == Texts{"d"});
+}
+
+TEST_CASE("documents in parts are not compared, and are counted where duplicates are dropped") {
+  Corpus corpus;
+  corpus.config.corpus.existing = Existing::kReplace;
+  std::string text;
+  while (text.size() < (3 << 20)) text += " the cat";
+  write_file_plain(corpus.folder / "in.txt", text + "<|endoftext|>a<|endoftext|>" + text);
+  write_file_plain(corpus.folder / "val.txt", text + "<|endoftext|>on the mat");
+  corpus.config.val_inputs = {corpus.folder / "val.txt"};
+  REQUIRE(prepare(small_tokenizer(), corpus.config).notes.trained_val_documents == 1);
+  corpus.config.documents.part_bytes = 1 << 20;
+  PrepareResult result = prepare(small_tokenizer(), corpus.config);
+  REQUIRE(result.notes.trained_val_documents == 0);
+  REQUIRE(result.notes.too_long == 0);
+  corpus.config.duplicates = Duplicates::kDrop;
+  result = prepare(small_tokenizer(), corpus.config);
+  REQUIRE(result.duplicate_documents == 0);
+  REQUIRE(result.notes.too_long == 3);
+  REQUIRE(result.notes.first_too_long == corpus.folder / "in.txt");
+  corpus.config.documents.part_bytes = 64 << 20;
+  result = prepare(small_tokenizer(), corpus.config);
+  REQUIRE(result.duplicate_documents == 2);
+  REQUIRE(result.notes.too_long == 0);
+}
+
 TEST_CASE("validation text of which every document is trained on") {
   Corpus corpus;
   const auto says = [&](const std::string& error) {

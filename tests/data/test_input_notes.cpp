@@ -79,6 +79,26 @@ TEST_CASE("a long document is counted once, wherever its bytes are wrong") {
   REQUIRE(notes.first_not_utf8.find(", document 2, byte ") != std::string::npos);
 }
 
+TEST_CASE("text documents with NUL bytes are counted: UTF-16 may be UTF-8") {
+  const TempFolder folder;
+  write_file_plain(folder / "a.txt", "one<|endoftext|>two");
+  write_file_plain(folder / "b.txt", std::string("h\0i\0 \0h\0o\0", 10));
+  write_file_plain(folder / "c.txt", std::string("one<|endoftext|>x\0\xff", 19));
+  write_file_plain(folder / "d.jsonl", "{\"text\": \"h\\u0000\"}\n");
+  PrepareConfig config;
+  config.inputs = {folder / "a.txt", folder / "b.txt", folder / "c.txt", folder / "d.jsonl"};
+  config.corpus = {.folder = folder / "out"};
+  config.val_every = 0;
+  const InputNotes prepared = prepare(small_tokenizer(), config).notes;
+  REQUIRE(prepared.nul == 2);
+  REQUIRE(prepared.first_nul == (folder / "b.txt") + ", document 1, byte 1");
+  REQUIRE(prepared.not_utf8 == 1);
+  REQUIRE(prepared.first_not_utf8 == (folder / "c.txt") + ", document 2, byte 2");
+  InputNotes notes;
+  train_tokenizer(config.inputs, {}, 257, 2, notes);
+  REQUIRE(notes.nul == 2);
+}
+
 TEST_CASE("what cannot be read in a folder is left out and counted") {
   const TempFolder folder;
   fs::create_directories(folder / "in/deep");
@@ -164,6 +184,28 @@ TEST_CASE("a file that is given again is read once") {
   REQUIRE(result.manifest.sources.size() == 1);
   for (const char* shard : {"corpus_val_000000.bin", "corpus_train_000001.bin"})
     REQUIRE(read_file(folder / "again/" + shard) == read_file(folder / "once/" + shard));
+}
+
+TEST_CASE("a file beside its packed form is noted, and both are read") {
+  const TempFolder folder;
+  fs::create_directories(folder / "in/deep");
+  write_file_plain(folder / "in/a.txt", "one");
+  write_file_plain(folder / "in/a.txt.GZ", gzip("one"));
+  write_file_plain(folder / "in/b.jsonl.gz", gzip("{\"text\": \"two\"}\n"));
+  write_file_plain(folder / "in/b.jsonl.zst", zstd("{\"text\": \"two\"}\n"));
+  write_file_plain(folder / "in/deep/a.txt", "three");  // another folder, another name
+  write_file_plain(folder / "in/a.md.gz", gzip("four"));
+  PrepareConfig config{.inputs = {folder / "in"}, .corpus = {.folder = folder / "out"}};
+  config.val_every = 0;
+  const PrepareResult result = prepare(small_tokenizer(), config);
+  REQUIRE(result.manifest.documents("train") == 6);
+  REQUIRE(result.notes.packed_twins.files == 2);
+  const std::string first = (folder / "in/a.txt.GZ") + ", beside " + (folder / "in/a.txt");
+  REQUIRE(result.notes.packed_twins.first == first);
+  InputNotes notes;
+  train_tokenizer({folder / "in/a.txt", folder / "in/../in/a.txt.GZ"}, {}, 257, 2, notes);
+  REQUIRE(notes.packed_twins.files == 1);
+  REQUIRE(DocumentReader({folder / "in/deep"}, {}).packed_twins().files == 0);
 }
 
 TEST_CASE("a compressed or binary file under another name is refused") {

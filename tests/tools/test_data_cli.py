@@ -123,6 +123,27 @@ check("links in a circle and to nothing", "warning: 2 entries of the folders can
 done = run("data", "prepare", "mess", "--val", "mess/latin.txt", "--tokenizer", "tok.json", "-o", "leak")
 check("validation text that is trained on", "warning: 1 validation file (--val) is trained on too, the first: mess/latin.txt, as mess/"
       in done.stderr, done)
+texts = [t.strip() for t in stories.split("<|endoftext|>")]
+for some, said in ((["a new one", texts[3], texts[7]], "2 of 3 validation documents are training documents too; --drop-duplicates leaves them out"),
+                   (["a new one", texts[3]], "1 of 2 validation documents is a training document too; --drop-duplicates leaves it out"),
+                   (texts[3:6], "3 of 3 validation documents are training documents too; give other validation text")):
+    (work / "held.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in some))
+    leaking = ("data", "prepare", "stories.txt", "--val", "held.jsonl", "--tokenizer", "c", "-o", "leak-documents", "--overwrite")
+    done = run(*leaking, "--json")
+    check(said, done.returncode == 0 and f"warning: {said}\n" in done.stderr
+          and json.loads(done.stdout)["trained_val_documents"] == int(said[0]), done)
+    done = run(*leaking, "--drop-duplicates")
+    check(f"without duplicates: {said}", done.returncode == (len(some) == int(said[0])) and "training documents too" not in done.stderr, done)
+(work / "twins").mkdir()
+(work / "twins/a.txt").write_text("one")
+(work / "twins/a.txt.gz").write_bytes(gzip.compress(b"one"))
+(work / "twins/wide.txt").write_bytes("two".encode("utf-16-le"))
+for command in (("data", "prepare", "twins", "--tokenizer", "c", "-o", "both"), ("tokenizer", "train", "twins", "-o", "both.json")):
+    done = run(*command)
+    check(f"{command[0]}: a file beside its packed form", done.returncode == 0 and "warning: 1 file has the name of another but for .gz or "
+          ".zst; both are read, the first: twins/a.txt.gz, beside twins/a.txt\n" in done.stderr, done)
+    check(f"{command[0]}: UTF-16 without a mark", "warning: 1 document holds NUL bytes (is its file UTF-16?), the first: twins/wide.txt, "
+          "document 1, byte 1\n" in done.stderr, done)
 done = run("data", "prepare", "mess", "mess/a.txt", "--tokenizer", "tok.json", "-o", "overlap", "--json")
 check("a file in two inputs", done.returncode == 0 and json.loads(done.stdout)["files_given_again"] == 1
       and "warning: 1 file was given again, and is read once, the first: mess/a.txt, as mess/a.txt" in done.stderr, done)

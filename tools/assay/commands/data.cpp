@@ -143,9 +143,13 @@ int run_prepare(const PrepareArguments& a) {
     json["duplicate_documents"] = result.duplicate_documents;
     json["bad_lines"] = result.notes.skipped.lines;
     json["not_utf8_documents"] = result.notes.not_utf8;
+    json["nul_documents"] = result.notes.nul;
+    json["too_long_to_compare"] = result.notes.too_long;
     json["trained_val_files"] = result.notes.trained_val_files;
+    json["trained_val_documents"] = result.notes.trained_val_documents;
     json["files_read"] = result.notes.files;
     json["files_given_again"] = result.notes.repeated.files;
+    json["files_packed_again"] = result.notes.packed_twins.files;
     json["splits_in_files"] = result.notes.splits;
     json["files_of_other_kinds"] = result.notes.left_out.other_files;
     json["entries_not_readable"] = result.notes.left_out.unreadable;
@@ -190,7 +194,9 @@ void add_prepare(Commands& commands, CLI::App* data) {
                   "write the documents in an order drawn from this seed, e.g. 1; needs 4 bytes per "
                   "token of free space beside the shards (default: in the order of the files)")
       ->check(zero_or_more());
-  sub->add_flag("--drop-duplicates", a->drop_duplicates, "keep only the first of equal documents");
+  sub->add_flag("--drop-duplicates", a->drop_duplicates,
+                "keep only the first of equal documents; text documents of more than 64 MiB are "
+                "not compared");
   sub->add_flag("--overwrite", a->overwrite, "replace an existing corpus in the folder");
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(

@@ -29,6 +29,21 @@ std::string unescaped(const std::string& text) {
   return plain;
 }
 
+// "2 of 40 validation documents are training documents too; ..."; "" if none is.
+std::string trained_val_text(const InputNotes& notes) {
+  const int64_t trained = notes.trained_val_documents;
+  if (trained == 0) return "";
+  const bool one = trained == 1;
+  // Without them there would be no validation text, which is an error.
+  const char* const all = "give other validation text";
+  const char* const some =
+      one ? "--drop-duplicates leaves it out" : "--drop-duplicates leaves them out";
+  return strprintf("%ld of %ld validation documents %s too; %s", static_cast<long>(trained),
+                   static_cast<long>(notes.val_documents),
+                   one ? "is a training document" : "are training documents",
+                   trained == notes.val_documents ? all : some);
+}
+
 }  // namespace
 
 DocumentOptions DocumentArguments::options() const {
@@ -65,17 +80,29 @@ void add_document_options(CLI::App* subcommand, DocumentArguments& a) {
 }
 
 void warn_of_input(const InputNotes& notes) {
-  const auto warn = [](int64_t count, const char* one, const char* many, const std::string& first) {
+  const auto warn = [](int64_t count, const std::string& one, const std::string& many,
+                       const std::string& first) {
     if (count > 0)
       std::fprintf(stderr, "warning: %ld %s, the first: %s\n", static_cast<long>(count),
-                   count == 1 ? one : many, first.c_str());
+                   (count == 1 ? one : many).c_str(), first.c_str());
   };
   warn(notes.skipped.lines, "bad line was skipped", "bad lines were skipped", notes.skipped.first);
   warn(notes.not_utf8, "document is not UTF-8", "documents are not UTF-8", notes.first_not_utf8);
+  warn(notes.nul, "document holds NUL bytes (is its file UTF-16?)",
+       "documents hold NUL bytes (are their files UTF-16?)", notes.first_nul);
+  const std::string too_long =
+      strprintf("of more than %zu MiB cannot be compared (--drop-duplicates)",
+                DocumentOptions().part_bytes >> 20);
+  warn(notes.too_long, "document " + too_long, "documents " + too_long, notes.first_too_long);
   warn(notes.trained_val_files, "validation file (--val) is trained on too",
        "validation files (--val) are trained on too", notes.first_trained_val);
   warn(notes.repeated.files, "file was given again, and is read once",
        "files were given again, and are read once", notes.repeated.first);
+  if (const std::string text = trained_val_text(notes); !text.empty())
+    std::fprintf(stderr, "warning: %s\n", text.c_str());
+  warn(notes.packed_twins.files, "file has the name of another but for .gz or .zst; both are read",
+       "files have the name of another but for .gz or .zst; all are read",
+       notes.packed_twins.first);
   warn(notes.like_jsonl.files,
        "file was read as text, but begins as JSONL: name it *.jsonl if each line is a document",
        "files were read as text, but begin as JSONL: name them *.jsonl if each line is a document",

@@ -23,8 +23,8 @@ struct DocumentArguments {
 
 void add_document_options(CLI::App* subcommand, DocumentArguments& arguments);
 
-// Prints a line on stderr for each: bad lines, documents that are not UTF-8, files of a folder that
-// cannot be read.
+// Prints a line on stderr for each thing that a user may not mean: bad lines, documents that are
+// not UTF-8, files of a folder that cannot be read, validation text that is trained on.
 void warn_of_input(const InputNotes& notes);
 
 // "3 files read; 4 files of other kinds in the folders left out (.html, .py)"
