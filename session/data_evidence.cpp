@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <map>
 #include <set>
 
 #include "base/check.h"
@@ -10,6 +12,7 @@
 #include "data/reference_data.h"
 #include "data/shard.h"
 #include "data/tokenizer_files.h"
+#include "models/audit/model_table.h"
 
 namespace assay {
 
@@ -38,6 +41,27 @@ std::string validation_is_training(const RunData& data) {
          " is also training data: its loss shows what the model remembers, not what it learned";
 }
 
+// "data.train: b.bin has the bytes of a.bin: ..."; "" if no shard has those of another. Copies of
+// all sources of a mixture.
+std::string trained_twice(const RunData& data) {
+  std::map<std::string, std::string> by_hash;
+  int64_t copies = 0;
+  std::string first;
+  for (const std::string& file : data.train) {
+    const auto [other, is_new] = by_hash.try_emplace(data.hashed.at(file).sha256, file);
+    if (is_new) continue;
+    if (copies++ == 0) first = file + " has the bytes of " + other->second;
+  }
+  if (copies == 0) return "";
+  const std::string more = copies > 1
+                               ? strprintf(" (and %ld more such %s)", static_cast<long>(copies - 1),
+                                           copies == 2 ? "file" : "files")
+                               : "";
+  return "data.train: " + first + more +
+         ": a pass reads the same text again, and passes, data.max_epochs and the shares of a "
+         "mixture count it as new";
+}
+
 std::string vocabulary_is_larger(const Config& config, const RunData& data) {
   const int64_t rows = config.model.vocab_size, tokens = data.tokenizer_vocab;
   const int64_t padded = ceil_div(tokens, kUsualPadding) * kUsualPadding;
@@ -55,28 +79,66 @@ int64_t sequences_of(const std::string& shard, int64_t tokens) {
   return std::max<int64_t>(0, Shard(shard).tokens() - 1) / tokens;
 }
 
-// Of a mixture whose first eval.tokens validation tokens have none of a source that has some.
-std::string sources_not_validated(const Config& config, const RunData& data) {
+int64_t validation_sequences(const Config& config) {
+  return ceil_div(config.eval.tokens, config.run.sequence);
+}
+
+// The shards that the first eval.tokens validation tokens are from.
+std::set<std::string> validated_shards(const Config& config, const RunData& data) {
   std::set<std::string> read;
-  int64_t left = ceil_div(config.eval.tokens, config.run.sequence);
+  int64_t left = validation_sequences(config);
   for (size_t i = 0; i < data.val.size() && left > 0; ++i) {
     const int64_t sequences = sequences_of(data.val[i], config.run.sequence);
     if (sequences > 0) read.insert(data.val[i]);
     left -= sequences;
   }
-  std::string missing, own;
+  return read;
+}
+
+std::string folder_of(const std::string& file) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  return folder.empty() ? "." : folder.lexically_normal().string();
+}
+
+void append(std::string& list, const std::string& name) {
+  list += (list.empty() ? "" : ", ") + name;
+}
+
+// Names sources of a mixture, and other folders of validation data, of which the first eval.tokens
+// validation tokens have none.
+std::string not_validated(const Config& config, const RunData& data) {
+  const std::set<std::string> read = validated_shards(config, data);
+  const auto is_read = [&](const std::vector<std::string>& files) {
+    return std::any_of(files.begin(), files.end(),
+                       [&](const std::string& f) { return read.contains(f); });
+  };
+  std::string sources, own, folders;
+  std::set<std::string> of_sources;
   for (const SourceShards& source : data.source_val) {
-    const bool is_read = std::any_of(source.files.begin(), source.files.end(),
-                                     [&](const std::string& f) { return read.contains(f); });
-    if (is_read) continue;
-    missing += (missing.empty() ? "" : ", ") + source.name;
-    own += (own.empty() ? "val/" : ", val/") + source.name;
+    if (is_read(source.files)) continue;
+    append(sources, source.name);
+    append(own, "val/" + source.name);
+    for (const std::string& file : source.files) of_sources.insert(folder_of(file));
   }
-  if (missing.empty()) return "";
-  return strprintf(
-      "data.val: the validation loss is of the first %ld tokens in the order of the files "
-      "(eval.tokens), which have none of %s; the loss of its own: %s",
-      static_cast<long>(config.eval.tokens), missing.c_str(), own.c_str());
+  std::map<std::string, std::vector<std::string>> shards;  // by folder
+  for (const std::string& file : data.val) {
+    if (sequences_of(file, config.run.sequence) > 0) shards[folder_of(file)].push_back(file);
+  }
+  for (const auto& [folder, files] : shards) {
+    if (!is_read(files) && !of_sources.contains(folder)) append(folders, folder);
+  }
+  const auto of_first = [&](const std::string& missing) {
+    return strprintf(
+        "data.val: the validation loss is of the first %ld tokens in the order of the files "
+        "(eval.tokens), which have none of %s; ",
+        static_cast<long>(config.eval.tokens), missing.c_str());
+  };
+  if (!folders.empty()) {
+    append(sources, folders);
+    const std::string more = "a larger eval.tokens reads further";
+    return of_first(sources) + (own.empty() ? "" : "the loss of its own: " + own + "; ") + more;
+  }
+  return sources.empty() ? "" : of_first(sources) + "the loss of its own: " + own;
 }
 
 // Of shards so short that what is left at their ends is a part of the data.
@@ -117,10 +179,20 @@ void hash_data(const Config& config, RunData& data) {
 
 std::vector<std::string> data_warnings(const Config& config, const RunData& data) {
   std::vector<std::string> warnings;
-  for (std::string line : {validation_is_training(data), vocabulary_is_larger(config, data),
-                           sources_not_validated(config, data), tails_not_read(config, data)})
+  for (std::string line :
+       {validation_is_training(data), trained_twice(data), vocabulary_is_larger(config, data),
+        not_validated(config, data), tails_not_read(config, data)})
     if (!line.empty()) warnings.push_back(std::move(line));
   return warnings;
+}
+
+std::string validation_text(const Config& config, const RunData& data) {
+  const int64_t sequence = config.run.sequence, read = validation_sequences(config);
+  int64_t all = 0;
+  for (const std::string& shard : data.val) all += sequences_of(shard, sequence);
+  if (all <= read) return "";
+  return strprintf("validation: the first %s of %s tokens, in the order of the files (eval.tokens)",
+                   grouped(read * sequence).c_str(), grouped(all * sequence).c_str());
 }
 
 }  // namespace assay

@@ -14,7 +14,12 @@ namespace assay {
 void hash_data(const Config& config, RunData& data);
 
 // One line for each thing that a user hardly means: files that are both training and validation
-// data, a vocabulary that the tokenizer does not fill. Call after hash_data().
+// data, training text that is read twice in a pass, a vocabulary that the tokenizer does not fill,
+// validation data that is never read. Call after hash_data().
 std::vector<std::string> data_warnings(const Config& config, const RunData& data);
+
+// "validation: the first 65,536 of 5,012,480 tokens, in the order of the files (eval.tokens)"; ""
+// if all whole sequences are read.
+std::string validation_text(const Config& config, const RunData& data);
 
 }  // namespace assay

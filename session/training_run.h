@@ -23,6 +23,7 @@
 #include "engine/run/run.h"
 #include "engine/run/run_dir.h"
 #include "models/audit/audit.h"
+#include "session/data_evidence.h"
 #include "session/energy_counters.h"
 #include "session/run_data.h"
 #include "session/run_evaluators.h"
@@ -89,6 +90,8 @@ class TrainingRun {
   // How often run.steps steps see the data of one source, and a warning if that is often; "" else.
   std::string passes_text() const { return assay::passes_text(loader_, config()); }
   std::string many_passes_text() const { return assay::many_passes_text(loader_, config()); }
+  // How much of the validation data the losses are of; "" if it is all.
+  std::string validation_text() const { return assay::validation_text(config(), data_); }
 
   // Known after open().
   const RunDir& dir() const { return *dir_; }

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -312,10 +313,31 @@ def check_warnings():
     check("c/corpus_train_000001.bin is also training data" in said("same", "data.val=[c/*_train_*.bin]"), "the same file")
     shutil.copy(SHARD, WORK / "copy.bin")
     check("copy.bin (data.train has it as" in said("copied", "data.val=[copy.bin]"), "a copy is found by its hash")
+    twice = said("twice", "data.train=[c/*_train_*.bin, copy.bin]")
+    check("copy.bin has the bytes of " in twice and "c/corpus_train_000001.bin: a pass reads the same text again, and passes, "
+          "data.max_epochs and the shares of a mixture count it as new" in twice, twice)
+    check("has the bytes of" not in said("once", "eval.tokens=256"), "a shard alone")
+    (WORK / "other").mkdir()
+    shutil.copy(WORK / "c" / "corpus_val_000000.bin", WORK / "other" / "x_val.bin")
+    unread = said("unread", "data.val=[c/*_val_*.bin, other/*.bin]", "eval.tokens=64")
+    check("data.val: the validation loss is of the first 64 tokens in the order of the files (eval.tokens), which have none of " in unread
+          and "other; a larger eval.tokens reads further" in unread, unread)
     wide = said("wide", "model.vocab_size=512")
     check("model.vocab_size is 512, but the tokenizer has 300 tokens: 212 rows of the embedding can never occur" in wide, wide)
     padded = said("padded", "model.vocab_size=384")
     check("vocab_size" not in padded, f"padding is usual: {padded}")
+
+
+def check_validated_share():
+    """The plan and the log say how much of the validation data the losses are of."""
+    line = r"(?m)^validation: the first 64 of [\d,]+ tokens, in the order of the files \(eval\.tokens\)$"
+    few, all_of_it = (["--set", f"eval.tokens={n}"] for n in (64, 1000000))
+    planned = works(*TRAIN, "share", "--plan", *few).stdout
+    check(re.search(line, planned), planned)
+    logged = works(*TRAIN, "share", "--stop-after", "1", *few).stderr
+    check(re.search(line, logged), logged)
+    planned = works(*TRAIN, "share", "--plan", *all_of_it).stdout
+    check("validation: the first" not in planned, planned)
 
 
 def check_tokenizer_folder():
@@ -363,6 +385,7 @@ check_no_locks()
 check_many_shards()
 check_change_on_one_rank()
 check_warnings()
+check_validated_share()
 check_tokenizer_folder()
 check_two_tokenizers()
 print("data trust: ok")

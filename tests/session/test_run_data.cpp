@@ -1,8 +1,11 @@
 #include <filesystem>
 #include <string>
+#include <vector>
 
+#include "data/hash_files.h"
 #include "data/prepare.h"
 #include "engine/config/yaml.h"
+#include "session/data_evidence.h"
 #include "session/run_data.h"
 #include "tests/catch.h"
 #include "tests/data/cat_corpus.h"
@@ -48,6 +51,80 @@ TEST_CASE("shards of two tokenizers are refused where no tokenizer is given") {
   const std::string unchecked = ", check_tokenizer: false";
   resolve_data(made.config(a + ", " + c, a_val, unchecked));
   evaluation_data(made.config(a, a_val + ", " + c_val, unchecked));
+}
+
+// The data of a configuration, hashed, in sequences of four tokens.
+struct Hashed {
+  Config config;
+  RunData data;
+
+  Hashed(Config from, int64_t eval_tokens) : config(std::move(from)) {
+    config.run.sequence = 4;
+    config.eval.tokens = eval_tokens;
+    data = resolve_data(config);
+    std::vector<std::string> files = data.train;
+    files.insert(files.end(), data.val.begin(), data.val.end());
+    data.hashed = hash_files(files, UseCache::kNo);
+  }
+  // The warnings that begin so, one per line.
+  std::string warnings(const std::string& begin) const {
+    std::string found;
+    for (const std::string& line : data_warnings(config, data)) {
+      if (line.starts_with(begin)) found += line + "\n";
+    }
+    return found;
+  }
+};
+
+TEST_CASE("training shards with the bytes of others are named") {
+  const Corpora made;
+  const std::string a = "a/*_train_*.bin", b = "b/*_train_*.bin", val = "a/*_val_*.bin";
+  const auto named = [&](const std::string& train, const std::string& more) {
+    return Hashed(made.config(train, val, more), 4)
+        .warnings("data.train: " + made.corpus.folder.path());
+  };
+  REQUIRE(named(a, "").empty());
+  const std::string shard = "/cats_train_000001.bin",
+                    again = ": a pass reads the same text again, ";
+  const std::string as_a = " has the bytes of " + (made.corpus.folder / "a") + shard;
+  for (const char* mixture : {"", ", mixture: [1, 1]"}) {
+    REQUIRE(named(a + ", " + b, mixture)
+                .starts_with("data.train: " + (made.corpus.folder / "b") + shard + as_a + again));
+  }
+  std::filesystem::create_symlink("a" + shard, made.corpus.folder / "link.bin");
+  REQUIRE(named(a + ", " + b + ", link.bin", "").find(as_a + " (and 1 more such file)" + again) !=
+          std::string::npos);
+}
+
+TEST_CASE("validation data that is not read is named, and how much is read is said") {
+  const Corpora made;
+  const std::string a = "a/*_train_*.bin", a_val = "a/*_val_*.bin", b_val = "b/*_val_*.bin";
+  const Hashed one(made.config(a, a_val, ""), 8);
+  const int64_t whole = (Shard(one.data.val[0]).tokens() - 1) / 4;  // sequences
+  REQUIRE(whole > 2);
+  REQUIRE(validation_text(one.config, one.data) ==
+          "validation: the first 8 of " + std::to_string(4 * whole) +
+              " tokens, in the order of the files (eval.tokens)");
+  REQUIRE(one.warnings("data.val: the validation loss").empty());
+
+  const Hashed all(made.config(a, a_val + ", " + b_val, ""), 8 * whole);
+  REQUIRE(validation_text(all.config, all.data).empty());
+  REQUIRE(all.warnings("data.val: the validation loss").empty());
+  const Hashed some(made.config(a, a_val + ", " + b_val, ""), 8);
+  REQUIRE(some.warnings("data.val: the validation loss") ==
+          "data.val: the validation loss is of the first 8 tokens in the order of the files "
+          "(eval.tokens), which have none of " +
+              (made.corpus.folder / "b") + "; a larger eval.tokens reads further\n");
+  // In a mixture too, where a source's own data is named as the source's.
+  const std::string mixed = a + ", b/*_train_*.bin";
+  std::filesystem::copy(made.corpus.folder / "b", made.corpus.folder / "other");
+  const Hashed source(
+      made.config(mixed, a_val + ", " + b_val + ", other/*_val_*.bin", ", mixture: [1, 1]"), 8);
+  REQUIRE(
+      source.warnings("data.val: the validation loss")
+          .ends_with(
+              "which have none of b/*_train_*.bin, " + (made.corpus.folder / "other") +
+              "; the loss of its own: val/b/*_train_*.bin; a larger eval.tokens reads further\n"));
 }
 
 }  // namespace

@@ -319,6 +319,7 @@ void announce_setup(TrainingRun& run, const IsGiven& is_given) {
       double(tokens) / double(counts.active)));
   if (const std::string text = landings_text(config); !text.empty()) log.info(text);
   if (const std::string text = run.passes_text(); !text.empty()) log.info(text);
+  if (const std::string text = run.validation_text(); !text.empty()) log.info(text);
   // What `auto` becomes in most runs is no news.
   const bool usual_products =
       run.session().automatic_products && config.precision.products == ProductsMode::kSimulated;

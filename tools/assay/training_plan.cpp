@@ -128,12 +128,14 @@ std::string collapse_note(const Config& config) {
   return text.empty() ? "" : text + "\n";
 }
 
-// What the steps draw from the data; "" if their number is not known.
+// What the steps draw from the data, if their number is known, and what is validated on.
 std::string data_note(TrainingRun& run) {
-  if (!horizon_is_known(run.config())) return "";
+  std::string validation = run.validation_text();
+  if (!validation.empty()) validation += "\n";
+  if (!horizon_is_known(run.config())) return validation;
   const std::string passes = run.passes_text(), many = run.many_passes_text();
   return run.mixture_table() + (passes.empty() ? "" : passes + "\n") +
-         (many.empty() ? "" : "warning: " + many + "\n");
+         (many.empty() ? "" : "warning: " + many + "\n") + validation;
 }
 
 // True if a line at the top level begins with the key.
