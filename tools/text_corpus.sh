@@ -68,14 +68,23 @@ require_text "$text"
 [[ -x $assay ]] || fail "$assay: no such program" "build it (README.md), or give its path as the third argument"
 if [[ -f $corpus/manifest.json ]]; then exit 0; fi
 
+# documents_in FILE: how many documents are in a text; white space behind the last separator is none.
+documents_in() {
+  local separators last begin=1
+  read -r separators last < <(LC_ALL=C grep -abo '<|endoftext|>' "$1" | awk -F: '{ last = $1 } END { print NR, last }') || true
+  if [[ $separators -gt 0 ]]; then begin=$((last + 14)); fi  # bytes count from 0, those of tail from 1
+  if LC_ALL=C grep -aq '[^[:space:]]' < <(tail -c +$begin "$1"); then separators=$((separators + 1)); fi
+  echo "$separators"
+}
+
 # whole_documents: true if the text has 20 documents or more, or files that cannot be cut.
 whole_documents() {
   local file documents=0
   while IFS= read -r -d '' file; do
     case ${file,,} in *.jsonl | *.ndjson | *.json | *.gz | *.zst) return 0 ;; esac
     if [[ -d $text ]]; then file=$text/$file; fi
-    documents=$((documents + $({ grep -o '<|endoftext|>' "$file" || true; } | wc -l) + 1))
-    if [[ $documents -gt 20 ]]; then return 0; fi
+    documents=$((documents + $(documents_in "$file")))
+    if [[ $documents -ge 20 ]]; then return 0; fi
   done < <(files_of "$text")
   return 1
 }

@@ -151,6 +151,7 @@ def check_corpus(folder):
     expect(done.returncode == 1 and not done.stdout and len(lines) == 2 and
            lines[0].startswith("error: nofile: no such file") and lines[1].startswith("hint: "), done)
     check_capitals(folder, script)
+    check_count(folder, script)
 
 
 def check_capitals(folder, script):
@@ -179,6 +180,25 @@ def check_capitals(folder, script):
         (folder / "lines" / "big.JSONL").write_text('{"text": "a"}\n')
         (folder / "lines" / "readme.md").write_text("About these lines.")
         expect(made(text, folder / f"lines of {text.name}") == [], f"{text} was cut")
+
+
+def check_count(folder, script):
+    """Of fewer than 20 documents text_corpus.sh cuts each file, of 20 none; nothing behind a separator is no document."""
+    def cut(name, *files):
+        text, corpus = folder / name, folder / f"{name} corpus"
+        text.mkdir()
+        for number, content in enumerate(files):
+            (text / f"{number}.txt").write_text(content)
+        done = subprocess.run(["bash", script, text, corpus, folder / "nothing"], capture_output=True, text=True, check=False)
+        expect(done.returncode == 0, done)
+        return (corpus / "train").exists()
+
+    end = "<|endoftext|>"
+    for name, files, few in (("20 open", [end.join(20 * ["a b\n"])], False), ("20 ended", [20 * f"a b{end}\n"], False),
+                             ("19 open", [end.join(19 * ["a b\n"])], True), ("19 ended", [19 * f"a b\n{end}" + "\n"], True),
+                             ("11 files", 11 * [f"a b\n{end}\n"], True), ("20 files", 20 * ["a b\n"], False),
+                             ("20 in two", [end.join(10 * ["a b"]), 10 * f"a b{end}"], False)):
+        expect(cut(name, *files) == few, f"{name}: {'not ' if few else ''}cut")
 
 
 def main():
