@@ -170,8 +170,10 @@ int main(int argc, char** argv) {
   assay::BenchOptions options(
       "bench_matmul",
       "GFLOP/s of the large cases of the linear layers on the CPU, with the share of this "
-      "machine's matmul limit and, where oneDNN is installed, the ratio to its time (above "
-      "1: ours is faster). A case with a wrong result is not timed. Needs no GPU.");
+      "machine's matmul limit (the fastest of Assay's own linear products of three other sizes, "
+      "not the hardware's peak; more than 100% is possible) and, where oneDNN is installed, the "
+      "ratio to its time (above 1: ours is faster). A case with a wrong result is not timed. Needs "
+      "no GPU.");
   options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
   options.add("--threads", o.threads,
               "CPU threads (default: all cores that it may use, whatever OMP_NUM_THREADS says)");

@@ -212,9 +212,10 @@ int main(int argc, char** argv) {
       "bench_ops",
       "Time of each op on the CPU, at the largest size of its case list for each type, with the "
       "share of this machine's measured limit: the larger of bytes / copy and, of products, flops "
-      "/ matmul, over the median. More than 100% means that the buffers stay in the caches, or "
-      "that the op reads more than it writes, which memory does faster than a copy. Needs no "
-      "GPU.");
+      "/ matmul, over the median. The matmul limit is the fastest of Assay's own linear products, "
+      "not the hardware's peak. More than 100% means that the buffers stay in the caches, that the "
+      "op reads more than it writes, which memory does faster than a copy, or that its product is "
+      "faster than those of the limit. Needs no GPU.");
   options.add("--op", "TEXT", o.op, "one op or family: rmsnorm, linear_forward");
   options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
   options.add("--all", o.all, "every case of the lists");

@@ -225,8 +225,9 @@ int main(int argc, char** argv) {
   assay::BenchOptions options(
       "bench_quantise",
       "Time of the quantisers' large cases on the CPU, with the share of this machine's "
-      "copy bandwidth, and the relative RMS error of each recipe's format on N(0, 1). A "
-      "case with a wrong result is not timed. Needs no GPU.");
+      "copy bandwidth, and the relative RMS error of each recipe's format on N(0, 1). More than "
+      "100% of copy means that the buffers stay in the caches, or that the op reads more than it "
+      "writes. A case with a wrong result is not timed. Needs no GPU.");
   options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
   options.add("--threads", o.threads,
               "CPU threads (default: all cores that it may use, whatever OMP_NUM_THREADS says)");

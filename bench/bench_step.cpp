@@ -378,8 +378,10 @@ int main(int argc, char** argv) {
   assay::BenchOptions options(
       "bench_step",
       "Tokens per second of a whole optimizer step on random tokens, with the share of what "
-      "products allow: a CPU's measured limit, a GPU's peak in bf16 by its datasheet. Needs a GPU "
-      "only for --device cuda.");
+      "products allow: on a CPU the fastest of Assay's own linear products, measured first, not "
+      "the "
+      "hardware's peak; on a GPU the peak in bf16 by its datasheet. Needs a GPU only for --device "
+      "cuda.");
   options.add("--config", "FILE", o.config,
               "a configuration: its model, precision, sequence, micro_batch and batch_tokens");
   options.add("--device", "{auto,cpu,cuda}", o.device,

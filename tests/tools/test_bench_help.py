@@ -27,6 +27,9 @@ for program in sys.argv[1:]:
     expect(f"Usage: {name} [OPTIONS]" in lines, f"no usage line: {done.stdout}")
     head = " ".join(lines[:lines.index("Options:")]) if "Options:" in lines else ""
     expect("Needs no GPU." in head or "Needs a GPU" in head, f"does not say whether it needs a GPU: {head}")
+    if name in ("bench_ops", "bench_matmul", "bench_step"):
+        expect("the fastest of Assay's own linear products" in " ".join(head.split()) and "not the hardware's peak" in
+               " ".join(head.split()), f"does not say what a CPU's limit of products is: {head}")
     expect(any(line.startswith("  -h,--help ") for line in lines), "--help is not listed")
     expect(any(line.startswith("  --json ") for line in lines), "--json is not listed")
     for line in lines:
