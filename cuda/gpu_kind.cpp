@@ -1,5 +1,6 @@
 #include "cuda/gpu_kind.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/check.h"
@@ -60,10 +61,13 @@ GpuKind gpu_kind(int capability) {
           image.empty() ? capability : read_image(image).capability};
 }
 
-GpuKind gpu_kind_by_environment(int capability) {
-  GpuKind kind = gpu_kind(capability);
-  const std::string image = image_for(capability, built_images());
-  if (!image.empty()) kind.image = read_image(image).capability;
+std::vector<int> known_capabilities() {
+  std::vector<int> all;
+  for (const Row& row : kRows) all.push_back(row.kind.capability);
+  return all;
+}
+
+GpuKind with_chosen_path(GpuKind kind) {
   const char* const path = std::getenv("ASSAY_GPU_PATH");
   if (path == nullptr || *path == '\0') return kind;
   if (std::string(path) != "mma") {
@@ -71,6 +75,13 @@ GpuKind gpu_kind_by_environment(int capability) {
                     "set it to mma for the mma.sync kernels, or unset it for the fastest ones");
   }
   kind.products = Products::kMmaSync;
+  return kind;
+}
+
+GpuKind gpu_kind_by_environment(int capability) {
+  GpuKind kind = with_chosen_path(gpu_kind(capability));
+  const std::string image = image_for(capability, built_images());
+  if (!image.empty()) kind.image = read_image(image).capability;
   return kind;
 }
 
@@ -134,6 +145,15 @@ std::string image_to_build(int capability) {
   std::vector<std::string> all;
   for (const Row& row : kRows) all.emplace_back(row.image);
   return image_for(capability, all);
+}
+
+std::vector<std::string> images_of(int capability) {
+  std::vector<std::string> all;
+  for (const Row& row : kRows) {
+    const bool known = std::find(all.begin(), all.end(), row.image) != all.end();
+    if (!known && !image_for(capability, {row.image}).empty()) all.emplace_back(row.image);
+  }
+  return all;
 }
 
 }  // namespace assay::gpu

@@ -26,9 +26,13 @@ struct GpuKind {
 // The kind of a compute capability of 8.0 or newer, with the image that image_to_build() names. One
 // that is not in the table has what every newer one has, and its own image if that names none.
 GpuKind gpu_kind(int capability);
-// The same with the image that this program has for it, if any, and the choice of the environment:
-// ASSAY_GPU_PATH=mma takes the mma.sync kernels where there are faster ones. UserError if it is
-// something else.
+// The compute capabilities of the table: 80, 86, ...
+std::vector<int> known_capabilities();
+// The same kind with the choice of the environment: ASSAY_GPU_PATH=mma takes the mma.sync kernels
+// where there are faster ones. UserError if it is something else.
+GpuKind with_chosen_path(GpuKind kind);
+// The kind of a compute capability with that choice, and the image that this program has for it, if
+// any.
 GpuKind gpu_kind_by_environment(int capability);
 
 // "mma.sync, 99 KB of shared memory a block, fp8 conversions"
@@ -46,5 +50,7 @@ const std::vector<std::string>& built_images();
 std::string image_for(int capability, const std::vector<std::string>& images);
 // The image to build for a GPU; "" if the kernels cannot be built for it.
 std::string image_to_build(int capability);
+// The images, of those that this program can be built for, that run on a GPU.
+std::vector<std::string> images_of(int capability);
 
 }  // namespace assay::gpu

@@ -130,6 +130,11 @@ TEST_CASE("an image runs on its own GPU, and without an a on later ones of its m
   }
   REQUIRE(image_to_build(101) == "100");
   for (const int capability : {75, 87, 91, 110, 130}) REQUIRE(image_to_build(capability).empty());
+  REQUIRE(images_of(86) == std::vector<std::string>{"80"});
+  REQUIRE(images_of(89) == std::vector<std::string>{"80", "89"});
+  REQUIRE(images_of(90) == std::vector<std::string>{"90a"});
+  REQUIRE(images_of(87).empty());
+  REQUIRE(known_capabilities() == std::vector<int>{80, 86, 89, 90, 100, 103, 120, 121});
 }
 
 TEST_CASE("the kind of a GPU has its limits, and products that the environment may choose") {
@@ -164,6 +169,11 @@ TEST_CASE("the kind of a GPU has its limits, and products that the environment m
   setenv("ASSAY_GPU_PATH", "mma", 1);
   REQUIRE(gpu_kind_by_environment(90).products == Products::kMmaSync);
   REQUIRE(gpu_kind_by_environment(90).capability == 90);
+  // Alone, as in the emulator: any image.
+  GpuKind other_image = gpu_kind(90);
+  other_image.image = 80;
+  REQUIRE(with_chosen_path(other_image).products == Products::kMmaSync);
+  REQUIRE(with_chosen_path(other_image).image == 80);
   REQUIRE(slow_parts(gpu_kind_by_environment(90)).size() == 1);
   setenv("ASSAY_GPU_PATH", "wgmma", 1);
   std::string why;

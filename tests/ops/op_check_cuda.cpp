@@ -29,7 +29,8 @@ void release(void* p) {
 // --list and --help need no GPU.
 bool runs_cases(int argc, char** argv) {
   const auto says = [](const char* word) {
-    return std::strcmp(word, "--list") == 0 || std::strcmp(word, "--help") == 0;
+    return std::strcmp(word, "--list") == 0 || std::strcmp(word, "--help") == 0 ||
+           std::strcmp(word, "-h") == 0;
   };
   return std::none_of(argv + 1, argv + argc, says);
 }

@@ -1,13 +1,15 @@
 // op_check_simt [--gpu CAPABILITY [--image CAPABILITY]] [--op NAME] [--filter TEXT] [--list]: runs
 // every case with the source of the CUDA kernels on the SIMT emulator (cuda/simt): against the
 // scalar reference with threads in forward order, then to the same bits in reverse and in random
-// order. --gpu: as on a GPU of that compute capability (80: 8.0), with its kernels and its limits;
-// --image: in an image that an older one runs too. Exits 1 if a case fails. op_check_race is the
+// order. --gpu: as on a GPU of that compute capability (80 or 8.0), with its kernels and its
+// limits; --image: in an image that an older one runs too. ASSAY_GPU_PATH and
+// ASSAY_GPU_PREDECESSORS choose kernels as on a GPU. Exits 1 if a case fails. op_check_race is the
 // same program with the race detector, on smaller cases.
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "cuda/launch.h"
@@ -26,31 +28,81 @@ double seconds(const assay::Cost& cost) {
 constexpr double kMostSeconds = 0.5;
 constexpr double kMostSecondsForRaces = 0.052;  // the race detector takes about six times as long
 
-}  // namespace
+constexpr const char* kOwnOptions =
+    "  --gpu CAPABILITY   as on a GPU of this compute capability, 80 or 8.0: its kernels, its\n"
+    "                     limits (default: 9.0, and cases of every GPU)\n"
+    "  --image NUMBER     with --gpu: in the image of an older one that it runs too\n"
+    "ASSAY_GPU_PATH and ASSAY_GPU_PREDECESSORS choose kernels as on a GPU (docs/gpu.md).\n";
 
-int main(int argc, char** argv) {
+// What this program takes out of the command line, for every other option is op_check_main's.
+struct Target {
+  int capability = 0;  // 0: --gpu is not given
+  int image = 0;
+  std::string words;  // " --gpu 86"
+  std::vector<char*> others;
+};
+
+// "8.9" of 89.
+std::string version(int capability) {
+  return assay::strprintf("%d.%d", capability / 10, capability % 10);
+}
+
+int read_capability(const std::string& text) {
+  std::string known;
+  for (const int capability : assay::gpu::known_capabilities()) {
+    if (text == std::to_string(capability) || text == version(capability)) return capability;
+    known += (known.empty() ? "" : ", ") + version(capability);
+  }
+  throw assay::UserError("--gpu " + text + " is no compute capability that this program knows",
+                         "it knows " + known);
+}
+
+int read_image(const std::string& text, int capability) {
+  std::string known;
+  for (const std::string& name : assay::gpu::images_of(capability)) {
+    const int image = std::atoi(name.c_str());  // "90a" is 90
+    if (text == name || text == std::to_string(image)) return image;
+    known += (known.empty() ? "" : ", ") + std::to_string(image);
+  }
+  throw assay::UserError(
+      "--image " + text + " is no image that a GPU of " + version(capability) + " runs",
+      "its images: " + known + "; --gpu chooses another GPU");
+}
+
+Target read_target(int argc, char** argv) {
+  Target target;
+  std::optional<std::string> gpu, image;
+  for (int i = 0; i < argc; ++i) {
+    const std::string option = argv[i];
+    if (option != "--gpu" && option != "--image") {
+      target.others.push_back(argv[i]);
+      continue;
+    }
+    if (i + 1 == argc)
+      throw assay::UserError(option + " needs a value", "--help lists the options");
+    std::optional<std::string>& value = option == "--gpu" ? gpu : image;
+    if (value) throw assay::UserError(option + " is given twice", "--help lists the options");
+    value = argv[++i];
+    target.words += " " + option + " " + argv[i];
+  }
+  if (gpu) target.capability = read_capability(*gpu);
+  if (image) target.image = read_image(*image, target.capability ? target.capability : 90);
+  return target;
+}
+
+int run(int argc, char** argv) {
   using namespace assay;
   set_case_memory({.allocate = [](size_t bytes) { return simt::device_malloc(bytes); },
                    .release = simt::device_free,
                    .watched = true});
-  std::string program = simt::race_detector_present() ? "op_check_race" : "op_check_simt";
-  int capability = 0;
-  int image = 0;
-  for (const auto& [option, number] : {std::pair{"--gpu", &capability}, {"--image", &image}}) {
-    if (argc < 3 || std::strcmp(argv[1], option) != 0) continue;
-    *number = std::atoi(argv[2]);
-    program += std::string(" ") + option + " " + argv[2];
-    argc -= 2;
-    argv += 2;
-  }
+  Target target = read_target(argc, argv);
+  const int capability = target.capability;
+  const std::string program =
+      (simt::race_detector_present() ? "op_check_race" : "op_check_simt") + target.words;
   static gpu::Context context = simt::make_context(capability > 0 ? capability : 90);
-  if (image > 0) context.kind.image = image;
-  try {
-    context.predecessors = gpu::predecessors_by_environment();
-  } catch (const UserError& error) {
-    std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
-    return 1;
-  }
+  context.kind = gpu::with_chosen_path(context.kind);
+  if (target.image > 0) context.kind.image = target.image;
+  context.predecessors = gpu::predecessors_by_environment();
   using Aim = OpBackend::Variant::Aim;
   // Other orders seldom touch other bytes, so --sanitized leaves them to builds without sanitizers.
   const auto order = [](const char* text, Aim aim = Aim::kOtherPaths) {
@@ -64,6 +116,7 @@ int main(int argc, char** argv) {
   };
   OpBackend backend = {
       .program = program.c_str(),
+      .own_options = kOwnOptions,
       .variants = {order("fwd"), order("rev", Aim::kSameBits), order("rnd:1", Aim::kSameBits)},
       .capability = capability,
       .seconds = seconds,
@@ -75,5 +128,16 @@ int main(int argc, char** argv) {
     backend.most_seconds = kMostSecondsForRaces;
     backend.checks_races = true;
   }
-  return op_check_main(argc, argv, backend);
+  return op_check_main(int(target.others.size()), target.others.data(), backend);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const assay::UserError& error) {
+    std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
+    return 1;
+  }
 }

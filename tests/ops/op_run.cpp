@@ -163,13 +163,37 @@ bool read_shard(const char* text, Shard& shard) {
   return true;
 }
 
-int usage(const OpBackend& backend, int status) {
-  std::fprintf(
-      stderr,
-      "usage: %s [--op NAME] [--filter TEXT] [--shard I/N] [--small | --sanitized | --large] "
-      "[--stop-at-failure] [--list]\n",
-      backend.program);
-  return status;
+std::string name_of(const OpBackend& backend) {
+  const std::string words = backend.program;
+  return words.substr(0, words.find(' '));
+}
+
+int print_help(const OpBackend& backend) {
+  std::printf(
+      "Runs the cases of the ops and compares them with their references; exits 1 if one fails.\n"
+      "usage: %s [OPTIONS]\n\n"
+      "  -h, --help         print this help and exit\n"
+      "  --op NAME          only this op, or the ops whose names begin with it: rmsnorm\n"
+      "  --filter TEXT      only cases whose name contains this\n"
+      "  --list             print the names of the cases and run none\n"
+      "  --small            only cheap cases, for compute-sanitizer\n"
+      "  --sanitized        without the sizes of real models, and each case once\n"
+      "  --shard I/N        every N-th case from the I-th on (0/4), to share them out\n"
+      "  --stop-at-failure  end with the first case that fails\n",
+      name_of(backend).c_str());
+  if (!backend.variants_of_large.empty()) {
+    std::printf("  --large            only the large cases, the sizes of training%s\n",
+                backend.large == OpBackend::Large::kAlways ? " (default: all)" : "");
+  }
+  std::printf("%s", backend.own_options);
+  return 0;
+}
+
+int refuse(const OpBackend& backend, const std::string& problem) {
+  const std::string name = name_of(backend);
+  std::fprintf(stderr, "error: %s: %s\nhint: `%s --help` lists the options\n", name.c_str(),
+               problem.c_str(), name.c_str());
+  return 1;
 }
 
 // Says why nothing ran: the op does not exist, or it has no such case here.
@@ -212,12 +236,21 @@ int op_check_main(int argc, char** argv, OpBackend backend) {
       backend = without_repeats(std::move(backend));
     } else if (flag == "--large" && !backend.variants_of_large.empty()) {
       sizes = Sizes::kLarge;
-    } else if ((flag == "--op" || flag == "--filter") && i + 1 < argc) {
-      (flag == "--op" ? op : filter) = argv[++i];
-    } else if (flag == "--shard" && i + 1 < argc) {
-      if (!read_shard(argv[++i], shard)) return usage(backend, 1);
+    } else if (flag == "--op" || flag == "--filter" || flag == "--shard") {
+      if (i + 1 == argc) return refuse(backend, flag + " needs a value");
+      const std::string value = argv[++i];
+      if (flag == "--shard") {
+        if (!read_shard(value.c_str(), shard))
+          return refuse(backend, "--shard " + value + " is not I/N with I from 0 to N - 1");
+        continue;
+      }
+      std::string& text = flag == "--op" ? op : filter;
+      if (!text.empty()) return refuse(backend, flag + " is given twice");
+      text = value;
+    } else if (flag == "--help" || flag == "-h") {
+      return print_help(backend);
     } else {
-      return usage(backend, flag == "--help" ? 0 : 1);
+      return refuse(backend, "unknown option " + flag);
     }
   }
   std::optional<CaseWorkspace> workspace;

@@ -12,7 +12,8 @@
 namespace assay {
 
 struct OpBackend {
-  const char* program;           // "op_check_simt"
+  const char* program;           // "op_check_simt"; may be followed by options of its own
+  const char* own_options = "";  // the lines of --help for these
   OpBody body = OpBody::kEvery;  // kCpu: runs the CPU's cases; else the GPU's
   // One way to run an instance. The first variant is compared with the reference; the others must
   // give its bits.
