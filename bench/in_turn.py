@@ -16,6 +16,9 @@ import sys
 import time
 
 EXAMPLES = """examples:
+  one op of two builds: a ratio below 1 says that the second takes less time
+    in_turn.py --key cases.0.p50_us "../before/build/bench_ops --op rope --filter bf16 --json" \\
+               "build/bench_ops --op rope --filter bf16 --json"
   two ranks of one thread beside one process of two
     in_turn.py "build/bench_step --json --threads 2 --micro-batches 2" \\
                "mpirun -n 2 build/bench_step --json --threads 1 --micro-batches 2"
@@ -56,6 +59,27 @@ def output_of(command, limit):
         raise
 
 
+def printed_object(output):
+    """The JSON object in the last line, or over all lines."""
+    for text in (output.strip().splitlines()[-1], output):
+        try:
+            row = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            return row
+    raise ValueError("no JSON object")
+
+
+def number_at(row, key):
+    """The number of a key, or at the end of a path: cases.0.p50_us."""
+    if key in row:
+        return float(row[key])
+    for part in key.split("."):
+        row = row[int(part)] if isinstance(row, list) else row[part]
+    return float(row)
+
+
 def measured(command, key, limit):
     try:
         output, code = output_of(command, limit)
@@ -68,12 +92,12 @@ def measured(command, key, limit):
     if code != 0 or not lines:
         raise Unmeasured(f"error: exit {code}, {len(lines)} lines of output: {command}\nhint: run it by hand")
     try:
-        row = json.loads(lines[-1])
-        number = float(row[key])
+        row = printed_object(output)
+        number = number_at(row, key)
         if not math.isfinite(number):
             raise ValueError(f"it is {number}")
         return number, row
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError) as error:
         raise Unmeasured(f"error: no number {key} in what it printed ({error!r}): {command}\nhint: give it --json; --key names "
                          "what is compared") from error
 
@@ -137,12 +161,14 @@ class Rounds:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("first", help="a command that prints one JSON object in its last line")
+    parser.add_argument("first", help="a command that prints one JSON object, in its last line or as all of its output")
     parser.add_argument("others", nargs="+", metavar="command", help="the commands that are compared with it")
     parser.add_argument("--pairs", type=int, default=8, help="how often each runs (default: 8)")
     parser.add_argument("--minutes", type=float, default=0, help="no round begins after that (default: no limit)")
     parser.add_argument("--limit", type=float, default=0, help="seconds after which a command counts as failed (default: none)")
-    parser.add_argument("--key", default="tokens_per_s", help="the number that is compared (default: tokens_per_s)")
+    parser.add_argument("--key", default="tokens_per_s", help="the number that is compared (default: tokens_per_s); a path of names and places leads to one inside: "
+                        "cases.0.p50_us. Ratios are the other command over the first: above 1 the other is faster where more is "
+                        "better (tokens_per_s), below 1 where less is (times)")
     parser.add_argument("--out", type=pathlib.Path, help="adds one line of JSON for each comparison to this file")
     parser.add_argument("--name", action="append", default=[], help="of a comparison, for --out; once for each other command")
     a = parser.parse_args()

@@ -43,6 +43,20 @@ def check(what, ok, said):
 
 done = subprocess.run(words("--pairs", "2", "--out", str(work / "out"), QUICK, QUICK), capture_output=True, text=True)
 check("quick", done.returncode == 0 and json.loads((work / "out").read_text())["ratio_median"] == 1, done)
+# An object over many lines, as that of bench_ops, and a number inside.
+for number in (1, 2):
+    (work / f"rows{number}").write_text(json.dumps({"cases": [{"p50_us": 5}, {"p50_us": 4 * number}], "tokens_per_s": 1}, indent=1))
+done = subprocess.run(words("--pairs", "2", "--key", "cases.1.p50_us", "--out", str(work / "inside"), f"cat {work}/rows1",
+                            f"cat {work}/rows2"), capture_output=True, text=True)
+check("many lines", done.returncode == 0 and json.loads((work / "inside").read_text())["ratio_median"] == 2 and
+      "cases.1.p50_us: 4 and 8" in done.stdout, done)
+(work / "list").write_text("[{\"tokens_per_s\": 2},\n{\"tokens_per_s\": 3}]")
+done = subprocess.run(words("--key", "0.tokens_per_s", f"cat {work}/list", QUICK), capture_output=True, text=True)
+check("a list", done.returncode == 1 and "no JSON object" in done.stderr and "Traceback" not in done.stderr, done)
+for key in ("cases.2.p50_us", "cases.1", "cases.1.p50_us.x", "cases.first.p50_us", "rows.1"):
+    done = subprocess.run(words("--key", key, f"cat {work}/rows1", f"cat {work}/rows2"), capture_output=True, text=True)
+    check(f"--key {key}", done.returncode == 1 and done.stderr.startswith(f"error: no number {key} in what it printed") and
+          "Traceback" not in done.stderr, done)
 for name, command in (("slow", SLOW), ("stubborn", STUBBORN)):
     done = subprocess.run(words("--pairs", "2", "--limit", "0.5", QUICK, command, QUICK), capture_output=True,
                           text=True, timeout=60)
