@@ -12,7 +12,8 @@ says waits_for_host.
   matmul_fp8      the same by torch._scaled_mm with one scale per tensor, fprop only, if this PyTorch
                   has it
   attention       scaled_dot_product_attention, causal, forward and backward, head widths 64 and 128
-  grouped         torch._grouped_mm over 64 and 256 experts, if this PyTorch has it
+  grouped         torch._grouped_mm over 64 and 256 experts, forward only, rows in order and as many for
+                  each expert (ours are gathered, and differ), if this PyTorch has it
   cross_entropy   logits of 8192 tokens, forward and backward
 
 --device cpu --tiny runs everything with small shapes, to check the script where there is no GPU.
@@ -23,10 +24,16 @@ import statistics
 import sys
 import time
 
-import torch
-import torch.nn.functional as F
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError:  # main() says so; --help needs none
+    torch = None
 
+# The sizes of the speedrun models; products as in the large cases of tests/ops/linear_cases.cpp and
+# grouped_linear_cases.cpp, which bench_gemm and bench_grouped time.
 HIDDEN, FFN, VOCAB, SEQUENCE = 768, 3072, 50304, 2048
+TOKENS, TOP_K, EXPERT_FFN = 16384, 6, 384
 
 
 class Clock:
@@ -117,11 +124,11 @@ class Report:
             return
         try:
             times, waits = self.clock.measure(make_inputs, call, input_bytes)
-        except (RuntimeError, AttributeError, NotImplementedError, torch.cuda.OutOfMemoryError) as error:
+        except (RuntimeError, AttributeError, NotImplementedError) as error:  # out of memory is a RuntimeError
             print("%s %s: %s" % (op, name, str(error).splitlines()[0]), file=sys.stderr)
             return
         median = statistics.median(times)
-        row = {"op": op, "case": name, "us_p50": round(median, 2), "us_min": round(min(times), 2)}
+        row = {"op": op, "case": name, "p50_us": round(median, 2), "min_us": round(min(times), 2)}
         if flops:
             row["tflop_per_s"] = round(flops / median * 1e-6, 2)
         if moved_bytes:
@@ -132,8 +139,8 @@ class Report:
         self.rows += 1
 
 
-def random(device, *shape, dtype=torch.bfloat16):
-    return torch.randn(*shape, device=device, dtype=torch.float32).to(dtype)
+def random(device, *shape):
+    return torch.randn(*shape, device=device, dtype=torch.float32).to(torch.bfloat16)
 
 
 def copies(report, device, tiny):
@@ -144,7 +151,7 @@ def copies(report, device, tiny):
 
 
 def matmuls(report, device, tiny):
-    tokens = 64 if tiny else 65536
+    tokens = 64 if tiny else TOKENS
     layers = [("qkv", 3 * HIDDEN, HIDDEN), ("out", HIDDEN, HIDDEN), ("gate_up", 2 * FFN, HIDDEN),
               ("down", HIDDEN, FFN), ("router64", 64, HIDDEN), ("router256", 256, HIDDEN),
               ("router4096", 4096, HIDDEN)]
@@ -202,10 +209,10 @@ def grouped(report, device, tiny):
     if not hasattr(torch, "_grouped_mm") or device == "cpu":
         print("grouped: this PyTorch or device has no _grouped_mm", file=sys.stderr)
         return
-    for experts, top_k, inner in ((64, 6, 512), (256, 6, 512), (256, 7, 384)):
-        rows = (256 if tiny else 65536) * top_k // experts * experts
+    for experts in (64, 256):
+        rows = (256 if tiny else TOKENS) * TOP_K  # a multiple of the experts
         offsets = torch.arange(1, experts + 1, device=device, dtype=torch.int32) * (rows // experts)
-        for name, out, width in (("up", 2 * inner, HIDDEN), ("down", HIDDEN, inner)):
+        for name, out, width in (("up", 2 * EXPERT_FFN, HIDDEN), ("down", HIDDEN, EXPERT_FFN)):
             report.case("grouped", "%s E=%d rows=%d out=%d in=%d" % (name, experts, rows, out, width),
                         lambda: (random(device, rows, width), random(device, experts, out, width)),
                         lambda x, w: torch._grouped_mm(x, w.transpose(-2, -1), offs=offsets),
@@ -249,6 +256,10 @@ def main():
     if not any(args.filter in op for op in OPS):
         print("error: --filter %s is in the name of no op\nhint: the ops are %s" % (args.filter, ", ".join(OPS)),
               file=sys.stderr)
+        return 1
+    if torch is None:
+        print("error: %s has no PyTorch\nhint: `bash tools/setup.sh --peers` installs it for a CPU; for a GPU run this with a "
+              "Python that has its build for CUDA" % sys.executable, file=sys.stderr)
         return 1
     if args.device == "cuda" and not torch.cuda.is_available():
         print("error: this PyTorch (%s) sees no CUDA device\nhint: --device cpu --tiny checks the script" % torch.__version__,

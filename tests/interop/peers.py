@@ -196,6 +196,8 @@ def check_ops():
     done, found, (header,) = ops()
     require(done.returncode == 0 and found == {"copy", "matmul", "attention", "cross_entropy"}, done)
     require(header["heat_s"] == 0 and header["repeats"] == 2, header)
+    rows = [json.loads(line) for line in done.stdout.splitlines()[1:]]
+    require(all(0 < row["min_us"] <= row["p50_us"] for row in rows), rows)
     done, found, _ = ops("--filter", "cross_entropy")
     require(done.returncode == 0 and found == {"cross_entropy"}, done)
     done, found, _ = ops("--filter", "copies")
