@@ -1,4 +1,5 @@
-// The kernel language: the one header that a .cu file includes besides its op's header.
+// The kernel language: the one header with all that a kernel may use of the GPU. A .cu file has it
+// beside its op's header, cuda/launch.h and what it needs of ops/gpu.
 //
 // Every wrapper has two bodies: PTX or an intrinsic under nvcc, and a call of the SIMT emulator
 // (cuda/simt) under the host compiler. The kernel source is the same for both. Inline PTX is only

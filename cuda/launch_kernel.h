@@ -13,9 +13,9 @@ struct Extent {
 };
 
 struct Launch {
-  const char* name;  // for error messages; must live as long as the program
-  Extent grid;
-  Extent block;
+  const char* name;          // for error messages; must live as long as the program
+  Extent grid;               // y and z at most 65535
+  Extent block;              // at most 1024 threads
   int64_t shared_bytes = 0;  // dynamic shared memory
   // Consecutive blocks along x that run together, 1 to 8 (cuda/kernel/cluster.h); divides grid.x.
   uint32_t cluster = 1;

@@ -6,8 +6,8 @@
 //   b[0] (2t..2t+1, g)   b[1] (2t + 8.., g)   d: cuda/kernel/accumulators.h
 // Elements are (row, column). A register of a or b has two of them, the first in its low half.
 //
-// mma_m16n8k32: the same with 8-bit elements, a (16 x 32), b (32 x 8), four in a register, the
-// first in its low byte:
+// mma_m16n8k32: the same with 8-bit elements, a (16 x 32) of the format that its parameter names, b
+// (32 x 8) always of E4M3, four in a register, the first in its low byte:
 //   a[0] (g, 4t..4t+3)   a[1] (g + 8, 4t..)   a[2] (g, 4t + 16..)   a[3] (g + 8, 4t + 16..)
 //   b[0] (4t..4t+3, g)   b[1] (4t + 16.., g)
 // As with wgmma_m64k32 the hardware may keep fewer bits of these sums than a float has.

@@ -1,11 +1,12 @@
 // Bulk copies between global and shared memory, issued by one thread: tiles of a tensor map (TMA),
 // or contiguous bytes.
 //
-// Coordinates count elements, innermost first. A load fills its whole box: elements outside the
-// tensor become zero, and the mbarrier counts the bytes of the whole box. A store writes only the
-// elements inside the tensor. Shared tiles are aligned to 128 bytes (1024 with a 128-byte swizzle).
-// Maps are made on the host by make_tensor_map (cuda/tensor_map.h) and passed to the kernel as
-// `const __grid_constant__ TensorMap`.
+// Coordinates count elements, innermost first. The innermost one is at a multiple of 16 bytes: else
+// the hardware ends the kernel with an illegal instruction (seen on an H200). A load fills its
+// whole box: elements outside the tensor become zero, and the mbarrier counts the bytes of the
+// whole box. A store writes only the elements inside the tensor. Shared tiles are aligned to 128
+// bytes (1024 with a 128-byte swizzle). Maps are made on the host by make_tensor_map
+// (cuda/tensor_map.h) and passed to the kernel as `const __grid_constant__ TensorMap`.
 #pragma once
 
 #include <cstdint>

@@ -118,7 +118,8 @@ GPU_DEVICE int lowest_bit(uint32_t bits) {
 }
 #endif
 
-// --- Reductions. Every lane gets the same bits: the butterfly has a fixed order.
+// --- Reductions, by a butterfly in a fixed order. Every lane gets the same bits of a sum and of
+// integers. Of Max of floats, lanes may differ where there is a NaN, or 0 and -0.
 struct Sum {
   template <typename T>
   GPU_DEVICE T operator()(T a, T b) const {

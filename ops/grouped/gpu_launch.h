@@ -19,8 +19,8 @@ namespace assay::gpu {
 // columns of c, weights once per 128 rows of an expert, mostly from L2. dweight is read and written
 // once, by the one block that has the whole sum over the tokens of an expert (or over one piece of
 // a very large expert): its bits depend on nothing else. Bound at 65536 tokens, width 768, 7 of 256
-// experts, ffn 384, by the tensor cores: first product, its dgrad and wgrad 541 GF / 1.7 GB, 685 us
-// each; second 271 GF / 1.2 GB, 343 us each.
+// experts, ffn 384, by the tensor cores, at 790 TFLOP/s: first product, its dgrad and wgrad 541 GF
+// and 1.1, 1.7 and 2.0 GB, 685 us each; second 271 GF and 1.2, 1.2 and 1.7 GB, 343 us each.
 template <typename Tile>
 __global__ __launch_bounds__(kGroupedThreads,
                              1) void grouped_kernel(const __grid_constant__ GroupedTileArgs g) {
