@@ -52,6 +52,16 @@ Share share_of(const Cost& cost, double copy_bytes_per_s, double product_flop_pe
   return {std::max(copy_us, matmul_us) / p50_us, matmul_us > copy_us ? "matmul" : "copy"};
 }
 
+void require_known_ops(const std::vector<std::string>& ops) {
+  const std::vector<OpCase> cases = all_op_cases();
+  for (const std::string& op : ops) {
+    if (std::any_of(cases.begin(), cases.end(),
+                    [&](const OpCase& c) { return selected(c, op, ""); }))
+      continue;
+    throw UserError("there is no op " + op, suggestion({op}) + "ops/ops.cmake lists the ops");
+  }
+}
+
 UserError no_case(const std::string& kind, const std::vector<std::string>& ops,
                   const std::string& filter, const std::string& todo) {
   std::string chosen;

@@ -22,6 +22,9 @@ struct Share {
 // product_flop_per_s: of the case's type; 0 if it is none of multiplies().
 Share share_of(const Cost& cost, double copy_bytes_per_s, double product_flop_per_s, double p50_us);
 
+// UserError if one of these names, which --op gives, is no op and no family of ops.
+void require_known_ops(const std::vector<std::string>& ops);
+
 // "no large case matches --op rmsnrm --filter bf16", and in the hint the op that was likely meant.
 // kind: "large case". ops: what --op names, or nothing. todo: the rest of the hint.
 UserError no_case(const std::string& kind, const std::vector<std::string>& ops,

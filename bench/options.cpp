@@ -59,7 +59,10 @@ std::vector<std::string> choices_of(const std::string& what) {
 
 void BenchOptions::add(const char* name, const char* what, std::string& value, std::string help) {
   const std::vector<std::string> choices = choices_of(what);
-  const auto read = [&value, choices, what = std::string(what)](const std::string& text) {
+  const auto read = [&value, choices, what = std::string(what),
+                     given = std::optional<std::string>()](const std::string& text) mutable {
+    if (given && *given != text) return "given twice, as " + *given + " and as " + text;
+    given = text;
     if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end())
       return text + " is not one of " + what;
     value = text;

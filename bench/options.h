@@ -20,7 +20,8 @@ class BenchOptions {
   BenchOptions(std::string program, std::string about)
       : program_(std::move(program)), about_(std::move(about)) {}
 
-  // A text; `what` stands for it in the help. "{a,b}" lists the texts that are allowed.
+  // A text; `what` stands for it in the help. "{a,b}" lists the texts that are allowed. Refused if
+  // it is given twice with different texts; of a number the last counts.
   void add(const char* name, const char* what, std::string& value, std::string help);
   // A number of at least `least`.
   void add(const char* name, int& value, std::string help, int64_t least = 1);

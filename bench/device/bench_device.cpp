@@ -303,6 +303,7 @@ int main(int argc, char** argv) {
   o.program = program;
   o.ops = assay::words(ops);
   try {
+    if (options.given("--op")) assay::require_known_ops(o.ops);
     return assay::finish_standard_output(assay::run(o));
   } catch (const std::exception& error) {
     return assay::print_bench_error(error);

@@ -136,10 +136,12 @@ REFUSED = [
     ("bench_quantise", ["--filter", "nothing"], "no timed case matches --filter nothing", "--filter"),
     ("bench_comm", ["--from", "1", "--to", "4"], "no size from --from 1 to --to 4 has 8 bytes for each of 1 rank",
      "--from 8"),
-    ("bench_device", ["--op", "swiglu rmsnrm", "--filter", "nothing"],
-     "no large case matches --op swiglu rmsnrm --filter nothing",
-     "did you mean --op rmsnorm? --all takes the small cases too"),
-    ("bench_device", ["--all", "--op", "nothing"], "no case of a GPU matches --op nothing", "ops/ops.cmake"),
+    ("bench_device", ["--op", "swiglu rmsnrm"], "there is no op rmsnrm", "did you mean --op rmsnorm? ops/ops.cmake"),
+    ("bench_device", ["--all", "--op", "nothing"], "there is no op nothing", "ops/ops.cmake"),
+    ("bench_device", ["--op", "swiglu rmsnorm", "--filter", "nothing"],
+     "no large case matches --op swiglu rmsnorm --filter nothing", "--all takes the small cases too"),
+    ("bench_ops", ["--op", "rope", "--op", "cast"], "bench_ops: --op: given twice, as rope and as cast", "`bench_ops --help`"),
+    ("bench_device", ["--op", "rope", "--op", "cast"], "--op: given twice, as rope and as cast", "--help"),
 ]
 for name, arguments, error, hint in REFUSED:
     if name not in PROGRAMS:
