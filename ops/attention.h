@@ -11,8 +11,9 @@
 //
 // Query head h reads key-value head h / (Hq / Hkv); dk and dv are summed over the group in order of
 // h. A row of qkv holds the q heads, then the k heads, then the v heads; sequence b is rows
-// [b T, (b + 1) T). In bf16, p and ds are rounded to bf16 before their products on a GPU and where
-// the CPU has AVX512-BF16; other CPUs multiply floats. Reference: tests/ref/attention.h.
+// [b T, (b + 1) T). On a GPU qkv, out and their gradients begin at multiples of 16 bytes, as
+// planned memory does. In bf16, p and ds are rounded to bf16 before their products on a GPU and
+// where the CPU has AVX512-BF16; other CPUs multiply floats. Reference: tests/ref/attention.h.
 #pragma once
 
 #include "base/bf16.h"
