@@ -83,6 +83,7 @@ Exported export_checkpoint(const Config& config, const ExportPlan& plan,
   Exported exported;
   exported.family = choose_family(model);
   exported.folded = folded_gains(model);
+  exported.not_opened = not_opened_by(model, exported.family);
   require_new_folder(plan.out, "choose another --out, or remove it");
   const CheckpointSlices checkpoint(plan.checkpoint, TensorKind::kModel);
   require_model(checkpoint, model);

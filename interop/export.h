@@ -27,6 +27,7 @@ struct Exported {
   std::vector<std::string> files;  // of weights
   int64_t tensors = 0, bytes = 0;
   std::vector<std::string> folded;  // folded_gains()
+  std::string not_opened;           // not_opened_by()
 };
 
 // The context is the longer one of the run's sequence and what the model was imported with. The ids

@@ -83,4 +83,12 @@ std::vector<std::string> folded_gains(const ModelConfig& m) {
   return folded;
 }
 
+std::string not_opened_by(const ModelConfig& m, Family family) {
+  if (family != Family::kLlama || m.hidden % m.heads == 0) return "";
+  return strprintf(
+      "transformers 4.57 opens it, transformers 5 does not: its LlamaForCausalLM requires that "
+      "model.heads = %ld divides model.hidden = %ld; with model.qk_norm (Qwen3ForCausalLM) both do",
+      long(m.heads), long(m.hidden));
+}
+
 }  // namespace assay

@@ -36,4 +36,7 @@ bool writes_tied(const ModelConfig& model);
 // into lm_head".
 std::vector<std::string> folded_gains(const ModelConfig& model);
 
+// Why not every version of transformers opens the exported model; "" if all do.
+std::string not_opened_by(const ModelConfig& model, Family family);
+
 }  // namespace assay

@@ -36,6 +36,7 @@ void add_moe(ordered_json& j, const ModelConfig& m, Family family) {
   j["topk_group"] = 1;
   j["partial_rotary_factor"] = 1.0;
   j["use_qk_norm"] = m.qk_norm;
+  j["num_nextn_predict_layers"] = 0;  // absent, transformers 5 takes it for 1
 }
 
 // The family of `architectures` and `model_type`, which must agree if both are given.

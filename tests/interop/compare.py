@@ -212,7 +212,7 @@ def check_ours(work, tokens):
         model, info = transformers.AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.float32, output_loading_info=True)
         what = f"{name} -> {type(model).__name__.replace('ForCausalLM', '')}"
-        unused = info["missing_keys"] + info["unexpected_keys"] + list(info["mismatched_keys"])
+        unused = [key for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") for key in info[kind]]
         if unused:
             failures.append(f"{what}: {unused}")
         compare_logits(what, work, trained, model)

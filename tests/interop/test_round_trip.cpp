@@ -159,6 +159,27 @@ TEST_CASE("in bf16 every weight is rounded once, and selection biases are not") 
   REQUIRE(bias_master == bias_written);
 }
 
+TEST_CASE("an export that transformers 5 does not open says so") {
+  const TempFolder folder;
+  Config config = small_model();
+  const auto reason = [&](const std::string& name) {
+    const std::string checkpoint = random_checkpoint(config, folder / name);
+    return export_checkpoint(config,
+                             {.checkpoint = checkpoint,
+                              .out = folder / name + "-hf",
+                              .dtype = DType::kF32,
+                              .shard_bytes = 1 << 30},
+                             std::nullopt)
+        .not_opened;
+  };
+  REQUIRE(reason("even").empty());
+  config.model.heads = 5;
+  config.model.head_dim = 32;
+  REQUIRE(reason("uneven").find("model.heads = 5 divides model.hidden = 64") != std::string::npos);
+  config.model.qk_norm = true;
+  REQUIRE(reason("qk_norm").empty());
+}
+
 TEST_CASE("config.json has the fields that transformers needs") {
   const TempFolder folder;
   const Config config = with_gains()[4].config;
@@ -173,6 +194,7 @@ TEST_CASE("config.json has the fields that transformers needs") {
   REQUIRE(j["first_k_dense_replace"] == 1);
   REQUIRE(j["norm_topk_prob"] == true);
   REQUIRE(j["use_qk_norm"] == true);
+  REQUIRE(j["num_nextn_predict_layers"] == 0);
   REQUIRE(j["tie_word_embeddings"] == false);
   REQUIRE(j["eos_token_id"].is_null());
   const SafetensorsFile file(folder / "hf/model.safetensors");

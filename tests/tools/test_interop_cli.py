@@ -223,6 +223,15 @@ def check_alone():
             check(taught in " ".join(works(command, "--help").replace("\\\n", " ").split()), command)
 
 
+def check_shape_that_one_version_refuses():
+    with Workplace() as w:
+        w.train("run", "--steps", "20", "--set", "model.heads=5", "--set", "model.head_dim=32")
+        said = works("export", w.run("run"), "-o", w.run("exported"))
+        check("transformers 5 does not: its LlamaForCausalLM requires that model.heads = 5 divides model.hidden = 64" in said, said)
+        said = json.loads(works("export", w.run("run"), "-o", w.run("again"), "--json"))
+        check("transformers 5 does not" in said.get("not_opened", ""), said)
+
+
 SOFTMAX = ["--set", "model.moe.router.score=softmax", "--set", "model.moe.shared=0",
            "--set", "model.moe.router.bias_rate=0", "--set", "model.moe.router.aux=switch"]
 check_family(False, "LlamaForCausalLM", [])
@@ -232,4 +241,5 @@ check_own_tokenizer()
 check_unreadable_tokenizer()
 check_renamed()
 check_alone()
+check_shape_that_one_version_refuses()
 print("interop_cli: ok")

@@ -64,6 +64,7 @@ int export_hf(const ExportArguments& a) {
     j["tensor_bytes"] = exported.bytes;
     j["files"] = exported.files;
     j["folded"] = exported.folded;
+    if (!exported.not_opened.empty()) j["not_opened"] = exported.not_opened;
     j["tokenizer"] = tokenizer.has_value();
     if (!tokenizer) j["no_tokenizer"] = no_tokenizer;
     print_json(j);
@@ -75,6 +76,7 @@ int export_hf(const ExportArguments& a) {
               double(exported.bytes) / (1 << 20), exported.files.size(),
               exported.files.size() == 1 ? "file" : "files");
   for (const std::string& gain : exported.folded) std::printf("  folded %s\n", gain.c_str());
+  if (!exported.not_opened.empty()) std::printf("  %s\n", exported.not_opened.c_str());
   if (tokenizer) {
     std::printf("  tokenizer.json, tokenizer_config.json: %ld tokens\n",
                 long(tokenizer->vocab_size()));
