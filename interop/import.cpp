@@ -16,13 +16,12 @@
 #include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
 #include "engine/config/check.h"
-#include "engine/config/fields.h"
 #include "engine/config/paths.h"
 #include "engine/config/text.h"
-#include "engine/config/yaml.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/checkpoint_files.h"
 #include "engine/run/run_dir.h"
+#include "interop/imported_config.h"
 #include "interop/imported_facts.h"
 #include "interop/model_json.h"
 #include "interop/tensor_map.h"
@@ -33,9 +32,6 @@ namespace assay {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Default run.sequence at most, for models with longer contexts: fits a small machine.
-constexpr int64_t kLongestSequence = 2048;
 
 // True for tensors that the model does not need.
 bool may_be_left(const std::string& name, const ImportedModel& imported) {
@@ -78,6 +74,25 @@ void require_tensors(const HfWeights& weights, const ImportedModel& imported,
     notes.push_back(strprintf("%ld tensors that this model does not use were left out, e.g. %s",
                               long(left), first.c_str()));
   }
+}
+
+// A head beside a tied embedding must be that embedding: transformers 5 reads the head, versions
+// before it the embedding.
+void require_same_head(const HfWeights& weights, const ImportedModel& imported,
+                       const std::string& folder) {
+  const std::string head = "lm_head.weight", embedding = "model.embed_tokens.weight";
+  const ModelConfig& m = imported.model;
+  if (!m.tie_embeddings || !weights.has(head)) return;
+  const auto values_of = [&](const std::string& name) {
+    std::vector<float> values(static_cast<size_t>(m.vocab_size * m.hidden));
+    weights.read(name, {m.vocab_size, m.hidden}, values.data());
+    return values;
+  };
+  if (values_of(head) == values_of(embedding)) return;
+  throw UserError(
+      folder + ": tie_word_embeddings is true, but " + head + " differs from " + embedding,
+      "versions of transformers read one or the other: set tie_word_embeddings false, or remove " +
+          head);
 }
 
 // Our tensors, filled with the imported weights.
@@ -248,72 +263,6 @@ FolderTokenizer tokenizer_for_run(const std::string& folder, const ImportedModel
   return found;
 }
 
-// The model as a section of a configuration, without what training adds (auxiliary losses, init):
-// that is left to the user's file.
-std::string model_section(const ModelConfig& model) {
-  Config only;
-  only.model = model;
-  std::string text = to_yaml(only);
-  text.erase(text.find("\noptimizer:") + 1);
-  const auto drop = [&](const std::string& key) {
-    const size_t at = text.find(" " + key + ":");
-    if (at == std::string::npos) return;
-    const size_t begin = text.rfind('\n', at) + 1;
-    text.erase(begin, text.find('\n', at) + 1 - begin);
-  };
-  for (const char* key : {"init", "aux", "aux_alpha", "aux_scope", "z_alpha", "bias_follows_lr"}) {
-    drop(key);
-  }
-  if (!model.moe) text += "  moe: null\n";
-  return text;
-}
-
-// The model as text, without the fields that training may choose.
-std::string fixed_part(ModelConfig model) {
-  model.init = ModelConfig().init;
-  if (model.moe) {
-    RouterConfig& router = model.moe->router;
-    const RouterConfig usual;
-    router.bias_rate = usual.bias_rate;
-    router.bias_steps = usual.bias_steps;
-    router.bias_rule = usual.bias_rule;
-    router.bias_follows_lr = usual.bias_follows_lr;
-    router.aux = usual.aux;
-    router.aux_alpha = usual.aux_alpha;
-    router.aux_scope = usual.aux_scope;
-    router.z_alpha = usual.z_alpha;
-  }
-  Config only;
-  only.model = model;
-  return to_yaml(only);
-}
-
-Config run_config(const ImportPlan& plan, const ImportedModel& imported) {
-  std::string text;
-  if (!plan.config.empty()) {
-    const std::string path = preset_or_path(plan.config);
-    read_file(path);  // its error names the file, and not the text that includes it
-    text += "include: " + yaml_scalar(fs::absolute(path).string()) + "\n";
-  } else {
-    const int64_t known =
-        imported.facts.positions > 0 ? imported.facts.positions : kLongestSequence;
-    const int64_t sequence = std::min(known, kLongestSequence);
-    text += strprintf("run: {sequence: %ld, micro_batch: 4, batch_tokens: %ld}\n", long(sequence),
-                      long(16 * sequence));
-  }
-  text += model_section(imported.model);
-  require_utf8_sets(plan.sets);
-  const Config config =
-      parse_config_text(text, "the imported configuration", fs::current_path().string(), plan.sets);
-  require_utf8_paths(config);
-  if (fixed_part(config.model) != fixed_part(imported.model)) {
-    throw UserError(plan.folder + "/config.json fixes the model, but --set changes it",
-                    "of model.* only init and the router's training fields (aux, aux_alpha, "
-                    "z_alpha, bias_*) can be set");
-  }
-  return config;
-}
-
 void require_bias_rate(const Filled& filled, const Config& config, const std::string& folder) {
   if (!config.model.moe || config.model.moe->router.bias_rate.on()) return;
   if (!filled.has_bias(config.model)) return;
@@ -390,7 +339,8 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
   result.family = model.family;
   const HfWeights weights(plan.folder);
   require_tensors(weights, model, plan.folder, result.notes);
-  result.config = run_config(plan, model);
+  require_same_head(weights, model, plan.folder);
+  result.config = imported_config(plan, model, result.notes);
   std::string& tokenizer_file = result.config.data.tokenizer;
   const bool takes_tokenizer = takes_folder_tokenizer(result.config.data);
   const FolderTokenizer found =

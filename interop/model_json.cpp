@@ -11,9 +11,6 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// The rate of DeepSeek-V3; with a rate of 0 the router would ignore the bias.
-constexpr double kUsualBiasRate = 1e-3;
-
 void add_moe(ordered_json& j, const ModelConfig& m, Family family) {
   const MoeConfig& moe = *m.moe;
   j["num_experts_per_tok"] = moe.top_k;
@@ -98,42 +95,50 @@ class OnlyValues {
   const JsonFields& fields_;
 };
 
+// Where a file has both keys, versions of transformers read one or the other.
 void require_usual_frequencies(const JsonFields& rope) {
-  const char* const key = rope.has("rope_type") ? "rope_type" : "type";
-  if (rope.text_or(key, "default") == "default") return;
-  OnlyValues(rope).refuse(key, "scaled frequencies are not supported");
+  for (const char* key : {"rope_type", "type"}) {
+    if (rope.text_or(key, "default") == "default") continue;
+    OnlyValues(rope).refuse(key, "scaled frequencies are not supported");
+  }
 }
 
-// In rope_scaling transformers 5 reads rotary fields instead of those beside it, which are all that
-// versions before it read: they must agree.
-void require_agreement(const JsonFields& scaling, const char* key, double beside) {
-  if (!scaling.has(key) || scaling.positive(key) == beside) return;
+// In rope_scaling and rope_parameters transformers 5 reads rotary fields instead of those beside
+// them, which are all that versions before it read: they must agree.
+void require_agreement(const JsonFields& rope, const std::string& name, const char* key,
+                       double beside) {
+  if (!rope.has(key) || rope.positive(key) == beside) return;
   throw UserError(
-      scaling.about(strprintf("%s is %s, but outside of rope_scaling %s is %.10g",
-                              scaling.name_of(key).c_str(), shown(scaling.all()[key]).c_str(), key,
-                              beside)),
+      rope.about(strprintf("%s is %s, but outside of %s %s is %.10g", rope.name_of(key).c_str(),
+                           shown(rope.all()[key]).c_str(), name.c_str(), key, beside)),
       "versions of transformers read one or the other: write the value that the model was trained "
       "with in both places");
 }
 
-// transformers 5 keeps rotary fields in rope_parameters, older ones beside the others.
+// transformers 5 keeps rotary fields in rope_parameters, which it reads if there is no
+// rope_scaling; older ones keep them beside the others.
 void read_rope(const JsonFields& fields, Family family, ModelConfig& m) {
-  const JsonFields inside = fields.object("rope_parameters").value_or(fields);
+  const std::optional<JsonFields> parameters = fields.object("rope_parameters");
+  const JsonFields inside = parameters && !fields.has("rope_scaling") ? *parameters : fields;
   const auto where = [&](const char* key) { return inside.has(key) ? inside : fields; };
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (const auto rope = fields.object(key)) require_usual_frequencies(*rope);
+  const char* const objects[] = {"rope_scaling", "rope_parameters"};
+  for (const char* name : objects) {
+    if (const auto rope = fields.object(name)) require_usual_frequencies(*rope);
   }
   // Llama's class has a default, on which older files rely.
-  m.rope_theta = family == Family::kLlama ? where("rope_theta").positive_or("rope_theta", 10000)
-                                          : where("rope_theta").positive("rope_theta");
+  const char* const theta = "rope_theta";
+  m.rope_theta = family == Family::kLlama ? where(theta).positive_or(theta, 10000)
+                                          : where(theta).positive(theta);
   const char* const part = "partial_rotary_factor";
   const double usual = family == Family::kGlm4Moe ? 0.5 : 1;
   if (where(part).positive_or(part, usual) != 1) {
     OnlyValues(where(part)).refuse(part, "positions must rotate whole heads, not a part of each");
   }
-  if (const auto scaling = fields.object("rope_scaling")) {
-    require_agreement(*scaling, "rope_theta", m.rope_theta);
-    require_agreement(*scaling, part, 1);
+  for (const char* name : objects) {
+    const auto rope = fields.object(name);
+    if (!rope) continue;
+    require_agreement(*rope, name, theta, fields.positive_or(theta, m.rope_theta));
+    require_agreement(*rope, name, part, fields.positive_or(part, 1));
   }
 }
 
@@ -171,12 +176,15 @@ void read_attention(const JsonFields& fields, Family family, ModelConfig& m) {
               (family == Family::kGlm4Moe && fields.flag_or("use_qk_norm", false));
 }
 
-// A window at least as long as the model's context has no effect and is accepted.
-void require_no_window(const JsonFields& fields) {
+// The sliding window; 0 if there is none. One at least as long as the model's context has no effect
+// within it and is accepted.
+int64_t read_window(const JsonFields& fields) {
   const std::optional<int64_t> window = fields.optional_count("sliding_window");
-  if (!window || !fields.flag_or("use_sliding_window", true)) return;
-  if (*window >= fields.count("max_position_embeddings")) return;
-  OnlyValues(fields).refuse("sliding_window", "sliding windows are not supported");
+  if (!window || !fields.flag_or("use_sliding_window", true)) return 0;
+  if (*window < fields.count("max_position_embeddings")) {
+    OnlyValues(fields).refuse("sliding_window", "sliding windows are not supported");
+  }
+  return *window;
 }
 
 void read_mixtral(const JsonFields& fields, ModelConfig& m) {
@@ -187,6 +195,16 @@ void read_mixtral(const JsonFields& fields, ModelConfig& m) {
   moe.router.score = RouterScore::kSoftmax;
   moe.router.bias_rate = 0;  // the class has no selection bias
   m.ffn = moe.expert_ffn;    // used by no block
+}
+
+bool read_normalized(const JsonFields& fields) {
+  const char* const key = "norm_topk_prob";
+  if (fields.all().contains(key) && !fields.has(key)) {
+    throw UserError(fields.about(std::string(key) + " is null, expected true or false"),
+                    "transformers 4 takes null for false, and 5 refuses it: write the value that "
+                    "the model was trained with");
+  }
+  return fields.flag_or(key, true);
 }
 
 void read_glm4_moe(const JsonFields& fields, ModelConfig& m) {
@@ -200,9 +218,8 @@ void read_glm4_moe(const JsonFields& fields, ModelConfig& m) {
   moe.expert_ffn = fields.count("moe_intermediate_size");
   moe.first_dense_layers = fields.count("first_k_dense_replace", 0);
   moe.router.score = RouterScore::kSigmoid;
-  moe.router.normalize_gates = fields.flag_or("norm_topk_prob", true);
+  moe.router.normalize_gates = read_normalized(fields);
   moe.router.gate_scale = fields.positive("routed_scaling_factor");
-  moe.router.bias_rate = kUsualBiasRate;
   m.ffn = fields.count("intermediate_size");
   if (moe.first_dense_layers > m.layers) {
     throw UserError(fields.about(strprintf("first_k_dense_replace %ld is more than "
@@ -257,7 +274,7 @@ ImportedModel read_model_json(const std::string& path) {
   only.off("mlp_bias");
   only.absent("quantization_config", "quantised weights are not supported");
   read_rope(fields, imported.family, m);
-  require_no_window(fields);
+  imported.window = read_window(fields);
   switch (imported.family) {
     case Family::kLlama:
     case Family::kQwen3:

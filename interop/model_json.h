@@ -20,8 +20,9 @@ nlohmann::ordered_json model_json(const ModelConfig& model, Family family, const
 
 struct ImportedModel {
   Family family = Family::kLlama;
-  ModelConfig model;
+  ModelConfig model;  // router.bias_rate is 0 if the class has no selection bias
   ImportedFacts facts;
+  int64_t window = 0;  // of attention, at least as long as the context; 0 = none
   // Blocks after the last one that predict further tokens; they are not part of the model.
   int64_t further_blocks = 0;
 };

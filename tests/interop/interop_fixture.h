@@ -31,10 +31,10 @@ inline void in_fp32(Config& config) {
 }
 
 inline Imported imported(const std::string& folder, const std::string& run,
-                         std::vector<std::string> sets = {}) {
+                         std::vector<std::string> sets = {}, const std::string& config = "") {
   RunMeta meta;
   meta.command = {"test"};
-  return import_model({.folder = folder, .run = run, .config = "", .sets = std::move(sets)},
+  return import_model({.folder = folder, .run = run, .config = config, .sets = std::move(sets)},
                       in_fp32, meta);
 }
 

@@ -87,6 +87,8 @@ TEST_CASE("fields that are missing, of another type or contradictory are refused
   refused_with("glm4_moe", "n_shared_experts", absent, "n_shared_experts is missing");
   refused_with("glm4_moe", "first_k_dense_replace", 3, "first_k_dense_replace 3 is more than");
   refused_with("glm4_moe", "first_k_dense_replace", 0, "describes a model of");
+  refused_with("glm4_moe", "norm_topk_prob", nullptr,
+               "norm_topk_prob is null, expected true or false");
 }
 
 TEST_CASE("unsupported features are refused") {
@@ -100,6 +102,13 @@ TEST_CASE("unsupported features are refused") {
   refused_with("llama", "rope_parameters",
                {{"rope_theta", 5000.0}, {"rope_type", "yarn"}, {"factor", 4.0}},
                "rope_parameters.rope_type is \"yarn\": scaled frequencies are not supported");
+  for (const char* object : {"rope_scaling", "rope_parameters"}) {
+    refused_with("llama", object, {{"rope_type", "default"}, {"type", "linear"}, {"factor", 2.0}},
+                 std::string(object) + ".type is \"linear\": scaled frequencies are not supported");
+  }
+  refused_with(
+      "llama", "rope_parameters", {{"rope_type", "default"}, {"rope_theta", 500000.0}},
+      "rope_parameters.rope_theta is 500000.0, but outside of rope_parameters rope_theta is 5000");
   refused_with("llama", "quantization_config", json::object(), "quantization_config is an object");
   refused_with("mixtral", "sliding_window", 16, "sliding_window is 16");
   refused_with("glm4_moe", "n_group", 2, "n_group is 2");
@@ -149,6 +158,43 @@ TEST_CASE("a rope_theta that only rope_scaling has is refused, one in both place
       "10000");
   with(500000);
   REQUIRE(imported(model.path, model.folder / "run").config.model.rope_theta == 500000.0);
+}
+
+TEST_CASE("rope_parameters beside a rope_scaling, which transformers 5 reads, must agree with it") {
+  const Damaged model("llama");
+  model.change([](json& config) {
+    config.erase("rope_theta");
+    config["rope_scaling"] = {{"rope_type", "default"}};
+    config["rope_parameters"] = {{"rope_theta", 500000.0}, {"rope_type", "default"}};
+  });
+  model.refused("rope_parameters.rope_theta is 500000.0, but outside of rope_parameters");
+}
+
+TEST_CASE("a head beside a tied embedding must be that embedding") {
+  const Damaged model("llama");
+  model.change([](json& config) { config["tie_word_embeddings"] = true; });
+  model.refused("tie_word_embeddings is true, but lm_head.weight differs from model.embed_tokens");
+  const std::string file = model.file("model.safetensors");
+  std::string bytes = read_file(file);
+  {
+    const SafetensorsFile weights(file);
+    const auto& head = *weights.find("lm_head.weight");
+    const auto& embedding = *weights.find("model.embed_tokens.weight");
+    REQUIRE(head.bytes == embedding.bytes);
+    const std::string same = bytes.substr(size_t(embedding.begin), size_t(embedding.bytes));
+    bytes.replace(size_t(head.begin), same.size(), same);
+  }
+  write_file_atomic(file, bytes);
+  const Imported run = imported(model.path, model.folder / "run");
+  REQUIRE(run.config.model.tie_embeddings);
+  REQUIRE(run.notes.at(0).find("were left out, e.g. lm_head.weight") != std::string::npos);
+}
+
+TEST_CASE("a sliding window as long as the context bounds the sequence") {
+  const Damaged model("mixtral");
+  model.change([](json& config) { config["sliding_window"] = 64; });
+  model.refused("sliding_window is 64, but run.sequence is 256", {"run.sequence=256"});
+  REQUIRE(imported(model.path, model.folder / "run").config.run.sequence == 64);
 }
 
 TEST_CASE("weights that do not match config.json are refused") {
@@ -285,6 +331,8 @@ TEST_CASE("as many of these blocks are dropped as config.json says") {
       config["num_nextn_predict_layers"] = blocks;
     });
   };
+  predicting(0);
+  model.refused("has a tensor model.layers.1.");
   predicting(1);
   model.refused("has a tensor model.layers.2.eh_proj.weight, which is not part of");
   predicting(2);

@@ -77,8 +77,8 @@ void add_import_command(Commands& commands) {
   sub->add_option("-o,--out", a->plan.run, "run directory to create; an existing one must be empty")
       ->required();
   sub->add_option("--config", a->plan.config,
-                  "configuration for data, optimizer, schedule and run; its model section is "
-                  "replaced");
+                  "configuration for data, optimizer, schedule and run; of its model section init "
+                  "and the router's balancing");
   add_set_option(sub, a->plan.sets);
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
