@@ -66,7 +66,9 @@ class Step {
     forward_s_ = seconds(ops_.forward) + expert_rows_forward_s();
     for (const BackwardStage& stage : ops_.backward) backward_s_.push_back(seconds(stage.ops));
     add_experts_to_backward();
-    zeroing_s_ = seconds(ops_.zeroing);
+    const int64_t parts = config_.parallel.parts / mapping.ranks();  // of a rank
+    zeroing_s_ = double(parts) * seconds(ops_.zeroing);
+    part_sums_s_ = seconds(ops_of_part_sums(parts, gradients_of_rank()));
   }
 
   Prediction predicted() {
@@ -75,7 +77,7 @@ class Step {
     p.micro_batch_s = forward_s_ + whole_backward_s();
     plan(p);
     make_calls();
-    p.update_s = zeroing_s_ + seconds(update_);
+    p.update_s = zeroing_s_ + part_sums_s_ + seconds(update_);
     p.sent_bytes = sent_bytes_;
     if (mapping_.expert_ranks == 1) p.now = now();
     p.overlapped = overlapped(0);
@@ -94,6 +96,13 @@ class Step {
     return sum;
   }
   double ranks() const { return mapping_.ranks(); }
+  int64_t gradients_of_rank() const {
+    int64_t values = 0;
+    for (const ParameterSpec& s : specs_) {
+      values += is_expert(s) ? s.size() / mapping_.expert_ranks : s.size();
+    }
+    return values;
+  }
 
   // Expert ranks are neighbours: in one node as far as it reaches.
   GroupShape expert_group() const {
@@ -272,7 +281,8 @@ class Step {
   }
 
   double all_micro_batches_s() const {
-    return zeroing_s_ + double(mapping_.micro_batches) * (forward_s_ + whole_backward_s());
+    return zeroing_s_ + part_sums_s_ +
+           double(mapping_.micro_batches) * (forward_s_ + whole_backward_s());
   }
   double refresh_s() const { return cast_bytes_ > 0 ? seconds("cast", cast_bytes_) : 0; }
 
@@ -318,7 +328,8 @@ class Step {
   const OpTimes& times_;
   std::vector<ParameterSpec> specs_;
   StepOps ops_;
-  double forward_s_ = 0, zeroing_s_ = 0, small_s_ = 0, sent_bytes_ = 0, cast_bytes_ = 0;
+  double forward_s_ = 0, zeroing_s_ = 0, part_sums_s_ = 0;
+  double small_s_ = 0, sent_bytes_ = 0, cast_bytes_ = 0;
   std::vector<double> backward_s_;
   std::vector<OpCall> update_;
   std::vector<GroupCall> calls_;

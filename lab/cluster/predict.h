@@ -39,7 +39,7 @@ struct Prediction {
   bool fits = false;
   double sent_bytes = 0;     // in a step, by the rank that sends most
   double micro_batch_s = 0;  // forward and backward of one
-  double update_s = 0;       // norm and optimizer of what a rank owns, zeroing
+  double update_s = 0;       // norm and optimizer of what a rank owns, zeroing, sums of its parts
   // As the program works now: every call after backward, one after the other, over all ranks at
   // once. Not with expert ranks, whose exchanges lab/cluster/step_calls.h does not list.
   std::optional<StepTime> now;

@@ -38,6 +38,13 @@ WeightMatrix<T> weight(int64_t out, int64_t in) {
   return {.plain = shaped<const T>(out, in), .packed = {}};
 }
 
+OpCall carry_sum_of(int64_t values, int carried) {
+  CarrySum<float> a{};
+  a.to = shaped<float>(values);
+  a.carried = carried;
+  return {"carry_sum", 1, carry_sum_cost(a)};
+}
+
 class Lists {
  public:
   Lists(const Config& config, const ExpertShare& share)
@@ -269,22 +276,10 @@ class Lists {
     return {"zero", expert_ranks_, zero_cost({.x = shaped<std::byte>(bytes)})};
   }
   std::vector<OpCall> sums_over_sources() const {
-    std::vector<OpCall> ops;
-    for (int64_t source = 0; source < expert_ranks_; ++source) {
-      const auto bits = uint64_t(source);
-      const bool last = source + 1 == expert_ranks_;
-      const int carried = last ? std::popcount(bits) : std::countr_one(bits);
-      ops.push_back(carry_sum_of(gate_up_values() + down_values(), carried));
-    }
+    std::vector<OpCall> ops = ops_of_part_sums(expert_ranks_, gate_up_values() + down_values());
     ops.push_back(carry_sum_of(gate_up_values(), 1));
     ops.push_back(carry_sum_of(down_values(), 1));
     return ops;
-  }
-  static OpCall carry_sum_of(int64_t values, int carried) {
-    CarrySum<float> a{};
-    a.to = shaped<float>(values);
-    a.carried = carried;
-    return {"carry_sum", 1, carry_sum_cost(a)};
   }
 
   OpCall linear(int64_t out, int64_t in) const {
@@ -376,6 +371,17 @@ StepOps ops_of_step(const Config& config, const std::vector<ParameterSpec>& spec
   }
   step.backward.push_back({lists.embedding_backward(), 0});
   return step;
+}
+
+std::vector<OpCall> ops_of_part_sums(int64_t parts, int64_t values) {
+  std::vector<OpCall> ops;
+  if (parts == 1) return ops;
+  for (int64_t part = 0; part < parts; ++part) {
+    const auto bits = uint64_t(part);
+    const bool last = part + 1 == parts;
+    ops.push_back(carry_sum_of(values, last ? std::popcount(bits) : std::countr_one(bits)));
+  }
+  return ops;
 }
 
 std::vector<OpCall> ops_of_update(const std::vector<int64_t>& elements_of_matrices,

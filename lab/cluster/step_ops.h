@@ -47,6 +47,9 @@ struct ExpertShare {
 // step is not listed.
 StepOps ops_of_step(const Config& config, const std::vector<ParameterSpec>& specs,
                     const ExpertShare& share = {});
+// What adds up the gradients, so many values, of a rank's `parts` parts (engine/part_sums.h); none
+// of one part.
+std::vector<OpCall> ops_of_part_sums(int64_t parts, int64_t values);
 // The optimizer's step on `elements` parameters of each of these matrices or vectors.
 std::vector<OpCall> ops_of_update(const std::vector<int64_t>& elements_of_matrices,
                                   const std::vector<int64_t>& elements_of_vectors);

@@ -224,11 +224,22 @@ TEST_CASE("mappings") {
   REQUIRE(all.sent_bytes == model.mappings[2].sent_bytes);
   const Prediction shared = predict(own, mapping_of(own, {2, 8}, 8), cluster, times);
   REQUIRE(shared.memory_bytes == model.mappings[3].memory_bytes);
-  // Parts are kept where the ranks divide them: their sums need memory.
+  // Parts are kept where the ranks divide them: their sums need memory and time. Two parts: the
+  // first is copied to its level, the second is added to it, and gradients are cleared once more.
   own = config;
   own.parallel.parts = 8;
-  REQUIRE(predict(own, mapping_of(own, {}, 1), cluster, times).memory_bytes >
-          model.mappings[0].memory_bytes);
+  const Prediction parts = predict(own, mapping_of(own, {}, 1), cluster, times);
+  REQUIRE(parts.memory_bytes > model.mappings[0].memory_bytes);
+  own.parallel.parts = 16;
+  const Prediction two = predict(own, mapping_of(own, {1, 8}, 1), cluster, times);
+  const Prediction& one = model.mappings[1];
+  double gradients = 0;
+  for (const ParameterSpec& s : trained(config.model)) gradients += 4 * double(s.size());
+  const double sums_s =
+      times.seconds(OpCall{"carry_sum", 1, {.bytes = 5 * gradients, .flops = 0}}, cluster);
+  const double clearing_s =
+      times.seconds(OpCall{"zero gradients", 1, {.bytes = gradients, .flops = 0}}, cluster);
+  REQUIRE(two.update_s - one.update_s == Approx(sums_s + clearing_s).epsilon(0.01));
   // In each block the counts once, and rows four times: 7 of 8 are other ranks'.
   const MoeConfig& moe = *config.model.moe;
   const Prediction& with_experts = model.mappings[3];
