@@ -120,12 +120,17 @@ std::optional<EvalValue> RunRecord::val_at(int64_t step) const {
   return std::nullopt;
 }
 
-std::optional<double> RunRecord::seconds_at(int64_t step) const {
-  std::optional<double> seconds;
+std::optional<StepValue> RunRecord::time_at(int64_t step) const {
+  std::optional<StepValue> time;
   for (const StepValue& v : train_s) {
-    if (v.step <= step) seconds = v.value;
+    if (v.step <= step) time = v;
   }
-  return seconds;
+  return time;
+}
+
+std::optional<double> RunRecord::seconds_at(int64_t step) const {
+  const std::optional<StepValue> time = time_at(step);
+  return time ? std::optional(time->value) : std::nullopt;
 }
 
 std::optional<double> RunRecord::seconds_per_step() const {

@@ -53,7 +53,9 @@ struct RunRecord {
   std::optional<EvalValue> last_val() const;
   std::optional<EvalValue> best_val() const;
   std::optional<EvalValue> val_at(int64_t step) const;
-  // Seconds of training up to a step; nullopt if no step at or before it has a logged time.
+  // The last logged time at or before a step; nullopt if there is none.
+  std::optional<StepValue> time_at(int64_t step) const;
+  // Its seconds of training.
   std::optional<double> seconds_at(int64_t step) const;
   std::optional<double> seconds_per_step() const;  // up to the last step whose time is known
   double flops_at(int64_t step) const;             // training FLOPs of all tokens up to the step

@@ -110,8 +110,9 @@ Json summary_json(const RunRecord& run) {
   json["pathological_win"] = is_pathological_win(run);
   json["target"] = target_json(run);
   json["contract"] = contract_json(run);
-  const std::optional<double> seconds = run.seconds_at(run.steps_done);
-  json["train_s"] = seconds ? Json(*seconds) : Json();
+  const std::optional<StepValue> time = run.time_at(run.steps_done);
+  json["train_s"] = time ? Json(time->value) : Json();
+  json["train_s_step"] = time ? Json(time->step) : Json();
   return json;
 }
 

@@ -89,6 +89,10 @@ TEST_CASE("a summary has the health of its routers, and a capability where one w
   REQUIRE(!is_pathological_win(restless));
   REQUIRE(json["target"]["step"] == 60);
   REQUIRE(json["train_s"] == 9.0);
+  REQUIRE(json["train_s_step"] == 80);
+  RunRecord between = record();  // stopped between two logged steps
+  between.steps_done = 95;
+  REQUIRE(summary_json(between)["train_s_step"] == 80);
 
   RunRecord odd = record();
   odd.path = "it's run 1";

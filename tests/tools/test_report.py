@@ -288,6 +288,7 @@ def check_markup(browser, name):
 def check_partial(browser, w, keep):
     """Pages of incomplete runs: each states what is missing, none has a blank chart."""
     train(w, "one", {"run.steps": 1, "schedule.warmup": 0, "schedule.warmdown": 0})
+    w.train("between", "--set", "run.log_every=10", "--stop-after", "14")
     shutil.copytree(w.run("healthy"), w.run("missing"))
     (w.run("missing") / "telemetry.db").unlink()
     shutil.copytree(w.run("healthy"), w.run("newer"))
@@ -307,6 +308,7 @@ def check_partial(browser, w, keep):
         # Runs, expected texts on stderr, expected texts on the page.
         (["dense"], [], ["No routed experts: the model is dense."]),
         (["one"], [], ["1 of 1 steps"]),
+        (["between"], [], ["14 of 60 steps", " up to step 10, "]),
         (some, ["missing has no curves: no telemetry at", "found 99", "step 30, layer 1"],
          ["No curves: no telemetry at", "found 99", "The routers cannot be shown: ", "other/dense", strange.name]),
     ]
@@ -318,6 +320,9 @@ def check_partial(browser, w, keep):
         opened(browser, page)
         for sentence in sentences:
             expect(sentence in text_of(browser), f"{names}: {sentence!r} is not on the page")
+        if names == ["between"]:
+            times = browser.js("return document.querySelector('#table-times').textContent")
+            expect("training time up to step" in times, times)
         if strange.name in names:
             check_markup(browser, strange.name)
         if keep:

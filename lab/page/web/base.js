@@ -61,6 +61,12 @@ function scalarName(name) {
 const unitOf = (name) => scalarName(name)[1];
 const scalarTitle = (name) => scalarName(name)[0] + (unitOf(name) ? ` (${unitOf(name)})` : '');
 
+// The last step whose time is known, of a run that stopped between two logged steps; null of others.
+function timedUpTo(run) {
+  const time = run.scalars && run.scalars.train_s;
+  return time && time.step.length && last(time.step) < run.steps_done ? last(time.step) : null;
+}
+
 // Seconds of training at a step: logged, or interpolated; null after the last logged step.
 function secondsAt(run, step) {
   const time = run.scalars && run.scalars.train_s;

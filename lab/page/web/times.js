@@ -6,6 +6,7 @@ function timeRows() {
   const largest = ({value}) => value.reduce((a, b) => Math.max(a, b ?? 0), 0);
   return [
     ['training time (s)', scalar('train_s', ({value}) => last(value)), secondsText],
+    ...(runs.some((run) => !run.problem && timedUpTo(run)) ? [['training time up to step', timedUpTo, grouped]] : []),
     ['tokens/s, median', scalar('tokens_per_s', medianOf), grouped],
     ['mfu, median', scalar('mfu_share', medianOf), (value) => (100 * value).toFixed(1) + '%'],
     ['peak host memory (bytes)', scalar('peak_rss_bytes', largest), bytesText],
