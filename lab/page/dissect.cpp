@@ -27,6 +27,7 @@ Json row_of(const Json& change) {
   row["without"] = change["without"];
   const auto removal = change.find("removal");
   row["removal"] = removal != change.end() && removal->is_string() ? *removal : Json();
+  row["experts"] = number_at(change, "experts");
   row["load_share"] = number_at(change, "load_share");
   row["nats"] = number_at(damage, "nats");
   row["standard_error"] = number_at(damage, "standard_error");

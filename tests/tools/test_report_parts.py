@@ -187,6 +187,9 @@ def check_dissect(browser, w, keep):
     wanted = [1 + 0.25 / n for n in (1, 2, 3)]
     damage = [float(r["damage_nats"]) for r in found if r["layer"] == "1"]
     expect(len(damage) == len(wanted) and all(near(d, w, 1e-6) for d, w in zip(damage, wanted)), found)
+    said = [browser.one(f"#chart-damage-groups {part}").text for part in ("h3", ".note")]
+    expect(said[0] == "Without a group of the experts" and said[1].startswith("3 groups of 2 experts. Step 40"), said)
+    expect("groups" not in browser.one("#chart-damage-parts .note").text, browser.one("#chart-damage-parts .note").text)
     browser.choose("#damage-groups-removal", "next")
     expect(all(r["removal"] == "next" for r in table(browser, "damage-groups")), "the other removal")
     parts = [(r["without"], float(r["damage_nats"])) for r in table(browser, "damage-parts")]

@@ -25,6 +25,13 @@ function damageTable(values, rows) {
     rows: rows.map((row) => [run.label, row.layer, row.without, row.removal || '', row.load_share ?? '', row.nats, row.standard_error ?? ''])});
 }
 
+// "10 groups of 409 or 410 experts. " where the rows are of groups.
+function groupsText(rows, names) {
+  if (!rows.every(isGroup)) return '';
+  const sizes = [...new Set(rows.map((row) => row.experts ?? null))].filter((size) => size !== null).sort((a, b) => a - b);
+  return `${grouped(names.length)} groups` + (sizes.length ? ` of ${sizes.map((size) => grouped(size)).join(' or ')} experts` : '') + '. ';
+}
+
 function damageChart(values, chosen) {
   const run = runAt(values.of);
   if (dissected().length === 0 || !run || !run.dissect) return {missing: noDissect()};
@@ -33,7 +40,7 @@ function damageChart(values, chosen) {
   const {tokens, loss_nats: loss, step} = run.dissect;
   return {traces: damageBars(rows, names), table: damageTable(values, rows), height: isNarrow() ? 300 : 380,
     layout: {barmode: 'group', xaxis: {type: 'category'}, yaxis: {title: 'added to the loss (nats per token)', zeroline: true}, showlegend: !isNarrow()},
-    note: `Step ${grouped(step)}, ${grouped(tokens)} held-out tokens, whose loss is ${digits(loss)} nats; bars with their standard errors. Changes are not additive.`};
+    note: `${groupsText(rows, names)}Step ${grouped(step)}, ${grouped(tokens)} held-out tokens, whose loss is ${digits(loss)} nats; bars with their standard errors. Changes are not additive.`};
 }
 
 const isGroup = (row) => /^(decile|group) /.test(row.without);
@@ -49,7 +56,7 @@ function addDissect() {
   const run = {id: 'of', label: 'run', options: dissectRuns};
   addSection({id: 'dissect', title: 'What the parts are worth', present: () => runs.some((one) => one.dissect), top: usedNodes,
     how: 'The held-out loss of a checkpoint with one change in one layer, minus the loss without it; assay dissect damage prints the same numbers.', charts: [
-      {id: 'damage-groups', title: 'Without a tenth of the experts', wide: true, how: 'The busiest first, by their load on this text. A decile that no token chose has a damage of exactly 0.',
+      {id: 'damage-groups', title: 'Without a group of the experts', wide: true, how: 'Groups of equally many, the busiest first, by their load on this text; deciles where there are ten. A group that no token chose has a damage of exactly 0.',
         controls: [run, {id: 'removal', label: 'they', options: removalsOf}], build: groupChart},
       {id: 'damage-parts', title: 'Without the other parts', wide: true, how: 'All routed experts, the shared expert, and routers that know nothing or only the token\'s id.',
         controls: [run], build: partChart},
