@@ -7,7 +7,9 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/shell_word.h"
 #include "engine/telemetry/expert_load_codec.h"
+#include "engine/telemetry/exported.h"
 #include "engine/telemetry/schema.h"
 
 namespace assay {
@@ -26,7 +28,13 @@ bool has_trained(const std::filesystem::path& run) {
 std::string require_file(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(path, ignored)) return path;
-  if (has_trained(std::filesystem::path(path).parent_path())) {
+  const std::filesystem::path run = std::filesystem::path(path).parent_path();
+  if (const auto from = exported_from(run.string())) {
+    throw UserError(run.string() + " is an export of `assay dissect used`: it has no telemetry",
+                    from->empty() ? "give the run that it was made from"
+                                  : "give the run that it was made from: " + shell_word(*from));
+  }
+  if (has_trained(run)) {
     throw UserError("no telemetry at " + path + ", though the run has trained: it has checkpoints",
                     "put back a copy of the file, or train the run again from the start: `assay "
                     "train` with --fresh");

@@ -12,6 +12,7 @@
 #include "engine/config/yaml.h"
 #include "engine/run/folder_lock.h"
 #include "engine/run/progress.h"
+#include "engine/telemetry/exported.h"
 #include "lab/dissect/damage.h"
 #include "lab/dissect/used.h"
 #include "models/audit/model_table.h"
@@ -52,7 +53,9 @@ void read_telemetry(const std::string& path, Wait wait, RunStatus& status) {
   const bool locked = folder_in_use(path);
   const std::string database = telemetry_file(path);
   if (!has_telemetry(database)) {
-    status.state = locked ? RunState::kStarting : RunState::kBrokenOff;
+    status.state = locked                ? RunState::kStarting
+                   : exported_from(path) ? RunState::kExport
+                                         : RunState::kBrokenOff;
     return;
   }
   const TelemetryReader telemetry(database, wait);
@@ -97,6 +100,8 @@ const char* run_state_name(RunState state) {
       return "ended";
     case RunState::kBrokenOff:
       return "broken off";
+    case RunState::kExport:
+      return "export";
     case RunState::kUnreadable:
       return "unreadable";
   }
@@ -145,7 +150,8 @@ std::string run_fingerprint(const std::string& path) {
 bool is_over(const RunStatus& s) {
   if (s.state == RunState::kUnreadable)
     return !s.read_failed && !folder_in_use(s.path) && !is_fresh(s.path);
-  return s.state == RunState::kEnded || s.state == RunState::kBrokenOff;
+  return s.state == RunState::kEnded || s.state == RunState::kBrokenOff ||
+         s.state == RunState::kExport;
 }
 
 std::string status_text(const RunStatus& s, Seen seen) {
@@ -167,6 +173,8 @@ std::string status_text(const RunStatus& s, Seen seen) {
       return end_text(s) + at;
     case RunState::kBrokenOff:
       return "not training" + at + ": not started, killed, or training on another machine";
+    case RunState::kExport:
+      return "an export of `dissect used`, without telemetry";
     case RunState::kUnreadable:
       return "cannot be read: " + s.reason + " (" + s.hint + ")";
   }

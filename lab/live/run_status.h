@@ -1,4 +1,4 @@
-// What a watched run is doing now, judged from its folder; nothing is written there. A run is
+// What a watched run is doing now, judged from its folder; it changes no data there. A run is
 // training while a process holds the folder's lock, whatever earlier launches recorded.
 #pragma once
 
@@ -18,6 +18,7 @@ enum class RunState {
   kTraining,    //
   kEnded,       // by itself, by Ctrl-C or by a guard
   kBrokenOff,   // not training and without a recorded end: killed, or training elsewhere
+  kExport,      // of `assay dissect used`: it has no telemetry, and nothing trains it
   kUnreadable,  // damaged, or written by a newer program
 };
 const char* run_state_name(RunState state);  // for scripts: "missing", "starting", ...

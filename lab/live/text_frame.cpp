@@ -37,6 +37,8 @@ Style state_style(const RunStatus& s) {
     case RunState::kBrokenOff:
     case RunState::kMissing:
       return Style::kWarn;
+    case RunState::kExport:
+      return Style::kPlain;
     case RunState::kUnreadable:
       return Style::kBad;
   }
@@ -87,7 +89,10 @@ StyledLine numbers_line(const RunView& run) {
     line.add(name, Style::kDim).add(" ").add(value, Style::kBold);
   };
   if (!run.train_loss_nats.empty()) {
-    add("loss", strprintf("%.4f", run.train_loss_nats.back().value));
+    const StepValue& loss = run.train_loss_nats.back();
+    add("loss", strprintf("%.4f", loss.value));
+    // A run may stop between two logged steps.
+    if (loss.step < run.status.step) line.add(" at " + grouped(loss.step), Style::kDim);
   }
   if (!run.val_loss_nats.empty()) {
     const EvalValue& val = run.val_loss_nats.back();

@@ -6,7 +6,7 @@
   const slowMs = 30000;   // while no run is training
   const lostMs = 3000;    // while the server does not answer
   const patienceMs = 60000;
-  const noted = {training: 'good', starting: 'good', ended: 'quiet', missing: 'warn', 'broken off': 'warn', unreadable: 'bad'};
+  const noted = {training: 'good', starting: 'good', ended: 'quiet', export: 'quiet', missing: 'warn', 'broken off': 'warn', unreadable: 'bad'};
   let {etag, live} = liveStart, timer = null, lost = false, asking = false, seenAt = new Date();
 
   const node = (tag, className, text) => {

@@ -1,4 +1,5 @@
-// assay watch: shows runs while they train, in a browser or in the terminal. It only reads.
+// assay watch: shows runs while they train, in a browser or in the terminal. It changes no data of
+// them.
 #include <signal.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -231,7 +232,7 @@ void add_watch_command(Commands& commands) {
       "  assay watch runs/demo-*/ --port 0    several runs, at a free port\n"
       "  assay watch runs/moe --text          in the terminal\n"
       "  ssh -L 7117:127.0.0.1:7117 HOST      then the page of HOST is at localhost:7117\n"
-      "It never writes in a run. docs/watch.md explains the page and the screen.");
+      "It changes no data of a run. docs/watch.md explains the page and the screen.");
   commands.on_chosen(sub, [a] { return run_watch(*a); });
 }
 
