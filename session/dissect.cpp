@@ -224,7 +224,9 @@ Damage no_damage(const Damage& base) {
 }
 
 // Two changes of one name may have other experts: of other text, or of another number of groups.
+// Earlier versions made a part of the table by token from the whole text, under its plain name.
 std::string key_of(const Intervention& change) {
+  if (change.what == Intervention::What::kTokenTable) return change.key() + ", first half alone";
   std::string ids;
   for (const int32_t e : change.experts) ids += std::to_string(e) + ",";
   return change.key() + (ids.empty() ? "" : ", " + sha256_hex(ids).substr(0, 12));

@@ -20,9 +20,9 @@ struct RoutingRecord {
   // By layer (E, C): mean output of an expert over the tokens that chose it; zero if none did.
   // Empty unless asked for.
   std::vector<std::vector<float>> mean_output;
-  // By layer (V, K): what a token id chose most often in the first half of
-  // the sequences, and the mean of its gates there; an id that is not there has the layer's busiest
-  // experts. Empty unless asked for.
+  // By layer (V, K): what a token id chose most often in the first half of the sequences, and the
+  // mean of its gates there; an id that is not there has the experts that are busiest in that half,
+  // with the mean gates of it. Empty unless asked for.
   struct TokenTable {
     std::vector<int32_t> expert;
     std::vector<float> gate;

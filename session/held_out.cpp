@@ -64,6 +64,10 @@ HeldOut::HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& opt
                             .micro_batch = config.run.micro_batch,
                             .vocab_size = config.model.vocab_size};
   set_ = std::make_unique<ValidationSet>(set);
+  if (options.files.empty()) unread_ = unread_sources(data_, tokens(), sequence());
+  if (options.warn && !unread_.names.empty()) {
+    options.warn(unread_text(unread_, tokens()), to_read_all());
+  }
   std::string text;
   for (int i = 0; i < set_->micro_batches(); ++i) {
     const Batch batch = set_->micro(i);
@@ -81,6 +85,11 @@ HeldOut::HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& opt
 
 std::string HeldOut::run() const {
   return require_run_of(source_, "has its telemetry and what dissect measures");
+}
+
+std::string HeldOut::to_read_all() const {
+  return strprintf("--tokens %ld reads some of every source; --shards FILE reads what you name",
+                   long(unread_.tokens_of_all));
 }
 
 View<const float, 1> HeldOut::evaluate(int i, MoeProbe* probe) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include "eval/validation.h"
 #include "session/loaded_model.h"
 #include "session/run_data.h"
+#include "session/unread_sources.h"
 
 namespace assay {
 
@@ -22,6 +24,8 @@ struct HeldOutOptions {
   // effect. Without a bias the largest logits are chosen, with one of zeros the largest scores: the
   // same experts unless scores round to the same float.
   enum class Bias { kAsTrained, kAlways } bias = Bias::kAsTrained;
+  // Called where the text has none of a source of the run's mixture; not with `files`.
+  std::function<void(const std::string& text, const std::string& hint)> warn = {};
 };
 
 // UserError if the checkpoint is of a dense model.
@@ -48,6 +52,9 @@ class HeldOut {
   const std::vector<std::string>& files() const { return files_; }
   // The held-out shards of each source of a mixture; empty without one.
   const std::vector<SourceShards>& sources() const { return data_.source_val; }
+  // The sources of a mixture of which the text has none. None with files of the options.
+  const UnreadSources& unread() const { return unread_; }
+  std::string to_read_all() const;  // a hint
   bool counts(int32_t target) const { return target >= 0 && target != data_.mask_id; }
   // File or folder of the run's tokenizer; "" if its configuration names none.
   const std::string& tokenizer() const { return data_.tokenizer; }
@@ -70,6 +77,7 @@ class HeldOut {
   CheckpointSource source_;
   RunData data_;
   std::vector<std::string> files_;
+  UnreadSources unread_;
   std::vector<int64_t> layers_;
   std::unique_ptr<ValidationSet> set_;
   std::unique_ptr<LoadedModel> loaded_;

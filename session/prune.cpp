@@ -110,6 +110,12 @@ void compare(Pruned& pruned, HeldOut& before, HeldOut& after) {
 void require_prunable(const HeldOut& text, const std::string& folder) {
   const std::string& checkpoint = text.source().folder;
   require_new_folder(folder, "give a new folder: --export FOLDER");
+  if (!text.unread().names.empty()) {
+    throw UserError("an export would lose experts that only text of " +
+                        joined_names(text.unread()) +
+                        " uses: " + unread_text(text.unread(), text.tokens()),
+                    text.to_read_all());
+  }
   if (read_checkpoint_manifest(checkpoint).ranks > 1) {
     throw UserError(checkpoint + " has a file of each of several ranks",
                     "assay checkpoint merge " + shell_word(checkpoint) + " makes one of them");

@@ -22,14 +22,14 @@ struct Pruned {
   double loss = 0, original_loss = 0;
 };
 
-// UserError where write_pruned() would end with one: the folder is not empty, a checkpoint of
-// several ranks.
+// UserError where write_pruned() would end with one: the folder is not empty, a text without some
+// sources of the run's mixture, a checkpoint of several ranks.
 void require_prunable(const HeldOut& text, const std::string& folder);
 
 // Writes the model as a new run `folder` with a checkpoint of the same step, then compares its loss
 // on the same text target by target. Every layer keeps as many experts as the one that uses most
 // (and at least K): its used ones, then its first unused ones, in their order. The optimizer's
-// state is cut in the same way. UserError: the folder is not empty, a checkpoint of several ranks.
+// state is cut in the same way. UserError as of require_prunable().
 //
 // With sigmoid scores, and with softmax scores without a selection bias whose gates are normalised,
 // the choices and gates of a token depend on no expert beside those chosen, so the nats are the

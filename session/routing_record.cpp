@@ -28,7 +28,11 @@ class RoutingRecorder final : public MoeProbe {
                                .first_use = std::vector<int64_t>(experts, -1)});
     }
     gates_.assign(layers, std::vector<double>(size_t(text.config().model.moe->top_k), 0.0));
-    by_token_.resize(layers);
+    if (tokens == RecordTokens::kYes) {
+      half_gates_ = gates_;
+      half_loads_ = record_.loads;
+      by_token_.resize(layers);
+    }
     if (outputs == RecordOutputs::kYes) {
       sums_.assign(layers, std::vector<double>(experts * size_t(text.config().model.hidden), 0.0));
     }
@@ -49,7 +53,9 @@ class RoutingRecorder final : public MoeProbe {
         loads.counts[e] += 1;
         if (loads.first_use[e] < 0) loads.first_use[e] = sequence;
         gates_[l][size_t(k)] += double(gate.at(t, k));
-        if (tokens_ == RecordTokens::kYes && sequence < text_.sequences() / 2) {
+        if (tokens_ == RecordTokens::kYes && sequence < half()) {
+          half_loads_[l].counts[e] += 1;
+          half_gates_[l][size_t(k)] += double(gate.at(t, k));
           Chosen& chosen = by_token_[l][token_[t]][int32_t(e)];
           chosen.count += 1;
           chosen.gate += double(gate.at(t, k));
@@ -96,17 +102,25 @@ class RoutingRecorder final : public MoeProbe {
 
  private:
   size_t index(int64_t layer) const { return size_t(layer - text_.layers().front()); }
+  int64_t half() const { return text_.sequences() / 2; }
 
   RoutingRecord::TokenTable table(size_t l) const {
     const int64_t vocab = text_.config().model.vocab_size, top_k = int64_t(gates_[l].size());
-    const std::vector<int32_t> busiest = record_.loads[l].by_load();
+    // Of an id that is not in the first half. A single sequence has none, and takes the whole.
+    const bool halved = half() > 0;
+    const std::vector<int32_t> busiest = (halved ? half_loads_ : record_.loads)[l].by_load();
+    std::vector<float> gates = record_.first_gates[l];
+    const auto positions = double(half() * text_.sequence());
+    for (size_t k = 0; halved && k < gates.size(); ++k) {
+      gates[k] = float(half_gates_[l][k] / positions);
+    }
     RoutingRecord::TokenTable table;
     for (int64_t id = 0; id < vocab; ++id) {
       const auto found = by_token_[l].find(int32_t(id));
       if (found == by_token_[l].end()) {
         for (int64_t k = 0; k < top_k; ++k) {
           table.expert.push_back(busiest[size_t(k)]);
-          table.gate.push_back(record_.first_gates[l][size_t(k)]);
+          table.gate.push_back(gates[size_t(k)]);
         }
         continue;
       }
@@ -138,6 +152,9 @@ class RoutingRecorder final : public MoeProbe {
   const RecordTokens tokens_;
   RoutingRecord record_;
   std::vector<std::vector<double>> gates_, sums_;
+  // Of the first half of the sequences, for the tables by token.
+  std::vector<std::vector<double>> half_gates_;
+  std::vector<LayerLoads> half_loads_;
   std::vector<std::unordered_map<int32_t, ByExpert>> by_token_;
   int64_t first_sequence_ = 0;
   View<const int32_t, 1> token_;

@@ -151,7 +151,9 @@ SeedsReport measure_seeds(const std::vector<std::string>& runs, const HeldOutOpt
   std::vector<RunChoices> choices;
   std::string tokenizer;
   for (const CheckpointSource& source : sources) {
-    HeldOut held_out(source.folder, text);
+    HeldOutOptions options = text;
+    if (!report.runs.empty()) options.warn = {};  // the same text
+    HeldOut held_out(source.folder, options);
     const SeedRun run{.run = name_of(source),
                       .checkpoint = source.folder,
                       .checkpoint_sha256 = held_out.checkpoint_sha256(),

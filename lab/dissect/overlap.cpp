@@ -57,11 +57,15 @@ std::string routing_text(const RoutingReport& r) {
     }
     table.add(cells);
   });
-  return text + "\n" + table.text() +
-         "1: the same shares of the assignments; in brackets what sampling alone would give if "
-         "both were alike\n" +
-         strprintf("training: the logged steps %ld to %ld, the last W of them up to this one\n",
-                   long(r.window_first), long(r.window_last));
+  text += "\n" + table.text() +
+          "1: the same shares of the assignments; in brackets what sampling alone would give if "
+          "both were alike\n" +
+          strprintf("training: the logged steps %ld to %ld, the last W of them up to this one\n",
+                    long(r.window_first), long(r.window_last));
+  for (const std::string& source : r.unread) {
+    text += "held-out: has nothing of " + source + ", which training read\n";
+  }
+  return text;
 }
 
 nlohmann::ordered_json routing_json(const RoutingReport& r) {
@@ -72,6 +76,7 @@ nlohmann::ordered_json routing_json(const RoutingReport& r) {
   json["top_k"] = r.top_k;
   json["layers"] = r.layers;
   json["training_steps"] = {r.window_first, r.window_last};
+  json["unread_sources"] = r.unread;
   json["texts"] = nlohmann::ordered_json::array();
   for (const RoutedText& t : r.texts) {
     nlohmann::ordered_json text{{"name", t.name}};

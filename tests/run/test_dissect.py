@@ -103,6 +103,27 @@ def check_planted(place):
     check(json.loads((odd / "dissect" / "used.json").read_text()) == moved, "a folder whose name is not UTF-8")
 
 
+def write_shard(path, tokens):
+    header = array.array("i", next(corpora()[0].glob("**/*val*.bin")).read_bytes()[:1024])
+    header[2] = len(tokens)
+    path.write_bytes(header.tobytes() + array.array("H", tokens).tobytes())
+
+
+def check_token_table(place):
+    """The table by token is made from the first half alone: what ids that are not there get does not depend on the second."""
+    first = [7 + i % 150 for i in range(64)]
+    topic, other = ([7] + [low + 7 * i % 100 for i in range(63)] for low in (300, 200))
+
+    def of(name, *halves):
+        write_shard(place.path / f"{name}.bin", [*first, *first, *halves[0], *halves[1], 7])
+        changes, result = damage_of(place.run("run"), "--shards", place.path / f"{name}.bin", "--tokens", "256", "--experts", "none",
+                                    "--groups", "0", "--layers", str(LAYER))
+        check(result["tokens"] == 256, result)
+        return changes[LAYER, "token-id router", None]["damage"]["nats"]
+    both, one, two = of("both", topic, other), of("one", topic, topic), of("two", other, other)
+    check(abs(both - (one + two) / 2) < 1e-5 < abs(one - two), f"the table knows its second half: {both}, {one}, {two}")
+
+
 def check_topic(place):
     """The topic's expert has no damage on text without the topic's tokens, and the most on text of them alone."""
     run = place.run("run")
@@ -110,10 +131,8 @@ def check_topic(place):
     ids = array.array("H", shard[1024:])
 
     def of_text(name, tokens):
-        header = array.array("i", shard[:1024])
-        header[2] = len(tokens)
         path = place.path / f"{name}.bin"
-        path.write_bytes(header.tobytes() + array.array("H", tokens).tobytes())
+        write_shard(path, tokens)
         changes, _ = damage_of(run, "--shards", path, "--experts", "all", "--groups", "0", "--removals", "zero", "--layers", str(LAYER))
         return {e: changes[LAYER, f"expert {e}", "zero"] for e in range(8)}
     off = of_text("off", [i for i in ids if i not in TOPIC_IDS])[TOPIC]
@@ -163,6 +182,12 @@ def check_exported(place):
     check(f"{experts} experts in every layer" in done.stdout and f"experts: {experts}" in (folder / "config.yaml").read_text(), done.stdout)
     state = json.loads((checkpoints(folder)[-1] / "state.json").read_text())
     check("router_probe" not in state["extra"], "choices by the numbers of before")
+    for command in (("router", folder), ("report", folder, "-o", place.path / "page.html"), ("compare", folder, run), ("dissect", "routing", folder)):
+        said = assay(*command)
+        check(said.returncode == 1 and "is an export of `assay dissect used`: it has no telemetry" in said.stderr and
+              f"hint: give the run that it was made from: {run}\n" in said.stderr and "--fresh" not in said.stderr, f"{command}: {said}")
+    seen = assay("watch", folder, "--text", "--once").stdout
+    check("an export of `dissect used`" in seen and "not training" not in seen, seen)
     used = run / "dissect" / "used.json"
     used.unlink()
     done = dissect("used", run, "--export", folder, expect=1)
@@ -285,6 +310,7 @@ def main():
     with Workplace(moe=True, sequence=64) as place:
         check_planted(place)
         check_topic(place)
+        check_token_table(place)
         check_routing(place)
         check_exported(place)
         check_exported_collapsed(place)

@@ -34,6 +34,9 @@ void add_dissect_options(CLI::App* subcommand, DissectOptions& options) {
 }
 
 void add_held_out_options(CLI::App* subcommand, HeldOutOptions& text, bool& json) {
+  text.warn = [](const std::string& what, const std::string& hint) {
+    std::fprintf(stderr, "warning: %s\nhint: %s\n", what.c_str(), hint.c_str());
+  };
   subcommand
       ->add_option(
           "--tokens", text.tokens,

@@ -50,7 +50,8 @@ int dissect_routing(const DissectOptions& a) {
                        .experts = text.config().model.moe->experts,
                        .top_k = text.config().model.moe->top_k,
                        .layers = text.layers(),
-                       .texts = {}};
+                       .texts = {},
+                       .unread = text.unread().names};
   report.texts.push_back(training(text, report));
   report.texts.push_back(routing_of(text, "held-out"));
   if (a.text.files.empty()) {

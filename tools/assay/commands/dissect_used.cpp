@@ -51,7 +51,9 @@ std::string pruned_text(const Pruned& p, const Config& config) {
 }
 
 int dissect_used(const DissectUsedArguments& a) {
-  HeldOut text(a.run, a.text);
+  HeldOutOptions options = a.text;
+  if (!a.folder.empty()) options.warn = {};  // refused with the same words
+  HeldOut text(a.run, options);
   const std::string run = text.run();
   if (!a.folder.empty()) require_prunable(text, a.folder);  // before minutes of reading
   const RoutingRecord record = record_routing(text, RecordOutputs::kNo, RecordTokens::kNo);

@@ -28,6 +28,7 @@
 #include "session/run_data.h"
 #include "session/same_on_all.h"
 #include "session/session_device.h"
+#include "session/unread_sources.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/core_evaluation.h"
 #include "tools/assay/eval_source.h"
@@ -67,6 +68,15 @@ void require_same_text(Ranks& ranks, const RunData& data) {
                               {"tokenizer, SHA-256", tokenizer.substr(0, 16)}});
 }
 
+void warn_unread(const RunData& data, int64_t tokens, int64_t sequence) {
+  const UnreadSources unread = unread_sources(data, tokens, sequence);
+  if (unread.names.empty()) return;
+  std::fprintf(stderr,
+               "warning: %s\nhint: --set eval.tokens=%ld reads some of every source; "
+               "--set 'data.val=[FILE]' reads what you name\n",
+               unread_text(unread, tokens).c_str(), long(unread.tokens_of_all));
+}
+
 // Uses the same tokens as the run's own evaluations.
 std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource& source,
                                  Ranks* ranks) {
@@ -93,6 +103,7 @@ std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource&
       source, a.device,
       {.positions = config.run.sequence, .rows = config.run.micro_batch * config.run.sequence},
       mask_id, ranks);
+  if (!ranks || ranks->first()) warn_unread(data, validation.tokens(), config.run.sequence);
   validation.plan(loaded.plan);
   loaded.allocate();
   return validation.run(loaded.on, *loaded.model);
