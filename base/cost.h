@@ -6,8 +6,6 @@
 // every case (tests/ops/op_run.cpp).
 #pragma once
 
-#include <algorithm>
-
 #include "base/view.h"
 
 namespace assay {
@@ -31,7 +29,8 @@ double view_bytes(const Views&... views) {
 template <typename T>
 double chosen_bytes(const View<T, 2>& table, int64_t indices) {
   if (table.empty()) return 0;
-  return double(std::min(indices, table.dim[0])) * double(table.dim[1]) * double(sizeof(T));
+  const int64_t rows = indices < table.dim[0] ? indices : table.dim[0];
+  return double(rows) * double(table.dim[1]) * double(sizeof(T));
 }
 
 }  // namespace assay

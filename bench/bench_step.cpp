@@ -19,6 +19,7 @@
 #include "bench/options.h"
 #include "bench/step_training.h"
 #include "cuda/context.h"
+#include "cuda/predecessors_text.h"
 #include "cuda/profile.h"
 #include "data/json_text.h"
 #include "engine/config/check.h"

@@ -13,13 +13,14 @@
 #include <string>
 
 #include "comm/group.h"
+#include "cuda/context.h"
 
 namespace assay {
 
 // Groups that were split off one another are a family: what ends one of them ends all, since they
 // share resources. A failure is a UserError with NCCL's message, the call and the rank; it ends the
 // family first.
-class NcclGroup : public Group {
+class NcclGroup : public Group, public gpu::Watcher {
  public:
   // The members that give the same colour, in the order of their ranks here. Collective.
   virtual std::unique_ptr<NcclGroup> split(int colour) = 0;
@@ -30,9 +31,9 @@ class NcclGroup : public Group {
   virtual void connect(gpu::Context& on) = 0;
 
   // Throws if NCCL reports a failure of the family, or if its `look` throws; the family is then
-  // ended. For the watch of a context (gpu::Context::watch): work that was queued shows its failure
-  // only later.
-  virtual void check() = 0;
+  // ended. It is the watcher of a context (gpu::Context::watch): work that was queued shows its
+  // failure only later.
+  void check() override = 0;
 
   // Ends the family; what is still queued will not arrive. Waits at most kMostAbortSeconds. False
   // if NCCL had not returned by then: it is left alone, the GPU's memory may never become free, and

@@ -5,8 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 
+#include "base/call_ref.h"
 #include "cuda/gpu_kind.h"
 #include "cuda/predecessors.h"
 
@@ -37,7 +37,7 @@ struct Memory {
 
 // The implementation of cuda/graph.h. The type behind a recording is private to it.
 struct Graphs {
-  void* (*record)(const Context& on, const std::function<void()>& calls);
+  void* (*record)(const Context& on, CallRef calls);
   void (*replay)(const Context& on, void* recording);
   void (*release)(void* recording);
 };
@@ -58,6 +58,15 @@ struct Events {
   double (*seconds)(void* begin, void* end);  // between two that have been passed
 };
 
+// Looks, each millisecond of a wait() (cuda/transfer.h), whether what is waited for can still come.
+class Watcher {
+ public:
+  virtual void check() = 0;  // ends the wait by throwing
+
+ protected:
+  ~Watcher() = default;
+};
+
 // Must outlive every Exec that points to it.
 struct Context {
   void* stream = nullptr;   // cudaStream_t
@@ -71,9 +80,7 @@ struct Context {
   ProductChoices* products = nullptr;  // of the device that has opened it
   // kWaiting: launch() waits for each kernel, so that a failure names its kernel.
   enum class Launches { kQueued, kWaiting } launches = Launches::kQueued;
-  // With ranks: called every millisecond by wait() (cuda/transfer.h), which it ends by throwing.
-  // Without it wait() leaves the waiting to the driver.
-  std::function<void()> watch = {};
+  Watcher* watch = nullptr;  // with ranks; null: wait() leaves the waiting to the driver
 };
 
 }  // namespace assay::gpu

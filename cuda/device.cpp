@@ -83,7 +83,7 @@ bool done(const Context& on) {
 
 constexpr Memory kMemory{allocate_zeroed, release, available, copy, wait_for, done};
 
-void* record(const Context& on, const std::function<void()>& calls) {
+void* record(const Context& on, CallRef calls) {
   cuda_check(cudaStreamBeginCapture(stream_of(on), cudaStreamCaptureModeThreadLocal),
              "recording a graph");
   cudaGraph_t graph = nullptr;

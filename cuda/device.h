@@ -35,7 +35,7 @@ struct DeviceFacts {
 DeviceFacts device_facts(int number = 0);
 // Throws UserError if the program cannot use the GPU: it was built without CUDA, no driver, one of
 // an older major version than the toolkit or one that does not work, no GPU, one that no image of
-// the program runs on (cuda/gpu_kind.h), or no cuBLASLt.
+// the program runs on (cuda/gpu_kind_text.h), or no cuBLASLt.
 void require_usable(const DeviceFacts& facts);
 
 // What an allocation throws for which there is not enough memory of the GPU, or of the machine.

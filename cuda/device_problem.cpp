@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "cuda/device.h"
-#include "cuda/gpu_kind.h"
+#include "cuda/gpu_kind_text.h"
 
 namespace assay::gpu {
 

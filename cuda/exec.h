@@ -4,7 +4,6 @@
 // whose size depends on the problem only, and partial sums are added in the order of the pieces.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -34,7 +33,7 @@ struct Exec {
 // with the same n, so that an op finds in the cache what the previous op left there.
 template <typename F>
 void parallel_for(Exec on, int64_t n, F&& f) {
-  const int threads = static_cast<int>(std::min<int64_t>(on.threads, n));
+  const int threads = on.threads < n ? on.threads : static_cast<int>(n);
   if (threads <= 1) {
     for (int64_t i = 0; i < n; ++i) f(i);
     return;
@@ -47,7 +46,10 @@ void parallel_for(Exec on, int64_t n, F&& f) {
 template <typename F>
 void parallel_ranges(Exec on, int64_t n, int64_t grain, F&& f) {
   const int64_t pieces = ceil_div(n, grain);
-  parallel_for(on, pieces, [&](int64_t p) { f(p * grain, std::min(n, (p + 1) * grain)); });
+  parallel_for(on, pieces, [&](int64_t p) {
+    const int64_t end = (p + 1) * grain;
+    f(p * grain, end < n ? end : n);
+  });
 }
 
 }  // namespace assay

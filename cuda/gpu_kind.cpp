@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/check.h"
+#include "cuda/gpu_kind_text.h"
 
 namespace assay::gpu {
 

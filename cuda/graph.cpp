@@ -2,7 +2,7 @@
 
 namespace assay::gpu {
 
-Graph Graph::capture(const Context& on, const std::function<void()>& calls) {
+Graph Graph::capture(const Context& on, CallRef calls) {
   return Graph(Recording(on.graphs->record(on, calls), on.graphs->release));
 }
 

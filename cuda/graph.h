@@ -2,7 +2,6 @@
 // addresses are recorded with it, so the data of a replay must be at the recorded addresses.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 
@@ -16,7 +15,7 @@ class Graph {
  public:
   // Records what `calls` queues, without running it. `calls` must not wait, allocate, or copy from
   // or to host memory that is not pinned.
-  static Graph capture(const Context& on, const std::function<void()>& calls);
+  static Graph capture(const Context& on, CallRef calls);
   void replay(const Context& on) const;
 
  private:
@@ -49,7 +48,7 @@ class Replayed {
     }
     if (!graph_) {
       if (spans != nullptr) spans->begin_recording();
-      graph_ = Graph::capture(*on.gpu, std::cref(calls));
+      graph_ = Graph::capture(*on.gpu, calls);
       if (spans != nullptr) recorded_ = spans->end_recording();
     }
     graph_->replay(*on.gpu);

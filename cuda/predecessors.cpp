@@ -2,8 +2,10 @@
 
 #include <cstdlib>
 #include <sstream>
+#include <string>
 
 #include "base/check.h"
+#include "cuda/predecessors_text.h"
 
 namespace assay::gpu {
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 namespace assay::gpu {
 
@@ -32,7 +31,5 @@ struct Predecessors {
 
 // Those that ASSAY_GPU_PREDECESSORS names. UserError if a name is not in the list.
 Predecessors predecessors_by_environment();
-// "work_lists,...", or "" if there are none.
-std::string names_of(Predecessors predecessors);
 
 }  // namespace assay::gpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "cuda/tensor_map_problem.h"
 
 namespace assay::gpu {
 

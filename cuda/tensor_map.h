@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "base/bf16.h"
 
@@ -33,12 +32,9 @@ struct TensorMapSpec {
   Swizzle swizzle = Swizzle::k128;
 };
 
-// Aborts if tensor_map_problem() finds a problem.
+// Aborts if tensor_map_problem() (cuda/tensor_map_problem.h) finds a problem.
 TensorMap make_tensor_map(const TensorMapSpec& spec);
 
-// The first rule above that a spec breaks (the driver's rules, from the documentation of
-// cuTensorMapEncodeTiled); "" if it breaks none.
-std::string tensor_map_problem(const TensorMapSpec& spec);
 // Bytes from the base to the end of the last row.
 int64_t tensor_map_bytes(const TensorMapSpec& spec);
 

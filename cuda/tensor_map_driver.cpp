@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "cuda/cuda_error.h"
-#include "cuda/tensor_map.h"
+#include "cuda/tensor_map_problem.h"
 
 namespace assay::gpu {
 

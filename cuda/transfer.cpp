@@ -25,7 +25,7 @@ void wait_and_watch(const gpu::Context& on) {
   while (!on.memory->done(on)) {
     const auto now = Clock::now();
     if (now >= next_watch) {
-      on.watch();
+      on.watch->check();
       next_watch = now + kWatchEvery;
     }
     if (now - begin < kShortWait) {

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"

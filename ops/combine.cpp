@@ -1,5 +1,7 @@
 #include "ops/combine.h"
 
+#include <algorithm>
+
 #include "base/bf16.h"
 #include "base/check.h"
 #include "base/shapes.h"

@@ -53,7 +53,7 @@ void rope_table(View<float, 2> cos, View<float, 2> sin, double theta);
 template <typename T>
 Cost rope_forward_cost(const RopeForward<T>& a) {
   const double elements = double(a.qkv.dim[0] * (a.heads + a.kv_heads) * a.head_dim);
-  const int64_t positions = std::min(a.qkv.dim[0], a.sequence);
+  const int64_t positions = a.qkv.dim[0] < a.sequence ? a.qkv.dim[0] : a.sequence;
   return {.bytes = 2.0 * elements * sizeof(T) + chosen_bytes(a.cos, positions) +
                    chosen_bytes(a.sin, positions) + view_bytes(a.position),
           .flops = 3.0 * elements};
@@ -61,7 +61,7 @@ Cost rope_forward_cost(const RopeForward<T>& a) {
 template <typename T>
 Cost rope_backward_cost(const RopeBackward<T>& a) {
   const double elements = double(a.dqkv.dim[0] * (a.heads + a.kv_heads) * a.head_dim);
-  const int64_t positions = std::min(a.dqkv.dim[0], a.sequence);
+  const int64_t positions = a.dqkv.dim[0] < a.sequence ? a.dqkv.dim[0] : a.sequence;
   return {.bytes = 2.0 * elements * sizeof(T) + chosen_bytes(a.cos, positions) +
                    chosen_bytes(a.sin, positions) + 2 * view_bytes(a.amax),
           .flops = 3.0 * elements};

@@ -1,5 +1,6 @@
 #include "ops/zero.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 

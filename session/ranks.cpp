@@ -67,7 +67,7 @@ std::unique_ptr<NcclGroup> Ranks::gpu_group(gpu::Context& context) {
   };
   const auto unended = [this](const std::exception_ptr& failure) { end_by(failure); };
   std::unique_ptr<NcclGroup> group = join_nccl(*group_, {look, unended});
-  context.watch = [nccl = group.get()] { nccl->check(); };
+  context.watch = group.get();
   return group;
 }
 

@@ -51,7 +51,7 @@ bool done(const gpu::Context& on) {
 
 constexpr gpu::Memory kMemory{allocate, release, available, copy, wait, done};
 
-void* record_graph(const gpu::Context& on, const std::function<void()>& calls) {
+void* record_graph(const gpu::Context& on, CallRef calls) {
   return new Recording(record(on.stream, calls));
 }
 void replay_graph(const gpu::Context& on, void* recording) {

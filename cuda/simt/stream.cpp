@@ -208,7 +208,7 @@ void pinned_free(void* p) {
   std::free(p);
 }
 
-Recording record(Stream stream, const std::function<void()>& calls) {
+Recording record(Stream stream, CallRef calls) {
   require_no_recording("recording");
   Streams& s = streams();
   const size_t number = number_of(stream);

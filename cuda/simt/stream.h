@@ -76,7 +76,7 @@ void pinned_free(void* p);
 // followed again before the end.
 class Queues;
 using Recording = std::shared_ptr<const Queues>;
-Recording record(Stream stream, const std::function<void()>& calls);
+Recording record(Stream stream, CallRef calls);
 void replay(Stream stream, const Recording& recording);
 
 }  // namespace assay::simt

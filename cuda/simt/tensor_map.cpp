@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "cuda/simt/memory.h"
+#include "cuda/tensor_map_problem.h"
 
 namespace assay::gpu {
 

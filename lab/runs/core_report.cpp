@@ -1,5 +1,6 @@
 #include "lab/runs/core_report.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 

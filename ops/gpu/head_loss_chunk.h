@@ -1,7 +1,6 @@
 // The scratch of the head's chunks on a GPU, which builds without CUDA plan too.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "base/math.h"

@@ -7,8 +7,6 @@
 //                    added afterwards: else it could take longer than all others together
 #pragma once
 
-#include <algorithm>
-
 #include "base/math.h"
 #include "base/view.h"
 #include "cuda/exec.h"

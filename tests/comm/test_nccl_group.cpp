@@ -4,6 +4,7 @@
 //   test_nccl_group --fault NAME   a fault on one rank, from the list below
 //   test_nccl_group --old          a library that is too old, on rank 1 only
 //   test_nccl_group --list         the names of faults
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -60,7 +61,7 @@ int run() {
     const auto group = join_nccl(*host, {.look = [&] { ++looks; }, .unended = {}});
     expect(group->size() == world.size() && group->rank() == world.rank(), "the group", 0);
     gpu::Context context = simt::make_context();
-    context.watch = [&] { group->check(); };
+    context.watch = group.get();
     const Exec main{.gpu = &context};
     const Lane lane(main);
     const auto half = group->split(world.rank() % 2);
@@ -136,7 +137,7 @@ void calls_of_a_run(Group& host, Groups& groups, gpu::Context& context,
                     const NcclCallbacks& callbacks) {
   groups.all = join_nccl(host, callbacks);
   NcclGroup* const group = groups.all.get();
-  context.watch = [group] { group->check(); };
+  context.watch = group;
   groups.part = group->split(0);
   auto* const lane = new Lane({.gpu = &context});
   auto *const all = new Buffer(lane->exec(), Row(64)), *from = new Buffer(lane->exec(), Row(64));

@@ -11,8 +11,9 @@
 
 #include "base/check.h"
 #include "cuda/device.h"
-#include "cuda/gpu_kind.h"
+#include "cuda/gpu_kind_text.h"
 #include "cuda/graph.h"
+#include "cuda/predecessors_text.h"
 #include "cuda/shared_library.h"
 #include "cuda/stuck_wait.h"
 #include "tests/catch.h"

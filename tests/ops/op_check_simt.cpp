@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "cuda/gpu_kind_text.h"
 #include "cuda/launch.h"
 #include "cuda/simt/context.h"
 #include "cuda/simt/memory.h"

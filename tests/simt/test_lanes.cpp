@@ -111,6 +111,14 @@ std::string refused(const Numbers& n, const std::function<void()>& calls) {
   return "";
 }
 
+struct Looks : gpu::Watcher {
+  int count = 0;
+  void check() override { count += 1; }
+};
+struct Lost : gpu::Watcher {
+  void check() override { throw UserError("a rank is lost", "none"); }
+};
+
 }  // namespace
 
 TEST_CASE("a missing edge changes a result in some pace, with and without a recording") {
@@ -216,17 +224,19 @@ TEST_CASE("a recording refuses lanes that are not forked from it or not joined t
 
 TEST_CASE("a watch is called while a wait lasts, and its exception ends the wait") {
   Numbers n;
-  int looks = 0;
-  simt::enqueue_operation(nullptr, [&]() -> simt::Poll { return [&] { return looks >= 3; }; });
-  n.context.watch = [&] { looks += 1; };
+  Looks looks;
+  simt::enqueue_operation(nullptr,
+                          [&]() -> simt::Poll { return [&] { return looks.count >= 3; }; });
+  n.context.watch = &looks;
   wait(n.main);
-  REQUIRE(looks == 3);
+  REQUIRE(looks.count == 3);
   bool over = false;
   simt::enqueue_operation(nullptr, [&]() -> simt::Poll { return [&] { return over; }; });
-  n.context.watch = [] { throw UserError("a rank is lost", "none"); };
+  Lost lost;
+  n.context.watch = &lost;
   REQUIRE_THROWS_AS(wait(n.main), UserError);
   over = true;
-  n.context.watch = {};
+  n.context.watch = nullptr;
   wait(n.main);
 }
 

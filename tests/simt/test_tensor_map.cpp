@@ -1,5 +1,5 @@
 #include "base/bf16.h"
-#include "cuda/tensor_map.h"
+#include "cuda/tensor_map_problem.h"
 #include "tests/catch.h"
 
 namespace assay {

@@ -13,7 +13,7 @@
 #include "base/cpu_name.h"
 #include "base/memory_limit.h"
 #include "cuda/device.h"
-#include "cuda/gpu_kind.h"
+#include "cuda/gpu_kind_text.h"
 #include "cuda/product_library.h"
 #include "machine/cpu_energy.h"
 #include "machine/gpu_meter.h"
