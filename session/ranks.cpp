@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <new>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -31,7 +32,11 @@ std::unique_ptr<Ranks> Ranks::join() {
 
 Ranks::Ranks(std::unique_ptr<World> world)
     : world_(std::move(world)), group_(make_group(0, CallOrder::Of::kAll)) {
-  cores_ = share_of_cores(gather(*group_, cores_of_process(node())), size_t(rank()));
+  const std::vector<CoresOfProcess> all = gather(*group_, cores_of_process(node()));
+  cores_ = share_of_cores(all, size_t(rank()));
+  std::set<int64_t> machines;
+  for (const CoresOfProcess& one : all) machines.insert(one.machine);
+  nodes_ = int64_t(machines.size());
 }
 
 // The groups first: their calls tell the control.

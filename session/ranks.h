@@ -39,6 +39,7 @@ class Ranks {
   int node_ranks() const { return world_->node_ranks(); }
   int node_rank() const { return world_->node_rank(); }
   int node() const { return world_->node(); }
+  int64_t nodes() const { return nodes_; }  // machines of all ranks
   // For this rank, at least 1: a launcher that binds ranks gives each its own, one that does not
   // gives all to each (base/cores.h).
   int64_t cores() const { return cores_; }
@@ -96,7 +97,7 @@ class Ranks {
   std::function<std::string(int64_t step)> goes_on_;
   std::vector<std::unique_ptr<Group>> parts_;
   std::string left_;
-  int64_t cores_ = 1;
+  int64_t cores_ = 1, nodes_ = 1;
   int gpu_rank_ = -1;
   const char* what_ = "start";
   int64_t step_ = 0;

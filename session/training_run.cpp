@@ -340,6 +340,8 @@ void TrainingRun::open() {
                      .device = session_.device.name(),
                      .threads = config().run.threads,
                      .ranks = session_.ranks ? session_.ranks->size() : 1,
+                     .nodes = session_.ranks ? session_.ranks->nodes() : 1,
+                     .expert_ranks = config().parallel.expert_ranks,
                      .recipe = config().precision.recipe,
                      .precision = precision_text(config().precision),
                      .config_sha256 = config_sha256_,

@@ -122,9 +122,11 @@ struct RunMeta {
   std::string device = "cpu";  // or "cuda: " and the GPU's name
   int64_t threads = 0;         // of a rank
   int ranks = 1;
-  std::string recipe;                              // precision.recipe, with `auto` resolved
-  std::string precision;                           // precision_text(): the recipe and its changes
-  std::string config_sha256;                       // of the fields that change a result
+  int64_t nodes = 1;          // machines of these ranks
+  int64_t expert_ranks = 1;   // parallel.expert_ranks, which a later launch may change
+  std::string recipe;         // precision.recipe, with `auto` resolved
+  std::string precision;      // precision_text(): the recipe and its changes
+  std::string config_sha256;  // of the fields that change a result
   std::map<std::string, std::string> data_sha256;  // by file
   std::map<std::string, std::string> data_hashed;  // how each hash was obtained, by file
   std::string tokenizer_sha256 = {};               // tokenizer_hash(); "" without one

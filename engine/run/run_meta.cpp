@@ -71,7 +71,11 @@ void write_meta(const RunDir& run, const RunMeta& meta) {
   if (meta.device == "cpu") j["instructions"] = instruction_path();
   j["cores"] = std::thread::hardware_concurrency();
   j["threads"] = meta.threads;
-  if (meta.ranks > 1) j["ranks"] = meta.ranks;
+  if (meta.ranks > 1) {
+    j["ranks"] = meta.ranks;
+    j["nodes"] = meta.nodes;
+    j["expert_ranks"] = meta.expert_ranks;
+  }
   if (!meta.products_library.empty()) j["products_library"] = meta.products_library;
   if (!meta.tune_sha256.empty()) j["tune_sha256"] = meta.tune_sha256;
   j["recipe"] = meta.recipe;

@@ -42,4 +42,36 @@ std::string other_precision_in_config(const std::vector<ReceiptJson>& launches,
   return "its last steps were made in " + trained + ", config.yaml has " + now;
 }
 
+RerunPrecision precision_of_rerun(const std::vector<ReceiptJson>& launches, const Config& config) {
+  std::vector<ReceiptJson> known, named;
+  for (const ReceiptJson& launch : launches) {
+    const std::string whole = text_in(launch, "precision"), recipe = text_in(launch, "recipe");
+    if (whole.empty() && recipe.empty()) continue;
+    known.push_back(launch);
+    named.emplace_back()["precision"] = whole.empty() ? recipe : whole;
+  }
+  if (known.empty()) return {.precision = config.precision};
+  if (!precision_change(known).empty()) {
+    return {.precision = config.precision,
+            .absent = "these steps were trained in " + over_launches(named, "precision") +
+                      ", a rerun has one precision"};
+  }
+  const std::string recipe = text_in(known.back(), "recipe"),
+                    whole = text_in(known.back(), "precision");
+  const auto is_theirs = [&](const PrecisionConfig& precision) {
+    return whole.empty() ? precision.recipe == recipe : precision_text(precision) == whole;
+  };
+  if (is_theirs(config.precision)) return {.precision = config.precision};
+  for (PrecisionConfig precision : {config.precision, PrecisionConfig()}) {
+    precision.recipe = recipe;
+    for (const ProductsMode products : {ProductsMode::kSimulated, ProductsMode::kNative}) {
+      precision.products = products;
+      if (is_theirs(precision)) return {.precision = precision};
+    }
+  }
+  return {.precision = config.precision,
+          .absent = "these steps were trained in " + (whole.empty() ? recipe : whole) +
+                    ", config.yaml has " + precision_text(config.precision)};
+}
+
 }  // namespace assay

@@ -20,4 +20,11 @@ std::string precision_change(const std::vector<ReceiptJson>& launches);
 std::string other_precision_in_config(const std::vector<ReceiptJson>& launches,
                                       const Config& config);
 
+// What a rerun of these launches of a run of `config` trains in.
+struct RerunPrecision {
+  PrecisionConfig precision;  // theirs; that of config.yaml where they recorded none
+  std::string absent = {};    // why one launch cannot train as they did; "" if it can
+};
+RerunPrecision precision_of_rerun(const std::vector<ReceiptJson>& launches, const Config& config);
+
 }  // namespace assay

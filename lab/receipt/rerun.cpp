@@ -15,9 +15,11 @@
 #include "base/check.h"
 #include "comm/layout.h"
 #include "engine/config/check.h"
+#include "engine/config/fields.h"
 #include "engine/cpu_bits.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/run_dir.h"
+#include "lab/receipt/launch_precision.h"
 #include "lab/receipt/run_claims.h"
 #include "lab/runs/launches.h"
 #include "lab/runs/recorded_data.h"
@@ -242,8 +244,17 @@ std::string other_device(const std::string& device, const std::vector<Json>& lau
   return device == "cuda: " + options.gpu ? "" : trained + ", here is cuda: " + options.gpu;
 }
 
+// The whole number under `key`; `absent` if there is none above 0.
+int64_t number_of(const Json& launch, const char* key, int64_t absent) {
+  const auto found = launch.find(key);
+  if (found == launch.end() || !found->is_number_integer()) return absent;
+  const auto number = found->get<int64_t>();
+  return number > 0 ? number : absent;
+}
+
 // Why one rank has other bits than ranks of these launches that shared the experts; "" if it has
-// theirs.
+// theirs. Launches of an older version did not record how many shared them: as many as in
+// config.yaml.
 std::string other_bits(RunEvidence& sealed, const std::vector<Json>& launches, int64_t steps) {
   for (const StepValue& rounds : sealed.scalar("exchange_rounds_max")) {
     if (rounds.step > steps || rounds.value <= 1) continue;
@@ -253,10 +264,9 @@ std::string other_bits(RunEvidence& sealed, const std::vector<Json>& launches, i
         long(rounds.step), rounds.value);
   }
   const Config& config = sealed.config();
-  const int64_t shared = config.parallel.expert_ranks;
   for (const Json& launch : launches) {
-    const auto found = launch.find("ranks");
-    const int64_t ranks = found != launch.end() && found->is_number_integer() ? int64_t(*found) : 1;
+    const int64_t ranks = number_of(launch, "ranks", 1);
+    const int64_t shared = number_of(launch, "expert_ranks", config.parallel.expert_ranks);
     if (ranks == 1 || ranks % shared != 0) continue;
     const std::string why = why_own_bits(
         config,
@@ -277,13 +287,20 @@ RunPlace place_of(const Receipt& receipt, RunEvidence& sealed, const RerunOption
   const int64_t steps = options.steps;
   const std::vector<Json> launches = contributing_launches(sealed.folder(), steps);
   const std::string device = device_of(receipt, launches);
-  RunPlace place{.options = {}, .absent = other_device(device, launches, sealed.config(), options)};
+  const RerunPrecision theirs = precision_of_rerun(launches, sealed.config());
+  Config trained = sealed.config();
+  trained.precision = theirs.precision;
+  trained.parallel.expert_ranks = 1;
+  RunPlace place{.options = {}, .absent = theirs.absent};
+  if (place.absent.empty()) place.absent = other_device(device, launches, trained, options);
   if (place.absent.empty()) place.absent = other_bits(sealed, launches, steps);
   if (!device.empty()) {
     place.options = {"--device", device.starts_with("cuda") ? "cuda" : "cpu"};
   }
-  if (sealed.config().parallel.expert_ranks > 1) {
-    place.options.insert(place.options.end(), {"--set", "parallel.expert_ranks=1"});
+  const std::vector<FieldRow> in_file = config_fields(sealed.config());
+  for (const FieldRow& row : config_fields(trained)) {
+    if (find_row(in_file, row.path)->value == row.value) continue;
+    place.options.insert(place.options.end(), {"--set", row.path + "=" + row.value});
   }
   return place;
 }

@@ -19,6 +19,7 @@ std::string Machine::text() const {
   if (!cpu.empty()) text += ", " + cpu;
   if (!instructions.empty()) text += " with " + instructions;
   if (!ranks.empty() && ranks != "1") text += ", " + counted(ranks, "rank");
+  if (!nodes.empty() && nodes != "1") text += ", " + counted(nodes, "machine");
   if (!threads.empty()) text += ", " + counted(threads, "thread");
   return text;
 }
@@ -28,12 +29,13 @@ Machine machine_of(const RunRecord& run) {
           .cpu = run.cpu,
           .ranks = run.ranks,
           .threads = run.threads,
-          .instructions = run.instructions};
+          .instructions = run.instructions,
+          .nodes = run.nodes};
 }
 
 bool same_machine(const Machine& a, const Machine& b) {
   if (a.device != b.device || a.cpu != b.cpu || !agree(a.ranks, b.ranks)) return false;
-  if (!agree(a.instructions, b.instructions)) return false;
+  if (!agree(a.nodes, b.nodes) || !agree(a.instructions, b.instructions)) return false;
   return a.device.starts_with("cuda") || agree(a.threads, b.threads);
 }
 

@@ -49,10 +49,19 @@ std::string read_origin(const fs::path& folder) {
   return origin.is_object() ? text_or_empty(origin, "from") : "";
 }
 
-// A launch of one rank does not record that; one of an old version records no threads.
+// Where every launch of several ranks has recorded their machines.
+bool knows_nodes(const std::vector<ordered_json>& launches) {
+  return std::all_of(launches.begin(), launches.end(), [](const ordered_json& launch) {
+    return !launch.contains("ranks") || launch.contains("nodes");
+  });
+}
+
+// A launch of one rank does not record that; one of an old version records no threads, and no
+// machines of several ranks.
 void read_parallel(const std::vector<ordered_json>& launches, RunRecord& run) {
   const int64_t threads = run.config.run.threads;  // 0: all cores, which old runs do not tell
   run.ranks = over_launches(launches, "ranks", "1");
+  run.nodes = knows_nodes(launches) ? over_launches(launches, "nodes", "1") : "";
   run.threads = over_launches(launches, "threads", threads > 0 ? std::to_string(threads) : "");
 }
 

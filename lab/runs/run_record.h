@@ -27,8 +27,9 @@ struct RunRecord {
   // cuda: NVIDIA H200".
   std::string commit, program_sha256, host, device, cpu, started, recipe;
   std::string instructions;  // instructions_over_launches() of the same launches
-  // Of the same launches, "1, then 2"; threads are those of each rank. "" where not known.
-  std::string ranks, threads;
+  // Of the same launches, "1, then 2"; threads are those of each rank, nodes the machines of the
+  // ranks. "" where not known.
+  std::string ranks, threads, nodes;
   bool dirty = false;
   FileHashes data_sha256;
   std::string tokenizer_sha256;  // recorded_tokenizer()

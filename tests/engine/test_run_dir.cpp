@@ -346,6 +346,17 @@ TEST_CASE("meta.json records the program of this launch and of earlier ones") {
   write_meta(run, meta);
   j = nlohmann::json::parse(read_file(run.file("meta.json")));
   REQUIRE(!j.contains("instructions"));
+  for (const char* of_several : {"ranks", "nodes", "expert_ranks"}) {
+    REQUIRE(!j.contains(of_several));
+  }
+  meta.ranks = 4;
+  meta.nodes = 2;
+  meta.expert_ranks = 2;
+  write_meta(run, meta);
+  j = nlohmann::json::parse(read_file(run.file("meta.json")));
+  REQUIRE(j["ranks"] == 4);
+  REQUIRE(j["nodes"] == 2);
+  REQUIRE(j["expert_ranks"] == 2);
 }
 
 // As a shell in a terminal starts a program; a script's `&` and nohup do not.

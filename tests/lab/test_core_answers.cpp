@@ -373,6 +373,17 @@ TEST_CASE("a run's machine has the ranks and threads of its launches") {
   REQUIRE(both.text() == "cpu, X with AMX, then AVX-512, 1, then 2 ranks, 4 threads");
   REQUIRE(!same_machine(amx, both));
   REQUIRE(same_machine(amx, of_both));  // an older version did not record it
+  const auto on = [&](int64_t machines) {
+    meta["nodes"] = machines;
+    write_file_atomic(run.path + "/meta.json", meta.dump());
+    return machine_of(read_run(run.path));
+  };
+  const Machine one = on(1), two = on(2);
+  REQUIRE(one.text() == both.text());
+  REQUIRE(two.text() ==
+          "cpu, X with AMX, then AVX-512, 1, then 2 ranks, 1, then 2 machines, 4 threads");
+  REQUIRE(!same_machine(one, two));
+  REQUIRE(same_machine(both, two));  // an older version did not record it
 
   const Machine gpu{.device = "cuda: Y", .cpu = "X", .ranks = "1", .threads = "4"};
   Machine other = gpu;

@@ -70,6 +70,20 @@ def check_not_rerun(place):
         check("not available  rerun of 2 steps" in done.stdout and why in done.stdout, f"{name}: {done.stdout}")
 
 
+def check_rerun_of_changed(place):
+    """Ranks shared the experts in one launch and not in the other: each counts for its own steps."""
+    def changed(numbers):
+        name = f"then-{numbers[1]}"
+        for expert_ranks in numbers:
+            place.train(name, *FOUR, *recipe("fp32"), "--set", "run.micro_batch=2", *shared(4, expert_ranks), "--stop-after", "2")
+        return [assay("receipt", "verify", place.run(name), "--rerun", steps) for steps in ("2", "4")]
+
+    own = "not available  rerun of {} steps  the bits are those of 4 ranks that share the experts: a rank has more than one micro-batch"
+    (first, both), (second, after) = at_once(changed, ((2, 1), (1, 2)))
+    for done, said in ((first, own.format(2)), (both, own.format(4)), (second, " values, bit for bit"), (after, own.format(4))):
+        check(done.returncode == 0 and said in done.stdout, f"{said}: {done.stdout}{done.stderr}")
+
+
 def check_resumed(place):
     """Saved by expert groups of two, gone on with groups of four, with one rank, and with none."""
     def moved(case):
@@ -214,6 +228,7 @@ def main():
         check_failing_texts(place)
         check_borders(place)
         check_not_rerun(place)
+        check_rerun_of_changed(place)
     print("ranks_expert: ok")
 
 

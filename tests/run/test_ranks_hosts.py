@@ -2,6 +2,7 @@
 """Ranks on two machines, which are network namespaces of this one with names of their own: mpirun starts a rank on each
 over TCP. The run has the bits of one process, and a cable that is pulled names the rank behind it. Needs root and
 `ip netns`; says so where it cannot run."""
+import json
 import os
 import pathlib
 import re
@@ -75,6 +76,8 @@ def check_bits(place):
     check(difference is None, f"two hosts: {difference}")
     last = (place.run("hosts") / "ranks" / "last.txt").read_text()
     check(all(host in last for host in HOSTS), f"ranks are on both hosts: {last}")
+    meta = json.loads((place.run("hosts") / "meta.json").read_text())
+    check((meta["ranks"], meta["nodes"]) == (2, 2), f"{meta['ranks']} ranks on {meta['nodes']} machines")
 
 
 def check_pulled_cable(place):

@@ -218,6 +218,15 @@ def check_rerun_device(runs):
     check(f"trained on {first['device']}, then {other}, a rerun has one device" in said, said)
 
 
+def check_rerun_precision(runs):
+    """A rerun trains in the precision of the launches that made these steps, not in what the run changed to later."""
+    run = runs.train("precision", "--set", "precision.recipe=bf16", "--stop-after", "8")
+    runs.train("precision", "--set", "precision.recipe=fp32")
+    check("bit for bit" in same("rerun of the first precision", run, "--rerun", 8), "bf16")
+    said = same("rerun of steps in two precisions", run, "--rerun", 12)
+    check("not available  rerun of 12 steps  these steps were trained in bf16, then fp32, a rerun has one precision" in said, said)
+
+
 def check_stopped_rerun(runs):
     """A rerun that somebody stops proves nothing, although each value that it reached is the run's."""
     verifying = subprocess.Popen([str(ASSAY), "receipt", "verify", str(runs.whole), "--rerun", "30"], stdout=subprocess.DEVNULL,
@@ -285,8 +294,8 @@ def check_no_receipt(runs):
 def main():
     with Workplace(moe=True) as place:
         runs = Runs(place)
-        for part in (check_same, check_changes, check_shards, check_rerun, check_rerun_device, check_stopped_rerun,
-                     check_stops, check_output, check_refusals, check_no_receipt):
+        for part in (check_same, check_changes, check_shards, check_rerun, check_rerun_device, check_rerun_precision,
+                     check_stopped_rerun, check_stops, check_output, check_refusals, check_no_receipt):
             part(runs)
     print(f"receipt: ok ({len(CHANGES) + 2} changes named, {len(REFUSALS)} refusals)")
 
