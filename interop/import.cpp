@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/file.h"
 #include "base/new_folder.h"
 #include "base/read_failed.h"
@@ -371,7 +372,8 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
   const std::string saved = checkpoints.save(first_state(result.config), filled.tensors(),
                                              filled.moments(), Checkpoints::Keep::kMilestone);
   meta.recipe = result.config.precision.recipe;
-  meta.threads = result.config.run.threads;
+  const int64_t threads = result.config.run.threads;
+  meta.threads = threads > 0 ? threads : usable_cores();
   write_meta(dir, meta);
   write_origin(dir, plan, result,
                {.checkpoint = saved,

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/new_folder.h"
 #include "base/shell_word.h"
 #include "engine/config/text.h"
@@ -156,7 +157,7 @@ Pruned write_pruned(HeldOut& text, std::span<const LayerLoads> loads, const std:
       checkpoints.save(state, model.tensors(), optimizer.tensors(), Checkpoints::Keep::kMilestone);
   pruned.checkpoint = made.path() + saved.substr(made.part().size());
   meta.recipe = config.precision.recipe;
-  meta.threads = config.run.threads;
+  meta.threads = config.run.threads > 0 ? config.run.threads : usable_cores();
   write_meta(dir, meta);
   dir.write_config(config);
 

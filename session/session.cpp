@@ -14,13 +14,6 @@
 
 namespace assay {
 
-void resolve_machine_fields(Config& config, Backend backend, int capability, const Ranks* ranks) {
-  resolve_precision(config, backend, capability);
-  if (config.run.threads == 0) {
-    config.run.threads = cores_of_rank(ranks);
-  }
-}
-
 namespace {
 
 SessionDevice device_of(const SessionOptions& options) {
@@ -112,7 +105,8 @@ Session::Session(Config given, const SessionOptions& options)
       !gpu::scaled_products_problem(gpu::product_library()).empty()) {
     config.precision.products = ProductsMode::kSimulated;
   }
-  resolve_machine_fields(config, backend, place().capability, ranks);
+  resolve_precision(config, backend, place().capability);
+  threads = config.run.threads > 0 ? config.run.threads : cores_of_rank(ranks);
   if (backend == Backend::kGpu) {
     require_room_for_routers(config, device.gpu ? device.context()->kind
                                                 : gpu::gpu_kind(std::max(80, place().capability)));
@@ -147,7 +141,7 @@ std::vector<const Group*> Session::groups_of_experts() const {
 }
 
 Exec Session::exec() const {
-  return {.threads = static_cast<int>(config.run.threads), .gpu = device.context()};
+  return {.threads = static_cast<int>(threads), .gpu = device.context()};
 }
 
 ModelPlace Session::place(int32_t mask_id) const {

@@ -29,18 +29,13 @@ struct SessionOptions {
   int planned_ranks = 1, planned_rank = 0;
 };
 
-// What a run of the configuration resumes with on any machine: `auto` and 0 of precision.recipe,
-// precision.products and run.threads resolved for this one. capability: of the GPU. UserError where
-// the backend does not compute the recipe.
-void resolve_machine_fields(Config& config, Backend backend, int capability,
-                            const Ranks* ranks = nullptr);
-
 struct Session {
-  // Calls validate_ranges and resolve_machine_fields. UserError also where the device cannot be
-  // used.
+  // Calls validate_ranges and resolve_precision. UserError also where the device cannot be used.
   Session(Config config, const SessionOptions& options);
 
+  // run.threads stays 0 where it was: a run may go on with other cores, or with other ranks.
   Config config;
+  int64_t threads = 1;   // of this process
   SessionDevice device;  // none with Use::kPlan
   SessionOptions::Use use;
   Ranks* ranks;
@@ -75,7 +70,7 @@ struct Session {
   int rank_count() const { return ranks ? ranks->size() : planned_ranks; }
   int rank() const { return ranks ? ranks->rank() : planned_rank; }
 
-  // Where ops run: the device, or config.run.threads threads. The workspace is planned memory.
+  // Where ops run: the device, or `threads` threads. The workspace is planned memory.
   Exec exec() const;
   // The GPU's capability where there is one; mask_id is the data's (RunData::mask_id). With kPlan
   // and no ranks the first of parallel.expert_ranks ranks.

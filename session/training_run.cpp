@@ -338,7 +338,7 @@ void TrainingRun::open() {
   write_meta(*dir_, {.command = options_.command,
                      .build = build_info(),
                      .device = session_.device.name(),
-                     .threads = config().run.threads,
+                     .threads = session_.threads,
                      .ranks = session_.ranks ? session_.ranks->size() : 1,
                      .nodes = session_.ranks ? session_.ranks->nodes() : 1,
                      .expert_ranks = config().parallel.expert_ranks,

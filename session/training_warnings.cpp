@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "base/cores.h"
 #include "engine/telemetry/collapse_guard.h"
 #include "engine/telemetry/router_stats.h"
 #include "models/audit/contract.h"
@@ -202,17 +201,27 @@ void drop_shared(const IsGiven& is_given, Lines& lines) {
   }
 }
 
-void add_threads(const Config& config, Lines& lines) {
-  const int cores = usable_cores();
-  if (config.run.threads > cores) {
-    lines.push_back(strprintf("run.threads = %ld on %d cores: this is slower than %d threads",
-                              long(config.run.threads), cores, cores));
-  }
+void add_threads(int64_t threads, int64_t cores, Lines& lines) {
+  if (threads <= cores) return;
+  const char* s = cores == 1 ? "" : "s";
+  lines.push_back(
+      strprintf("run.threads = %ld on %ld core%s of a process: this is slower than %ld thread%s",
+                long(threads), long(cores), s, long(cores), s));
+}
+
+// Counts that are added over a step begin again with each of its parts.
+void add_aux_scope(const RouterConfig& router, bool works, int64_t parts, Lines& lines) {
+  if (!works || router.aux_scope != AuxScope::kStep || parts <= 1) return;
+  lines.push_back(strprintf(
+      "model.moe.router.aux_scope = step counts the part of a step so far, and parallel.parts = "
+      "%ld: the auxiliary loss is of a part's assignments, on any number of ranks",
+      long(parts)));
 }
 
 }  // namespace
 
-std::vector<std::string> training_warnings(const Config& config, const IsGiven& is_given) {
+std::vector<std::string> training_warnings(const Config& config, const IsGiven& is_given,
+                                           int64_t cores) {
   Lines lines;
   const auto& moe = config.model.moe;
   if (moe && moe_blocks(config.model) == 0) {
@@ -222,6 +231,7 @@ std::vector<std::string> training_warnings(const Config& config, const IsGiven& 
         long(moe->first_dense_layers), long(config.model.layers)));
   } else if (moe) {
     add_routers(*moe, lines);
+    add_aux_scope(moe->router, has_working_aux(*moe), config.parallel.batch_parts(), lines);
   }
   add_optimizer(config, lines);
   add_contract(config.contract, lines);
@@ -238,7 +248,7 @@ std::vector<std::string> training_warnings(const Config& config, const IsGiven& 
       lines.push_back(std::string(name) + " is not used: data.synth has its own");
     }
   }
-  add_threads(config, lines);
+  add_threads(config.run.threads, cores, lines);
   drop_shared(is_given, lines);
   return lines;
 }

@@ -84,8 +84,8 @@ void visit(V& v, RouterConfig& c) {
     any());
   v("aux", c.aux, "balancing: auxiliary loss on the loads", any());
   v("aux_alpha", c.aux_alpha, "weight of aux", not_negative());
-  v("aux_scope", c.aux_scope, "counts of the micro-batch, of the step so far, or per sequence",
-    any());
+  v("aux_scope", c.aux_scope,
+    "counts of the micro-batch, of the part of a step so far, or per sequence", any());
   v("z_alpha", c.z_alpha, "weight of mean logsumexp(logits)^2", not_negative());
 }
 

@@ -250,6 +250,29 @@ def check_commands(place):
     check(listed[-1].split()[:3] == [f"step-{STEPS:08d}", "2", "2"] and listed[-1].split()[-1] == "valid", listed)
 
 
+def check_threads(place):
+    """run.threads 0 stays so in config.yaml: each launch takes the cores that it has. A number that is too large is told."""
+    place.train("threads", *SETTINGS, "--set", "run.threads=0", "--stop-after", "2")
+    run = place.run("threads")
+    cores = json.loads((run / "meta.json").read_text())["threads"]
+    check(0 < cores <= len(os.sched_getaffinity(0)), f"{cores} threads")
+
+    def goes_on(*more):
+        done = assay("train", run / "config.yaml", "--run", run, *ranks(2), "--stop-after", "2", *more)
+        check(done.returncode == 0 and "resumes after step" in done.stderr, done.stderr)
+        return json.loads((run / "meta.json").read_text()), done.stderr
+
+    meta, said = goes_on()
+    check("\n  threads: 0\n" in (run / "config.yaml").read_text(), "all cores, wherever it goes on")
+    check(meta["before"][0]["threads"] == cores and meta["threads"] in (max(1, cores // 2), (cores + 1) // 2), meta)
+    check((meta["ranks"], meta["nodes"]) == (2, 1) and "run.threads" not in said, f"{meta} {said}")
+    meta, said = goes_on("--set", f"run.threads={cores + 1}")
+    check(meta["threads"] == cores + 1 and f"warning: run.threads = {cores + 1} on " in said, said)
+    if cores > 1:  # each of the two has half of them
+        meta, said = goes_on("--set", f"run.threads={cores}")
+        check(f"warning: run.threads = {cores} on " in said, said)
+
+
 # (parts, saved on, loaded on), each as (ranks, expert_ranks).
 LAYOUTS = ((4, (4, 2), (4, 4)), (4, (4, 4), (1, 1)), (4, (1, 1), (4, 2)), (4, (4, 2), (2, 1)), (4, (2, 1), (4, 4)), (4, (4, 4), (4, 1)),
            (4, (4, 1), (4, 2)), (4, (4, 4), (4, 2)), (2, (1, 1), (2, 2)), (2, (2, 2), (1, 1)), (2, (2, 2), (2, 1)), (3, (3, 3), (1, 1)),
@@ -311,6 +334,7 @@ def main():
         check_killed(place)
         check_signals(place)
         check_commands(place)
+        check_threads(place)
     print("ranks_resume: ok")
 
 

@@ -127,6 +127,9 @@ TEST_CASE("a setting that nothing uses is named") {
       {kDense,
        {"contract={kind: activeDN, coefficient: 20, shared_in_total: false}"},
        "contract.shared_in_total = false is not used: contract.kind is activeDN, not totalDN"},
+      {kMoe,
+       {"model.moe.router.aux=gates", "model.moe.router.aux_scope=step", "parallel.parts=4"},
+       "aux_scope = step counts the part of a step so far, and parallel.parts = 4"},
       {"data: {synth: {}, val: [v.bin]}\n", {}, "data.val is not used: data.synth has its own"},
       {"data: {synth: {}, tokenizer: t.json}\n", {}, "data.tokenizer is not used: data.synth has"},
   };
@@ -154,6 +157,9 @@ TEST_CASE("a setting that is used is not") {
   REQUIRE(warnings_of(kMoe, {"optimizer.kind=muon", "optimizer.expert_lr=1e-3",
                              "optimizer.weight_decay=0.2"}) == "");
   REQUIRE(warnings_of(kMoe, {"model.moe.router.aux=gates", "model.moe.router.bias_rate=0"}) == "");
+  REQUIRE(warnings_of(kMoe, {"model.moe.router.aux=gates", "model.moe.router.aux_scope=step"}) ==
+          "");
+  REQUIRE(warnings_of(kMoe, {"model.moe.router.aux=gates", "parallel.parts=4"}) == "");
   // 0.07 of 100 steps is 7 and not the double above it.
   REQUIRE(warnings_of(kMoe, {"telemetry.collapse_stop={at_least: 0.9, for: 93, from: 0.07}"}) ==
           "");
@@ -166,6 +172,19 @@ TEST_CASE("a setting that is used is not") {
   // Validated steps are logged, too.
   REQUIRE(warnings_of(kMoe, {"telemetry.collapse_stop={at_least: 0.9, for: 11}", "run.log_every=10",
                              "eval.every=25"}) == "");
+}
+
+TEST_CASE("threads are compared with the cores of this process, which is one of several perhaps") {
+  const Config config = parse_config_text("run: {steps: 100, threads: 4}\n", "test", ".", {});
+  REQUIRE(training_warnings(config, {}, 4).empty());
+  REQUIRE(training_warnings(config, {}, 3) ==
+          std::vector<std::string>{"run.threads = 4 on 3 cores of a process: this is slower than 3 "
+                                   "threads"});
+  REQUIRE(training_warnings(config, {}, 1) ==
+          std::vector<std::string>{"run.threads = 4 on 1 core of a process: this is slower than 1 "
+                                   "thread"});
+  const Config all = parse_config_text("run: {steps: 100, threads: 0}\n", "test", ".", {});
+  REQUIRE(training_warnings(all, {}, 1).empty());
 }
 
 TEST_CASE("a run that will log too few steps for a verdict on its routers says so") {

@@ -304,7 +304,7 @@ void announce_setup(TrainingRun& run, const IsGiven& is_given) {
   log.info(strprintf("assay %s commit %s%s, recipe %s, on %s, %ld threads", build.version.c_str(),
                      build.commit.c_str(), build.dirty ? " (modified)" : "",
                      config.precision.recipe.c_str(), run.session().device.name().c_str(),
-                     long(config.run.threads)));
+                     long(run.session().threads)));
   log.info(
       strprintf("parameters: %s total, %s active; %.3g FLOPs per token; memory planned %.1f MiB "
                 "(%s bytes)",
@@ -329,7 +329,8 @@ void announce_setup(TrainingRun& run, const IsGiven& is_given) {
   }
   if (const std::string text = collapse_auto_text(config); !text.empty()) log.info(text);
   announce_precision(log, config, run.session().device);
-  for (const std::string& text : training_warnings(config, is_given)) log.warn(text);
+  const int64_t cores = cores_of_rank(run.session().ranks);
+  for (const std::string& text : training_warnings(config, is_given, cores)) log.warn(text);
   if (const std::string text = run.many_passes_text(); !text.empty()) log.warn(text);
   if (run.validation_tokens() < config.eval.tokens) {
     log.warn(

@@ -10,7 +10,7 @@
 #include "base/shell_word.h"
 #include "models/audit/model_table.h"
 #include "models/decoder/decoder.h"
-#include "session/session.h"
+#include "models/decoder/recipe.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/print_json.h"
 
@@ -31,7 +31,7 @@ int import_hf(const ImportArguments& a) {
   meta.build = build_info();
   const auto resolve = [](Config& config) {
     const ProductsMode products = config.precision.products;
-    resolve_machine_fields(config, Backend::kCpu, 0);
+    resolve_precision(config, Backend::kCpu, 0);
     config.precision.products = products;  // `auto`: of the machine that trains
   };
   const Imported imported = import_model(a.plan, resolve, meta);
