@@ -47,7 +47,8 @@ std::vector<RankMedians> rank_medians(std::span<const RankStepRow> rows) {
 }
 
 std::optional<SlowRank> slow_rank(std::span<const RankMedians> ranks) {
-  if (ranks.size() < 2) return std::nullopt;
+  const auto few = [](const RankMedians& one) { return one.steps < kSlowRankSteps; };
+  if (ranks.size() < 2 || std::any_of(ranks.begin(), ranks.end(), few)) return std::nullopt;
   const RankMedians& least = *std::min_element(
       ranks.begin(), ranks.end(),
       [](const RankMedians& a, const RankMedians& b) { return a.wait_share < b.wait_share; });

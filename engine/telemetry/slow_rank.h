@@ -30,8 +30,10 @@ struct SlowRank {
 
 // The rank that waits least, if at least half of the others wait more than kSlowRankShare of a step
 // longer. `share` is the median of the others' wait_share less its own, since all of them move
-// bytes. Nullopt if there is no such rank, or no rows of two ranks.
+// bytes. Nullopt if there is no such rank, no rows of two ranks, or a rank with fewer than
+// kSlowRankSteps: one step that a rank happened to come late to says nothing.
 inline constexpr double kSlowRankShare = 0.1;
+inline constexpr int64_t kSlowRankSteps = 5;
 std::optional<SlowRank> slow_rank(std::span<const RankMedians> ranks);
 
 }  // namespace assay

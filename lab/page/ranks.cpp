@@ -40,6 +40,10 @@ std::string sentence(const std::vector<RankMedians>& ranks, const std::optional<
         "step.",
         long(slow->rank), percent(slow->share).c_str());
   }
+  if (ranks.front().steps < kSlowRankSteps) {
+    return strprintf("Too few steps are logged to say which rank is slow: %ld, it takes %ld.",
+                     long(ranks.front().steps), long(kSlowRankSteps));
+  }
   const auto [least, most] = std::minmax_element(
       ranks.begin(), ranks.end(),
       [](const RankMedians& a, const RankMedians& b) { return a.wait_share < b.wait_share; });

@@ -10,7 +10,6 @@
 #include "base/file.h"
 #include "engine/telemetry/expert_load_codec.h"
 #include "engine/telemetry/reader.h"
-#include "engine/telemetry/slow_rank.h"
 #include "engine/telemetry/telemetry.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
@@ -38,17 +37,6 @@ void log_ranks(Telemetry& telemetry, int64_t step, int64_t ranks) {
                        .peak_rss_bytes = (int64_t{1} << 33) + rank});
   }
   telemetry.commit();
-}
-
-// Rows of one step of 100 ms, in which rank r waits waits_ms[r].
-std::vector<RankStepRow> step_of_ranks(int64_t step, const std::vector<double>& waits_ms) {
-  std::vector<RankStepRow> rows;
-  for (const double wait : waits_ms) {
-    rows.push_back({.step = step,
-                    .rank = int64_t(rows.size()),
-                    .of = {.step_ms = 100, .wait_ms = wait, .bytes_sent = 1, .peak_rss_bytes = 1}});
-  }
-  return rows;
 }
 
 // Logs values that identify their step and layer.
@@ -402,50 +390,6 @@ TEST_CASE("telemetry of version 4, without rows of ranks, is read and continued"
     log_ranks(telemetry, 3, 2);
   }
   REQUIRE(TelemetryReader(path).rank_steps().size() == 2);
-}
-
-TEST_CASE("the rank that waits least is named if the others wait for it") {
-  const auto named = [](const std::vector<double>& waits_ms) {
-    return slow_rank(rank_medians(step_of_ranks(1, waits_ms)));
-  };
-  REQUIRE(!slow_rank({}));
-  REQUIRE(rank_medians({}).empty());
-  REQUIRE(!named({90}));              // one rank
-  REQUIRE(!named({40, 40, 40}));      // all of them move bytes
-  REQUIRE(!named({40, 31, 40, 40}));  // 9% of the step
-  REQUIRE(named({40, 29, 40, 40})->rank == 1);
-  REQUIRE(std::abs(named({40, 29, 40, 40})->share - 0.11) < 1e-12);
-  REQUIRE(named({50, 30, 10})->rank == 2);
-  REQUIRE(std::abs(named({50, 30, 10})->share - 0.2) < 1e-12);
-  REQUIRE(!named({10, 12, 90}));  // rank 2 waits for both
-
-  // The median: rank 0 in one step of five does not hide rank 1, nor is it named alone.
-  std::vector<RankStepRow> rows;
-  for (int64_t step = 1; step <= 5; ++step) {
-    const bool other = step == 3;
-    for (const RankStepRow& row : step_of_ranks(step, {other ? 5.0 : 70.0, other ? 95.0 : 10.0})) {
-      rows.push_back(row);
-    }
-  }
-  REQUIRE(slow_rank(rank_medians(rows))->rank == 1);
-  REQUIRE(slow_rank(rank_medians(rows))->steps == 5);
-  REQUIRE(std::abs(slow_rank(rank_medians(rows))->share - 0.6) < 1e-12);
-  const std::vector<RankMedians> medians = rank_medians(rows);
-  REQUIRE(medians.size() == 2);
-  REQUIRE(medians[0].of.wait_ms == 70);
-  REQUIRE(medians[0].wait_share == 0.7);
-  REQUIRE(medians[0].of.step_ms == 100);
-  REQUIRE(medians[1].rank == 1);
-  REQUIRE(medians[1].steps == 5);
-  rows[0].of.peak_rss_bytes = 9;  // the largest, not the median
-  rows[1].of.step_ms = 0;         // not measured
-  REQUIRE(rank_medians(rows)[0].of.peak_rss_bytes == 9);
-  REQUIRE(rank_medians(rows)[1].steps == 4);
-  rows[1].of.step_ms = 100;
-  for (RankStepRow& row : rows) {
-    if (row.step != 3) row.of.wait_ms = 20;
-  }
-  REQUIRE(!slow_rank(rank_medians(rows)));
 }
 
 TEST_CASE("load vectors are packed losslessly; an even one takes little over a byte per expert") {

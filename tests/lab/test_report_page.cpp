@@ -241,6 +241,9 @@ TEST_CASE("ranks are told apart by how much they wait, over the steps of the las
   REQUIRE(later["runs"][0]["ranks"]["says"] ==
           "No rank holds the others up by more than 10% of a step. Rank 2 waits least (35%), rank "
           "1 most (45%).");
+  const Json few = report_data({run.path}, {.measure_steps = 4});
+  REQUIRE(few["runs"][0]["ranks"]["says"] ==
+          "Too few steps are logged to say which rank is slow: 4, it takes 5.");
 }
 
 TEST_CASE("experts are summed when they outnumber the rows") {
