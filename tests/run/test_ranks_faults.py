@@ -416,16 +416,19 @@ def check_restarts(cases):
 
 def check_fresh_restarts(cases):
     """--fresh, of a run with other bits: lost before it was deleted, and afterwards."""
-    other = cases.place.command("fresh", *SETTINGS, "--set", "run.seed=2", "--stop-after", "12")
-    done = assay(*other[1:])
-    check(done.returncode == 0, done.stderr)
-    launch = started(cases.place, "fresh", "--fresh", "--restarts", "1", early=True)
-    before = kill_one(launch, 2)
-    launch.until_line("restart 1 of 1 since the last checkpoint: 4 ranks, from the beginning")
-    kill_one(launch, 2, before, line="step 15/")
-    launch.end().require(launch.code == 0, f"exit code {launch.code}")
-    found = difference(cases.place.run("whole-step"), launch.run)
-    launch.require(found is None, f"--fresh and restarts: {found}")
+    for spelling in ("--fresh", "--fresh=true"):
+        other = cases.place.command("fresh", "--fresh", *SETTINGS, "--set", "run.seed=2", "--stop-after", "12")
+        done = assay(*other[1:])
+        check(done.returncode == 0, done.stderr)
+        launch = started(cases.place, "fresh", spelling, "--restarts", "1", early=True)
+        before = kill_one(launch, 2)
+        launch.until_line("restart 1 of 1 since the last checkpoint: 4 ranks, from the beginning")
+        kill_one(launch, 2, before, line="step 15/")
+        launch.end().require(launch.code == 0, f"exit code {launch.code}")
+        found = difference(cases.place.run("whole-step"), launch.run)
+        launch.require(found is None, f"{spelling} and restarts: {found}")
+        deleted = len(re.findall("^step 1/", launch.text(), re.M))
+        launch.require(deleted == 1, f"{spelling}: begins {deleted} times")
 
 
 def check_refused(cases):

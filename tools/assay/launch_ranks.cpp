@@ -221,6 +221,13 @@ void set_stop_after(std::vector<std::string>& command, int64_t steps) {
   }
 }
 
+// So that a restart goes on: a flag may have a value, as in --fresh=true.
+void without_fresh(std::vector<std::string>& command) {
+  std::erase_if(command, [](const std::string& word) {
+    return word == "--fresh" || word.starts_with("--fresh=");
+  });
+}
+
 // Of a run that is in use, before anything of it is touched.
 void require_unused(const std::string& run) {
   if (!run.empty() && folder_in_use(run)) const FolderLock lock(run, "choose another --run");
@@ -250,7 +257,7 @@ int launch_ranks(const RankLaunch& launch) {
   require_unused(launch.run);
   std::vector<std::string> command = launch.command;
   command.front() = program();
-  bool fresh = std::find(command.begin(), command.end(), "--fresh") != command.end();
+  bool fresh = launch.fresh;
   const SameRun old(launch.run);
   // A run that --fresh has yet to delete has no checkpoint of ours.
   const auto reached = [&] { return fresh ? 0 : newest_step(launch.run); };
@@ -265,7 +272,7 @@ int launch_ranks(const RankLaunch& launch) {
     if (code != kExitRankLost || end.asked > 0) return code;
     if (fresh && !old.still()) {
       fresh = false;
-      std::erase(command, "--fresh");
+      without_fresh(command);
     }
     const int64_t now = reached();
     if (now > saved) {

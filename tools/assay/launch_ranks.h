@@ -18,6 +18,7 @@ struct RankLaunch {
   std::string run;                   // the run directory
   ParallelConfig parallel = {};      // of a run that has no configuration yet
   int64_t stop_after = 0;            // steps of all launches together; 0: to the run's end
+  bool fresh = false;                // the command deletes the run first, in its first launch
 };
 
 // Returns the exit code of the run, kExitRankLost if a rank was lost and no restart is left. Output

@@ -209,7 +209,8 @@ int launch(const TrainArguments& a) {
                        .command = without_rank_options(a.command),
                        .run = run_path(a),
                        .parallel = with_parts(loaded.config.parallel, *a.ranks),
-                       .stop_after = a.stop_after.value_or(0)});
+                       .stop_after = a.stop_after.value_or(0),
+                       .fresh = a.fresh});
 }
 
 int train(const TrainArguments& a) {
