@@ -9,12 +9,14 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "data/json_text.h"
+#include "engine/cpu_bits.h"
 #include "engine/run/folder_lock.h"
 #include "engine/run/run_dir.h"
 #include "lab/receipt/launch_precision.h"
 #include "lab/receipt/make.h"
 #include "lab/runs/launches.h"
 #include "lab/runs/run_record.h"
+#include "ops/instruction_path.h"
 
 namespace assay {
 namespace {
@@ -152,12 +154,23 @@ void require_own_weights(const std::string& run) {
                   "a cell begins from its seed: leave --reuse out to train it here");
 }
 
-// All other devices that made steps of the run: "cpu, cuda: NVIDIA H200".
+// "AMX": what decides the bits of the run on this machine's CPU.
+std::string instructions_here(const RunRecord& run) {
+  return deciding_instructions(instruction_path(), run.config, CpuWork::kTraining);
+}
+
+// All other devices that made steps of the run, and CPUs with other instructions where these decide
+// its bits: "cpu with AVX2, cuda: NVIDIA H200".
 std::string other_devices(const RunRecord& run, const std::string& device) {
   std::set<std::string> others;
   for (const ReceiptJson& launch : contributing_launches(run.path, run.steps_done)) {
     const std::string name = text_of(launch, "device");
-    if (name != device) others.insert(name.empty() ? "an unknown device" : name);
+    const std::string instructions = instructions_over_launches({launch}, run.config);
+    if (name != device) {
+      others.insert(name.empty() ? "an unknown device" : name);
+    } else if (!instructions.empty() && instructions != instructions_here(run)) {
+      others.insert(name + " with " + instructions);
+    }
   }
   std::string text;
   for (const std::string& name : others) text += (text.empty() ? "" : ", ") + name;
@@ -167,9 +180,11 @@ std::string other_devices(const RunRecord& run, const std::string& device) {
 void require_same_device(const RunRecord& run, const std::string& device) {
   const std::string others = other_devices(run, device);
   if (others.empty()) return;
-  throw UserError(run.path + " was trained on " + others + ", this matrix trains on " + device,
-                  "two devices round differently: leave --reuse out to train its cell here, or "
-                  "--reuse-elsewhere to mix them");
+  const std::string with = device == "cpu" ? " with " + instructions_here(run) : "";
+  throw UserError(
+      run.path + " was trained on " + others + ", this matrix trains on " + device + with,
+      "two devices round differently: leave --reuse out to train its cell here, or "
+      "--reuse-elsewhere to mix them");
 }
 
 void require_same_program(const std::string& run, const VerifyOptions& program) {

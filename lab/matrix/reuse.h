@@ -44,8 +44,8 @@ struct ReuseEvidence {
 };
 
 // UserError: no receipt, a receipt that does not verify, other data, imported weights, a
-// configuration that changed between launches, another build of the program, another device, or a
-// run in use.
+// configuration that changed between launches, another build of the program, another device (or a
+// CPU with other instructions that decide the bits), or a run in use.
 void require_evidence(const ReusableRun& reusable, const ReuseEvidence& evidence);
 
 // UserError: the destination holds files that are not a run, or another process uses it.

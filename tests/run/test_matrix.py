@@ -260,14 +260,19 @@ def check_not_reused(place):
         db.execute("UPDATE eval SET value = value - 0.1 WHERE step = 40")
     refused_by_both("edited", "does not verify: input telemetry telemetry.db", "assay receipt verify")
     gpu, than = "cuda: NVIDIA H200", "was trained on other data than plain-steps-fp32-seed1 would be: "
+    meta = json.loads((whole / RUNS[0] / "meta.json").read_text())
+    path, name_of_path = ("avx2", "AVX2") if meta.get("instructions") != "avx2" else ("avx512", "AVX-512")
     for name, field, error, hint in (("other-build", "program_sha256", "another build of this program", "--reuse-elsewhere"),
                                      ("other-device", "device", f"was trained on {gpu}, this matrix trains on ",
+                                      "--reuse-elsewhere"),
+                                     ("other-instructions", "instructions",
+                                      f"was trained on {meta['device']} with {name_of_path}, this matrix trains on ",
                                       "--reuse-elsewhere"),
                                      ("other-data", "data_sha256", than + "data ", "leave --reuse out"),
                                      ("no-data", "data_sha256", than + "it records none", "leave --reuse out")):
         (meta,) = copy(name, "meta.json")
         said = json.loads(meta.read_text())
-        said[field] = {"program_sha256": "0" * 64, "device": gpu}.get(field) or {
+        said[field] = {"program_sha256": "0" * 64, "device": gpu, "instructions": path}.get(field) or {
             f"/gone/{path.split('/')[-1]}": "0" * 64 for path in said[field] if name != "no-data"}
         meta.write_text(json.dumps(said))
         (meta.parent / "receipt.json").unlink()
