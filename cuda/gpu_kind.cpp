@@ -150,9 +150,9 @@ std::string image_to_build(int capability) {
 
 std::vector<std::string> images_of(int capability) {
   std::vector<std::string> all;
-  for (const Row& row : kRows) {
-    const bool known = std::find(all.begin(), all.end(), row.image) != all.end();
-    if (!known && !image_for(capability, {row.image}).empty()) all.emplace_back(row.image);
+  for (const char* image :
+       {"80", "86", "89", "90a", "100", "103", "120", "121"}) {  // cmake/cuda.cmake
+    if (!image_for(capability, {image}).empty()) all.emplace_back(image);
   }
   return all;
 }

@@ -27,7 +27,7 @@ const std::vector<std::string>& built_images();
 std::string image_for(int capability, const std::vector<std::string>& images);
 // The image to build for a GPU; "" if the kernels cannot be built for it.
 std::string image_to_build(int capability);
-// The images, of those that this program can be built for, that run on a GPU.
+// The images, of all that can be built (ASSAY_GPUS), that run on a GPU.
 std::vector<std::string> images_of(int capability);
 
 }  // namespace assay::gpu

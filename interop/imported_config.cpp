@@ -88,8 +88,8 @@ void note_left_rate(const ImportPlan& plan, const ImportedModel& imported,
   const BiasRate rate = rate_of_file(plan);
   if (!rate.on()) return;
   notes.push_back(std::string(kBiasRate) + " is 0 and not " + yaml_scalar(rate) +
-                  " as in the configuration: " + family_name(imported.family).architecture +
-                  " has no selection bias");
+                  " as in the configuration or by default: " +
+                  family_name(imported.family).architecture + " has no selection bias");
 }
 
 }  // namespace

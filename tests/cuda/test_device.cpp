@@ -131,8 +131,9 @@ TEST_CASE("an image runs on its own GPU, and without an a on later ones of its m
   }
   REQUIRE(image_to_build(101) == "100");
   for (const int capability : {75, 87, 91, 110, 130}) REQUIRE(image_to_build(capability).empty());
-  REQUIRE(images_of(86) == std::vector<std::string>{"80"});
-  REQUIRE(images_of(89) == std::vector<std::string>{"80", "89"});
+  REQUIRE(images_of(86) == std::vector<std::string>{"80", "86"});
+  REQUIRE(images_of(89) == std::vector<std::string>{"80", "86", "89"});
+  REQUIRE(images_of(103) == std::vector<std::string>{"100", "103"});
   REQUIRE(images_of(90) == std::vector<std::string>{"90a"});
   REQUIRE(images_of(87).empty());
   REQUIRE(known_capabilities() == std::vector<int>{80, 86, 89, 90, 100, 103, 120, 121});

@@ -135,7 +135,7 @@ int recorded = 0, replayed = 0;
 // A SIMT emulator that counts recorded and replayed graphs.
 gpu::Context counting_context() {
   static const gpu::Graphs executors = *simt::make_context().graphs;
-  static const gpu::Graphs counting{[](const gpu::Context& on, const std::function<void()>& calls) {
+  static const gpu::Graphs counting{[](const gpu::Context& on, CallRef calls) {
                                       recorded += 1;
                                       return executors.record(on, calls);
                                     },

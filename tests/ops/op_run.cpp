@@ -173,7 +173,7 @@ int print_help(const OpBackend& backend) {
       "Runs the cases of the ops and compares them with their references; exits 1 if one fails.\n"
       "usage: %s [OPTIONS]\n\n"
       "  -h, --help         print this help and exit\n"
-      "  --op NAME          only this op, or the ops whose names begin with it: rmsnorm\n"
+      "  --op NAME          only this op, or this family: rmsnorm is rmsnorm_forward and others\n"
       "  --filter TEXT      only cases whose name contains this\n"
       "  --list             print the names of the cases and run none\n"
       "  --small            only cheap cases, for compute-sanitizer\n"
@@ -199,8 +199,12 @@ int refuse(const OpBackend& backend, const std::string& problem) {
 // Says why nothing ran: the op does not exist, or it has no such case here.
 void say_no_case(const OpBackend& backend, const std::string& op) {
   std::set<std::string> names;
-  for (const OpCase& c : all_op_cases()) names.insert(c.op);
-  if (op.empty() || names.contains(op)) {
+  bool known = false;
+  for (const OpCase& c : all_op_cases()) {
+    names.insert(c.op);
+    known = known || selected(c, op, "");
+  }
+  if (known) {
     std::fprintf(stderr, "error: %s: no case matches\nhint: --list prints the cases\n",
                  backend.program);
     return;

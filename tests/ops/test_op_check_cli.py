@@ -52,6 +52,7 @@ for name in PROGRAMS:
                              (["--op", "rope", "--op", "cast"], f"{name}: --op is given twice"),
                              (["--filter", "a", "--filter", "b"], f"{name}: --filter is given twice")):
         refused(name, arguments, error, f"`{name} --help`")
+    refused(name, ["--op", "rmsnorm", "--filter", "zzz"], "no case matches", "--list")
     if not emulator:
         refused(name, ["--gpu", "80"], "unknown option --gpu", "--help")
         continue
