@@ -66,7 +66,8 @@ TEST_CASE("a class without a selection bias has none, and a file that asks for o
   for (const std::string asked : {"0.01", "auto"}) {
     const Imported run = imports("bias_rate: " + asked, {});
     REQUIRE(router_of(run).bias_rate == 0.0);
-    REQUIRE(is_noted(run, rate + " is 0 and not " + asked + " as in the configuration or by default: Mixtral"));
+    REQUIRE(is_noted(
+        run, rate + " is 0 and not " + asked + " as in the configuration or by default: Mixtral"));
   }
   REQUIRE_FALSE(is_noted(imports("bias_rate: 0", {}), rate));
   REQUIRE_FALSE(is_noted(imports("bias_rate: 0.01", {rate + "=0"}), rate));
