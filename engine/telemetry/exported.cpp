@@ -26,7 +26,9 @@ std::vector<std::string> last_command(const std::string& run) {
 
 // The run of a folder RUN/checkpoints/step-N; other folders as they are.
 std::string without_checkpoint(const std::string& folder) {
-  const std::filesystem::path checkpoints = std::filesystem::path(folder).parent_path();
+  std::filesystem::path step = folder;
+  if (!step.has_filename()) step = step.parent_path();  // a slash at the end
+  const std::filesystem::path checkpoints = step.parent_path();
   const bool is_one = checkpoints.filename() == "checkpoints" && checkpoints.has_parent_path();
   return is_one ? checkpoints.parent_path().string() : folder;
 }

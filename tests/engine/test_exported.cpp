@@ -22,7 +22,8 @@ TEST_CASE("an export of dissect used is named as such, with the run that it was 
   };
   const std::string is_one = run + " is an export of `assay dissect used`: it has no telemetry; ";
   const std::string from = "give the run that it was made from";
-  for (const char* of : {R"("runs/a")", R"("runs/a/checkpoints/step-00000010")"}) {
+  for (const char* of : {R"("runs/a")", R"("runs/a/checkpoints/step-00000010")",
+                         R"("runs/a/checkpoints/step-00000010/")"}) {
     REQUIRE(said(R"("dissect", "used", )" + std::string(of) + R"(, "--export", "b")") ==
             is_one + from + ": runs/a");
   }
