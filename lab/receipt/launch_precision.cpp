@@ -58,8 +58,13 @@ RerunPrecision precision_of_rerun(const std::vector<ReceiptJson>& launches, cons
   }
   const std::string recipe = text_in(known.back(), "recipe"),
                     whole = text_in(known.back(), "precision");
+  if (whole.empty()) {  // nothing is known of the rest
+    PrecisionConfig precision = config.precision;
+    precision.recipe = recipe;
+    return {.precision = precision};
+  }
   const auto is_theirs = [&](const PrecisionConfig& precision) {
-    return whole.empty() ? precision.recipe == recipe : precision_text(precision) == whole;
+    return precision_text(precision) == whole;
   };
   if (is_theirs(config.precision)) return {.precision = config.precision};
   for (PrecisionConfig precision : {config.precision, PrecisionConfig()}) {
@@ -70,8 +75,8 @@ RerunPrecision precision_of_rerun(const std::vector<ReceiptJson>& launches, cons
     }
   }
   return {.precision = config.precision,
-          .absent = "these steps were trained in " + (whole.empty() ? recipe : whole) +
-                    ", config.yaml has " + precision_text(config.precision)};
+          .absent = "these steps were trained in " + whole + ", config.yaml has " +
+                    precision_text(config.precision)};
 }
 
 }  // namespace assay
