@@ -33,6 +33,12 @@ std::string percent(double share) {
   return strprintf("%.0f%%", 100 * share);
 }
 
+// The logged steps that every rank has a median of.
+int64_t fewest_steps(const std::vector<RankMedians>& ranks) {
+  const auto fewer = [](const RankMedians& a, const RankMedians& b) { return a.steps < b.steps; };
+  return std::min_element(ranks.begin(), ranks.end(), fewer)->steps;
+}
+
 std::string sentence(const std::vector<RankMedians>& ranks, const std::optional<SlowRank>& slow) {
   if (slow) {
     return strprintf(
@@ -40,9 +46,9 @@ std::string sentence(const std::vector<RankMedians>& ranks, const std::optional<
         "step.",
         long(slow->rank), percent(slow->share).c_str());
   }
-  if (ranks.front().steps < kSlowRankSteps) {
+  if (const int64_t steps = fewest_steps(ranks); steps < kSlowRankSteps) {
     return strprintf("Too few steps are logged to say which rank is slow: %ld, it takes %ld.",
-                     long(ranks.front().steps), long(kSlowRankSteps));
+                     long(steps), long(kSlowRankSteps));
   }
   const auto [least, most] = std::minmax_element(
       ranks.begin(), ranks.end(),
@@ -65,7 +71,7 @@ Json report_ranks(const TelemetryReader& telemetry, const ReportLimits& limits) 
   Json json;
   json["first_step"] = rows.front().step;
   json["last_step"] = rows.back().step;
-  json["steps"] = ranks.front().steps;
+  json["steps"] = fewest_steps(ranks);
   json["says"] = sentence(ranks, slow);
   json["slow"] = slow ? Json(slow->rank) : Json();
   json["ranks"] = Json::array();
