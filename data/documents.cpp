@@ -241,8 +241,10 @@ void DocumentReader::drop_repeated() {
 }
 
 void DocumentReader::note_packed_twins() {
-  const auto normal = [](const std::string& path) { return fs::path(path).lexically_normal(); };
-  std::map<fs::path, std::string> by_name;  // without .gz and .zst
+  const auto normal = [](const std::string& path) {
+    return fs::path(path).lexically_normal().string();
+  };
+  std::map<std::string, std::string> by_name;  // without .gz and .zst
   for (const std::string& file : files_) {
     const auto [other, is_new] = by_name.try_emplace(normal(unpacked_name(file)), file);
     if (is_new || normal(file) == normal(other->second)) continue;  // a pipe may be given twice
