@@ -201,12 +201,13 @@ void drop_shared(const IsGiven& is_given, Lines& lines) {
   }
 }
 
-void add_threads(int64_t threads, int64_t cores, Lines& lines) {
-  if (threads <= cores) return;
-  const char* s = cores == 1 ? "" : "s";
-  lines.push_back(
-      strprintf("run.threads = %ld on %ld core%s of a process: this is slower than %ld thread%s",
-                long(threads), long(cores), s, long(cores), s));
+void add_threads(int64_t threads, const ProcessCores& on, Lines& lines) {
+  if (threads <= on.cores) return;
+  const char* s = on.cores == 1 ? "" : "s";
+  const bool alone = on.processes == 1;
+  lines.push_back(strprintf("run.threads = %ld %s %ld core%s%s: this is slower than %ld thread%s",
+                            long(threads), alone ? "on" : "and", long(on.cores), s,
+                            alone ? "" : " for each process", long(on.cores), s));
 }
 
 // Counts that are added over a step begin again with each of its parts.
@@ -221,7 +222,7 @@ void add_aux_scope(const RouterConfig& router, bool works, int64_t parts, Lines&
 }  // namespace
 
 std::vector<std::string> training_warnings(const Config& config, const IsGiven& is_given,
-                                           int64_t cores) {
+                                           const ProcessCores& on) {
   Lines lines;
   const auto& moe = config.model.moe;
   if (moe && moe_blocks(config.model) == 0) {
@@ -248,7 +249,7 @@ std::vector<std::string> training_warnings(const Config& config, const IsGiven& 
       lines.push_back(std::string(name) + " is not used: data.synth has its own");
     }
   }
-  add_threads(config.run.threads, cores, lines);
+  add_threads(config.run.threads, on, lines);
   drop_shared(is_given, lines);
   return lines;
 }

@@ -68,10 +68,9 @@ Matrix lay_out(const MatrixFile& file, const ModelPlace& place = {});
 // (except landings and horizon).
 Config what_matters(const Config& config);
 
-// The differing fields of what_matters(). Paths are compared by
-// file name, so that a matrix may move. Any precision.products of `before` is an `auto` of `now`.
-// With a contract in seconds also contract.step_seconds, unless both measure it or it gives as many
-// steps.
+// The differing fields of what_matters(). Paths are compared by file name, so that a matrix may
+// move. Any precision.products of `before` is an `auto` of `now`. With a contract in seconds also
+// contract.step_seconds, unless both measure it or it gives as many steps.
 std::vector<FieldDifference> matrix_differences(Config before, const Config& now);
 
 // SHA-256 of the fields of what_matters(), which matrix_differences compares.

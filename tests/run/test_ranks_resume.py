@@ -267,10 +267,10 @@ def check_threads(place):
     check(meta["before"][0]["threads"] == cores and meta["threads"] in (max(1, cores // 2), (cores + 1) // 2), meta)
     check((meta["ranks"], meta["nodes"]) == (2, 1) and "run.threads" not in said, f"{meta} {said}")
     meta, said = goes_on("--set", f"run.threads={cores + 1}")
-    check(meta["threads"] == cores + 1 and f"warning: run.threads = {cores + 1} on " in said, said)
+    check(meta["threads"] == cores + 1 and f"warning: run.threads = {cores + 1} and " in said, said)
     if cores > 1:  # each of the two has half of them
         meta, said = goes_on("--set", f"run.threads={cores}")
-        check(f"warning: run.threads = {cores} on " in said, said)
+        check(f"warning: run.threads = {cores} and " in said, said)
 
 
 # (parts, saved on, loaded on), each as (ranks, expert_ranks).

@@ -176,15 +176,20 @@ TEST_CASE("a setting that is used is not") {
 
 TEST_CASE("threads are compared with the cores of this process, which is one of several perhaps") {
   const Config config = parse_config_text("run: {steps: 100, threads: 4}\n", "test", ".", {});
-  REQUIRE(training_warnings(config, {}, 4).empty());
-  REQUIRE(training_warnings(config, {}, 3) ==
-          std::vector<std::string>{"run.threads = 4 on 3 cores of a process: this is slower than 3 "
-                                   "threads"});
-  REQUIRE(training_warnings(config, {}, 1) ==
-          std::vector<std::string>{"run.threads = 4 on 1 core of a process: this is slower than 1 "
-                                   "thread"});
+  const auto warnings = [&](int64_t cores, int64_t processes) {
+    return training_warnings(config, {}, {.cores = cores, .processes = processes});
+  };
+  using Lines = std::vector<std::string>;
+  REQUIRE(warnings(4, 1).empty());
+  REQUIRE(warnings(4, 2).empty());
+  REQUIRE(warnings(3, 1) == Lines{"run.threads = 4 on 3 cores: this is slower than 3 threads"});
+  REQUIRE(warnings(3, 2) ==
+          Lines{"run.threads = 4 and 3 cores for each process: this is slower than 3 threads"});
+  REQUIRE(warnings(1, 1) == Lines{"run.threads = 4 on 1 core: this is slower than 1 thread"});
+  REQUIRE(warnings(1, 2) ==
+          Lines{"run.threads = 4 and 1 core for each process: this is slower than 1 thread"});
   const Config all = parse_config_text("run: {steps: 100, threads: 0}\n", "test", ".", {});
-  REQUIRE(training_warnings(all, {}, 1).empty());
+  REQUIRE(training_warnings(all, {}, {.cores = 1}).empty());
 }
 
 TEST_CASE("a run that will log too few steps for a verdict on its routers says so") {

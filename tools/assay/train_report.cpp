@@ -329,8 +329,9 @@ void announce_setup(TrainingRun& run, const IsGiven& is_given) {
   }
   if (const std::string text = collapse_auto_text(config); !text.empty()) log.info(text);
   announce_precision(log, config, run.session().device);
-  const int64_t cores = cores_of_rank(run.session().ranks);
-  for (const std::string& text : training_warnings(config, is_given, cores)) log.warn(text);
+  const Ranks* ranks = run.session().ranks;
+  const ProcessCores on{.cores = cores_of_rank(ranks), .processes = ranks ? ranks->size() : 1};
+  for (const std::string& text : training_warnings(config, is_given, on)) log.warn(text);
   if (const std::string text = run.many_passes_text(); !text.empty()) log.warn(text);
   if (run.validation_tokens() < config.eval.tokens) {
     log.warn(
