@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <map>
-#include <set>
 
 #include "base/check.h"
 #include "base/math.h"
+#include "base/some_names.h"
 #include "data/manifest.h"
 #include "data/reference_data.h"
 #include "data/shard.h"
 #include "data/tokenizer_files.h"
 #include "models/audit/model_table.h"
+#include "session/unread_sources.h"
 
 namespace assay {
 
@@ -79,66 +79,24 @@ int64_t sequences_of(const std::string& shard, int64_t tokens) {
   return std::max<int64_t>(0, Shard(shard).tokens() - 1) / tokens;
 }
 
-int64_t validation_sequences(const Config& config) {
-  return ceil_div(config.eval.tokens, config.run.sequence);
-}
-
-// The shards that the first eval.tokens validation tokens are from.
-std::set<std::string> validated_shards(const Config& config, const RunData& data) {
-  std::set<std::string> read;
-  int64_t left = validation_sequences(config);
-  for (size_t i = 0; i < data.val.size() && left > 0; ++i) {
-    const int64_t sequences = sequences_of(data.val[i], config.run.sequence);
-    if (sequences > 0) read.insert(data.val[i]);
-    left -= sequences;
-  }
-  return read;
-}
-
-std::string folder_of(const std::string& file) {
-  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-  return folder.empty() ? "." : folder.lexically_normal().string();
-}
-
-void append(std::string& list, const std::string& name) {
-  list += (list.empty() ? "" : ", ") + name;
-}
-
 // Names sources of a mixture, and other folders of validation data, of which the first eval.tokens
 // validation tokens have none.
 std::string not_validated(const Config& config, const RunData& data) {
-  const std::set<std::string> read = validated_shards(config, data);
-  const auto is_read = [&](const std::vector<std::string>& files) {
-    return std::any_of(files.begin(), files.end(),
-                       [&](const std::string& f) { return read.contains(f); });
-  };
-  std::string sources, own, folders;
-  std::set<std::string> of_sources;
-  for (const SourceShards& source : data.source_val) {
-    if (is_read(source.files)) continue;
-    append(sources, source.name);
-    append(own, "val/" + source.name);
-    for (const std::string& file : source.files) of_sources.insert(folder_of(file));
+  const UnreadSources unread = unread_sources(data, config.eval.tokens, config.run.sequence);
+  if (unread.none()) return "";
+  std::string text = strprintf(
+      "data.val: the validation loss is of the first %ld tokens in the order of the files "
+      "(eval.tokens), which have none of %s",
+      static_cast<long>(config.eval.tokens), joined_names(unread).c_str());
+  if (!unread.sources.empty()) {
+    std::vector<std::string> own;
+    for (const std::string& source : unread.sources) own.push_back("val/" + source);
+    text += "; the loss of its own: " + some_names(own);
   }
-  std::map<std::string, std::vector<std::string>> shards;  // by folder
-  for (const std::string& file : data.val) {
-    if (sequences_of(file, config.run.sequence) > 0) shards[folder_of(file)].push_back(file);
+  if (!unread.folders.empty()) {
+    text += strprintf("; eval.tokens=%ld reads some of each", long(unread.tokens_of_all));
   }
-  for (const auto& [folder, files] : shards) {
-    if (!is_read(files) && !of_sources.contains(folder)) append(folders, folder);
-  }
-  const auto of_first = [&](const std::string& missing) {
-    return strprintf(
-        "data.val: the validation loss is of the first %ld tokens in the order of the files "
-        "(eval.tokens), which have none of %s; ",
-        static_cast<long>(config.eval.tokens), missing.c_str());
-  };
-  if (!folders.empty()) {
-    append(sources, folders);
-    const std::string more = "a larger eval.tokens reads further";
-    return of_first(sources) + (own.empty() ? "" : "the loss of its own: " + own + "; ") + more;
-  }
-  return sources.empty() ? "" : of_first(sources) + "the loss of its own: " + own;
+  return text;
 }
 
 // Of shards so short that what is left at their ends is a part of the data.
@@ -187,7 +145,7 @@ std::vector<std::string> data_warnings(const Config& config, const RunData& data
 }
 
 std::string validation_text(const Config& config, const RunData& data) {
-  const int64_t sequence = config.run.sequence, read = validation_sequences(config);
+  const int64_t sequence = config.run.sequence, read = ceil_div(config.eval.tokens, sequence);
   int64_t all = 0;
   for (const std::string& shard : data.val) all += sequences_of(shard, sequence);
   if (all <= read) return "";

@@ -65,7 +65,7 @@ HeldOut::HeldOut(const std::string& run_or_checkpoint, const HeldOutOptions& opt
                             .vocab_size = config.model.vocab_size};
   set_ = std::make_unique<ValidationSet>(set);
   if (options.files.empty()) unread_ = unread_sources(data_, tokens(), sequence());
-  if (options.warn && !unread_.names.empty()) {
+  if (options.warn && !unread_.none()) {
     options.warn(unread_text(unread_, tokens()), to_read_all());
   }
   std::string text;
@@ -88,8 +88,7 @@ std::string HeldOut::run() const {
 }
 
 std::string HeldOut::to_read_all() const {
-  return strprintf("--tokens %ld reads some of every source; --shards FILE reads what you name",
-                   long(unread_.tokens_of_all));
+  return assay::to_read_all(unread_, "--tokens ", "--shards FILE");
 }
 
 View<const float, 1> HeldOut::evaluate(int i, MoeProbe* probe) {

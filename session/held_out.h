@@ -24,7 +24,8 @@ struct HeldOutOptions {
   // effect. Without a bias the largest logits are chosen, with one of zeros the largest scores: the
   // same experts unless scores round to the same float.
   enum class Bias { kAsTrained, kAlways } bias = Bias::kAsTrained;
-  // Called where the text has none of a source of the run's mixture; not with `files`.
+  // Called where the text has none of a source of the run's mixture or of a folder of its data.val;
+  // not with `files`.
   std::function<void(const std::string& text, const std::string& hint)> warn = {};
 };
 
@@ -52,7 +53,8 @@ class HeldOut {
   const std::vector<std::string>& files() const { return files_; }
   // The held-out shards of each source of a mixture; empty without one.
   const std::vector<SourceShards>& sources() const { return data_.source_val; }
-  // The sources of a mixture of which the text has none. None with files of the options.
+  // The sources of a mixture, and other folders of data.val, of which the text has none. Empty with
+  // files of the options.
   const UnreadSources& unread() const { return unread_; }
   std::string to_read_all() const;  // a hint
   bool counts(int32_t target) const { return target >= 0 && target != data_.mask_id; }

@@ -111,7 +111,7 @@ void compare(Pruned& pruned, HeldOut& before, HeldOut& after) {
 void require_prunable(const HeldOut& text, const std::string& folder) {
   const std::string& checkpoint = text.source().folder;
   require_new_folder(folder, "give a new folder: --export FOLDER");
-  if (!text.unread().names.empty()) {
+  if (!text.unread().none()) {
     throw UserError("an export would lose experts that only text of " +
                         joined_names(text.unread()) +
                         " uses: " + unread_text(text.unread(), text.tokens()),

@@ -23,7 +23,7 @@ struct Pruned {
 };
 
 // UserError where write_pruned() would end with one: the folder is not empty, a text without some
-// sources of the run's mixture, a checkpoint of several ranks.
+// sources of the run's mixture or some folders of its data.val, a checkpoint of several ranks.
 void require_prunable(const HeldOut& text, const std::string& folder);
 
 // Writes the model as a new run `folder` with a checkpoint of the same step, then compares its loss

@@ -65,6 +65,9 @@ std::string routing_text(const RoutingReport& r) {
   for (const std::string& source : r.unread) {
     text += "held-out: has nothing of " + source + ", which training read\n";
   }
+  for (const std::string& folder : r.unread_folders) {
+    text += "held-out: has nothing of " + folder + ", a folder of data.val\n";
+  }
   return text;
 }
 
@@ -77,6 +80,7 @@ nlohmann::ordered_json routing_json(const RoutingReport& r) {
   json["layers"] = r.layers;
   json["training_steps"] = {r.window_first, r.window_last};
   json["unread_sources"] = r.unread;
+  json["unread_folders"] = r.unread_folders;
   json["texts"] = nlohmann::ordered_json::array();
   for (const RoutedText& t : r.texts) {
     nlohmann::ordered_json text{{"name", t.name}};

@@ -35,8 +35,9 @@ struct RoutingReport {
   int64_t window_first = 0, window_last = 0;  // logged steps of the training loads
   std::vector<int64_t> layers;                // block indices
   std::vector<RoutedText> texts;              // the first is training, the second all held-out text
-  // Sources of a mixture that training read and the held-out text has none of.
-  std::vector<std::string> unread = {};
+  // Sources of a mixture that training read and the held-out text has none of, and other folders of
+  // data.val that it has none of.
+  std::vector<std::string> unread = {}, unread_folders = {};
 };
 std::string routing_text(const RoutingReport& report);
 nlohmann::ordered_json routing_json(const RoutingReport& report);

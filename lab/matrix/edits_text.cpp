@@ -5,12 +5,11 @@
 
 #include "base/check.h"
 #include "base/shell_word.h"
+#include "base/some_names.h"
 #include "engine/config/fields.h"
 
 namespace assay {
 namespace {
-
-constexpr size_t kMostNamed = 3;
 
 // A difference and the cells that have it.
 struct SharedDifference {
@@ -30,22 +29,12 @@ std::vector<SharedDifference> shared_differences(const std::vector<CellDifferenc
   return all;
 }
 
-// "a, b, c and 3 more"
-std::string named_cells(const std::vector<std::string>& cells) {
-  std::string text;
-  for (size_t i = 0; i < std::min(kMostNamed, cells.size()); ++i) {
-    text += (i == 0 ? "" : ", ") + cells[i];
-  }
-  if (cells.size() > kMostNamed) text += strprintf(" and %zu more", cells.size() - kMostNamed);
-  return text;
-}
-
 void add_differences(std::vector<std::string>& lines, const std::vector<CellDifference>& changes) {
   for (const SharedDifference& d : shared_differences(changes)) {
     lines.push_back(d.cells.size() == 1
                         ? "    " + d.cells.front() + ": " + d.what.text()
                         : "    " + d.what.text() + strprintf(" (%zu cells: ", d.cells.size()) +
-                              named_cells(d.cells) + ")");
+                              some_names(d.cells) + ")");
   }
 }
 
@@ -112,7 +101,7 @@ std::vector<std::string> edit_lines(const MatrixEdits& edits) {
     if (const std::vector<std::string> others = moved_without_changes(edits); !others.empty())
       lines.push_back(
           strprintf("    %zu %s: ", others.size(), others.size() == 1 ? "cell" : "cells") +
-          named_cells(others));
+          some_names(others));
   }
   if (!edits.changed.empty()) {
     lines.emplace_back("  changed after they started:");

@@ -321,7 +321,7 @@ def check_warnings():
     shutil.copy(WORK / "c" / "corpus_val_000000.bin", WORK / "other" / "x_val.bin")
     unread = said("unread", "data.val=[c/*_val_*.bin, other/*.bin]", "eval.tokens=64")
     check("data.val: the validation loss is of the first 64 tokens in the order of the files (eval.tokens), which have none of " in unread
-          and "other; a larger eval.tokens reads further" in unread, unread)
+          and "other; eval.tokens=" in unread and " reads some of each" in unread, unread)
     wide = said("wide", "model.vocab_size=512")
     check("model.vocab_size is 512, but the tokenizer has 300 tokens: 212 rows of the embedding can never occur" in wide, wide)
     padded = said("padded", "model.vocab_size=384")

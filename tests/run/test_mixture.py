@@ -14,30 +14,41 @@ def last(place, name, scalar):
     return rows(place.run(name), f"SELECT step, value FROM scalar WHERE name = '{scalar}' ORDER BY step")[-1][1]
 
 
-def check_unread_sources(place, mixed, moe):
-    """Held-out text that has nothing of a source says so, once, and nothing is pruned by it."""
-    place.train("unread", *mixed, *moe, "--steps", "2", "--set", "eval.tokens=64")
-    few, said = place.run("unread"), ("the held-out text is the first 64 tokens in the order of the files (data.val), which have none of "
-                                      "web/*_train_*.bin\nhint: --")
+def check_unread_sources(place, name, data, moe, unread, routed):
+    """Held-out text that has nothing of a source or a folder says so, once, and nothing is pruned by it."""
+    place.train(name, *data, *moe, "--steps", "2", "--set", "eval.tokens=64")
+    few, said = place.run(name), ("the held-out text is the first 64 tokens in the order of the files (data.val), which have none of "
+                                  f"{unread}\nhint: --")
     whole = None
     for command, *more in ((("dissect", "used", few),), (("dissect", "damage", few, "--groups", "0", "--experts", "none"),),
                            (("dissect", "routing", few),), (("dissect", "seeds", few, place.run("moe")), "--tokens", "64"), (("eval", few),)):
         done = assay(*command, *more)
         check(done.returncode == 0 and done.stderr.count("warning: " + said) == 1, f"{command}: {done.stderr}")
-        whole = done.stderr.split(said)[1].split(" reads some of every source")[0].replace("=", " ").split()[-1]
+        whole = done.stderr.split(said)[1].split(" reads some of each; ")[0].replace("=", " ").split()[-1]
         again = assay(*command, *(["--set", f"eval.tokens={whole}"] if command[0] == "eval" else ["--tokens", whole]))
         check(again.returncode == 0 and "the held-out text is" not in again.stderr, f"{command} with {whole}: {again.stderr}")
     routing = assay("dissect", "routing", few)
-    check("held-out: has nothing of web/*_train_*.bin, which training read" in routing.stdout, routing.stdout)
-    check(json.loads(assay("dissect", "routing", few, "--json").stdout)["unread_sources"] == ["web/*_train_*.bin"], "as JSON")
+    check(f"held-out: has nothing of {unread}, {routed[0]}\n" in routing.stdout, routing.stdout)
+    as_json = json.loads(assay("dissect", "routing", few, "--json").stdout)
+    check({key: value for key, value in as_json.items() if key.startswith("unread_") and value} == {routed[1]: [unread]}, f"{as_json}")
     shard = next(place.path.glob("code/*_val_*.bin"))
     check("the held-out text is" not in assay("dissect", "used", few, "--shards", shard).stderr, "of shards that were named")
 
-    done = assay("dissect", "used", few, "--export", place.run("export"))
-    check(done.returncode == 1 and "error: an export would lose experts that only text of web/*_train_*.bin uses: " + said in done.stderr
-          and done.stderr.count("\n") == 2 and not place.run("export").exists(), done.stderr)
-    done = assay("dissect", "used", few, "--export", place.run("export"), "--tokens", whole)
+    export = place.run(f"{name}-export")
+    done = assay("dissect", "used", few, "--export", export)
+    check(done.returncode == 1 and f"error: an export would lose experts that only text of {unread} uses: {said}" in done.stderr
+          and done.stderr.count("\n") == 2 and not export.exists(), done.stderr)
+    done = assay("dissect", "used", few, "--export", export, "--tokens", whole)
     check(done.returncode == 0, done.stderr)
+
+
+def check_longer_validation(place, moe):
+    """Validation data of one folder may be longer than eval.tokens: no warning, and an export as always."""
+    place.train("one-folder", *moe, "--set", "data.synth=null", "--set", f"data.tokenizer={place.path}/tokenizer.json",
+                "--set", f"data.train=['{place.path}/web/*_train_*.bin']", "--set", f"data.val=['{place.path}/web/*_val_*.bin']",
+                "--steps", "2", "--set", "eval.tokens=64")
+    done = assay("dissect", "used", place.run("one-folder"), "--export", place.run("one-export"))
+    check(done.returncode == 0 and "held-out text is" not in done.stderr and place.run("one-export").exists(), done.stderr)
 
 
 with Workplace() as place:
@@ -92,7 +103,9 @@ with Workplace() as place:
         check(names[-2:] == ["web/*_train_*.bin", "code/*_train_*.bin"], f"routing by source: {names}")
     for shard in shards:
         shard.with_suffix(".gone").rename(shard)
-    check_unread_sources(place, mixed, moe)
+    check_unread_sources(place, "unread", mixed, moe, "web/*_train_*.bin", ("which training read", "unread_sources"))
+    check_unread_sources(place, "folders", sources, moe, f"{place.path}/web", ("a folder of data.val", "unread_folders"))
+    check_longer_validation(place, moe)
 
     # Stopped twice between checkpoints, and resumed.
     for after in (7, 23):

@@ -7,6 +7,7 @@
 #include "engine/config/yaml.h"
 #include "session/data_evidence.h"
 #include "session/run_data.h"
+#include "session/unread_sources.h"
 #include "tests/catch.h"
 #include "tests/data/cat_corpus.h"
 #include "tests/data/expect_error.h"
@@ -114,17 +115,59 @@ TEST_CASE("validation data that is not read is named, and how much is read is sa
   REQUIRE(some.warnings("data.val: the validation loss") ==
           "data.val: the validation loss is of the first 8 tokens in the order of the files "
           "(eval.tokens), which have none of " +
-              (made.corpus.folder / "b") + "; a larger eval.tokens reads further\n");
+              (made.corpus.folder / "b") + "; eval.tokens=" + std::to_string(4 * (whole + 1)) +
+              " reads some of each\n");
   // In a mixture too, where a source's own data is named as the source's.
   const std::string mixed = a + ", b/*_train_*.bin";
   std::filesystem::copy(made.corpus.folder / "b", made.corpus.folder / "other");
   const Hashed source(
       made.config(mixed, a_val + ", " + b_val + ", other/*_val_*.bin", ", mixture: [1, 1]"), 8);
-  REQUIRE(
-      source.warnings("data.val: the validation loss")
-          .ends_with(
-              "which have none of b/*_train_*.bin, " + (made.corpus.folder / "other") +
-              "; the loss of its own: val/b/*_train_*.bin; a larger eval.tokens reads further\n"));
+  REQUIRE(source.warnings("data.val: the validation loss")
+              .ends_with("which have none of b/*_train_*.bin, " + (made.corpus.folder / "other") +
+                         "; the loss of its own: val/b/*_train_*.bin; eval.tokens=" +
+                         std::to_string(4 * (2 * whole + 1)) + " reads some of each\n"));
+}
+
+TEST_CASE("of many folders whose validation data is not read three are named") {
+  const Corpora made;
+  std::string val = "a/*_val_*.bin";
+  for (const char* copy : {"c1", "c2", "c3", "c4", "c5"}) {
+    std::filesystem::copy(made.corpus.folder / "a", made.corpus.folder / copy);
+    val += ", " + std::string(copy) + "/*_val_*.bin";
+  }
+  const Config config = made.config("a/*_train_*.bin", val, "");
+  const Hashed first(config, 8);
+  const int64_t whole = (Shard(first.data.val[0]).tokens() - 1) / 4;  // sequences of each folder
+  const int64_t needed = 4 * (5 * whole + 1);
+  const std::string in = made.corpus.folder.path() + "/c";
+  REQUIRE(first.warnings("data.val: the validation loss") ==
+          "data.val: the validation loss is of the first 8 tokens in the order of the files "
+          "(eval.tokens), which have none of " +
+              in + "1, " + in + "2, " + in + "3 and 2 more; eval.tokens=" + std::to_string(needed) +
+              " reads some of each\n");
+  REQUIRE(Hashed(config, needed - 4)
+              .warnings("data.val: the validation loss")
+              .find("which have none of " + in + "5; eval.tokens=") != std::string::npos);
+  REQUIRE(Hashed(config, needed).warnings("data.val: the validation loss").empty());
+}
+
+TEST_CASE("held-out text without folders of data.val is told, also without a mixture") {
+  const Corpora made;
+  const Config both =
+      made.config("a/*_train_*.bin, b/*_train_*.bin", "a/*_val_*.bin, b/*_val_*.bin", "");
+  const RunData data = evaluation_data(both);
+  const int64_t whole = (Shard(data.val[0]).tokens() - 1) / 4;
+  const UnreadSources unread = unread_sources(data, 8, 4);
+  REQUIRE(unread.sources.empty());
+  REQUIRE(unread.folders == std::vector<std::string>{made.corpus.folder / "b"});
+  REQUIRE(unread.tokens_of_all == 4 * (whole + 1));
+  REQUIRE(unread_text(unread, 8).ends_with(", which have none of " + (made.corpus.folder / "b")));
+  REQUIRE(unread_sources(data, unread.tokens_of_all, 4).none());
+  // Longer than what is read, in one folder: also of two files.
+  std::filesystem::copy_file(data.val[0], made.corpus.folder / "a/more_val_000000.bin");
+  const RunData one = evaluation_data(made.config("a/*_train_*.bin", "a/*_val_*.bin", ""));
+  REQUIRE(one.val.size() == 2);
+  REQUIRE(unread_sources(one, 8, 4).none());
 }
 
 }  // namespace

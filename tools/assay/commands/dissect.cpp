@@ -1,16 +1,13 @@
 // assay dissect: experiments on the experts and routers of a trained mixture.
 #include "tools/assay/commands/dissect.h"
 
-#include <cstdio>
-
 #include "base/file.h"
+#include "tools/assay/print_warning.h"
 
 namespace assay {
 
 void warn_not_kept(const UserError& error) {
-  std::fflush(stdout);
-  std::fprintf(stderr, "warning: not recorded in the run: %s\nhint: %s\n", error.what(),
-               error.hint().c_str());
+  print_warning(std::string("not recorded in the run: ") + error.what(), error.hint());
 }
 
 void record_dissection(const std::string& run, const std::string& name,
@@ -34,9 +31,7 @@ void add_dissect_options(CLI::App* subcommand, DissectOptions& options) {
 }
 
 void add_held_out_options(CLI::App* subcommand, HeldOutOptions& text, bool& json) {
-  text.warn = [](const std::string& what, const std::string& hint) {
-    std::fprintf(stderr, "warning: %s\nhint: %s\n", what.c_str(), hint.c_str());
-  };
+  text.warn = print_warning;
   subcommand
       ->add_option(
           "--tokens", text.tokens,

@@ -51,7 +51,8 @@ int dissect_routing(const DissectOptions& a) {
                        .top_k = text.config().model.moe->top_k,
                        .layers = text.layers(),
                        .texts = {},
-                       .unread = text.unread().names};
+                       .unread = text.unread().sources,
+                       .unread_folders = text.unread().folders};
   report.texts.push_back(training(text, report));
   report.texts.push_back(routing_of(text, "held-out"));
   if (a.text.files.empty()) {

@@ -34,6 +34,7 @@
 #include "tools/assay/eval_source.h"
 #include "tools/assay/launch_ranks.h"
 #include "tools/assay/print_json.h"
+#include "tools/assay/print_warning.h"
 #include "tools/assay/training_plan.h"
 
 namespace assay {
@@ -68,15 +69,6 @@ void require_same_text(Ranks& ranks, const RunData& data) {
                               {"tokenizer, SHA-256", tokenizer.substr(0, 16)}});
 }
 
-void warn_unread(const RunData& data, int64_t tokens, int64_t sequence) {
-  const UnreadSources unread = unread_sources(data, tokens, sequence);
-  if (unread.names.empty()) return;
-  std::fprintf(stderr,
-               "warning: %s\nhint: --set eval.tokens=%ld reads some of every source; "
-               "--set 'data.val=[FILE]' reads what you name\n",
-               unread_text(unread, tokens).c_str(), long(unread.tokens_of_all));
-}
-
 // Uses the same tokens as the run's own evaluations.
 std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource& source,
                                  Ranks* ranks) {
@@ -103,7 +95,11 @@ std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource&
       source, a.device,
       {.positions = config.run.sequence, .rows = config.run.micro_batch * config.run.sequence},
       mask_id, ranks);
-  if (!ranks || ranks->first()) warn_unread(data, validation.tokens(), config.run.sequence);
+  const UnreadSources unread = unread_sources(data, validation.tokens(), config.run.sequence);
+  if ((!ranks || ranks->first()) && !unread.none()) {
+    print_warning(unread_text(unread, validation.tokens()),
+                  to_read_all(unread, "--set eval.tokens=", "--set 'data.val=[FILE]'"));
+  }
   validation.plan(loaded.plan);
   loaded.allocate();
   return validation.run(loaded.on, *loaded.model);
@@ -251,9 +247,7 @@ std::optional<RecordedEvaluation> recorded(const CheckpointSource& source,
   try {
     return record_evaluation(run, source.state.step, result);
   } catch (const UserError& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "warning: not recorded in the run: %s\nhint: %s\n", error.what(),
-                 error.hint().c_str());
+    print_warning(std::string("not recorded in the run: ") + error.what(), error.hint());
     return std::nullopt;
   }
 }
