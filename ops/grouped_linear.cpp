@@ -58,7 +58,9 @@ void grouped_linear_forward(Exec on, const GroupedForward<T>& a) {
   const int64_t out = a.y.dim[1], in = a.x.dim[1];
   multiply_segments<T, T>(on, {.c = a.y.data,
                                .start = nullptr,
+                               .c_stride = out,
                                .a = a.x.data,
+                               .a_stride = in,
                                .row = a.row.data,
                                .b = a.weight.packed.data,
                                .b_bytes = weight_pack_bytes<T>(out, in),
@@ -75,7 +77,9 @@ void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a) {
   multiply_segments<T, T>(
       on, {.c = a.dx.data,
            .start = nullptr,
+           .c_stride = in,
            .a = a.dy.data,
+           .a_stride = out,
            .row = nullptr,
            .b = a.weight.packed.data + weight_pack_dgrad_offset<T>(out, in),
            .b_bytes = weight_pack_bytes<T>(out, in),
@@ -90,6 +94,7 @@ void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a) {
   accumulate_segments<T>(on, {.c = a.dweight.data,
                               .sum = a.sum,
                               .a = a.dy.data,
+                              .a_stride = a.dweight.dim[1],
                               .b = a.x.data,
                               .row = a.row.data,
                               .rows = a.dweight.dim[1],

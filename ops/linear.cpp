@@ -20,14 +20,6 @@ void check_rows(const char* op, int64_t rows) {
   CHECK(rows < int64_t{1} << 31, "%s: %ld rows", op, long(rows));
 }
 
-template <typename T>
-void check_weight(Exec on, const char* op, const WeightMatrix<T>& w) {
-  if (on.gpu) return;  // it reads the plain weight
-  const int64_t want = weight_pack_bytes<T>(w.plain.dim[0], w.plain.dim[1]);
-  CHECK(w.packed.dim[0] == want, "%s: packed weight (%ld, %ld) has %ld bytes, needs %ld", op,
-        long(w.plain.dim[0]), long(w.plain.dim[1]), long(w.packed.dim[0]), long(want));
-}
-
 }  // namespace
 
 namespace cpu {
@@ -37,7 +29,9 @@ void linear_forward(Exec on, const LinearForward<T, Y>& a) {
   const int32_t offsets[2] = {0, static_cast<int32_t>(a.x.dim[0])};
   multiply_segments<T, Y>(on, {.c = a.y.data,
                                .start = a.add.data,
+                               .c_stride = a.y.dim[1],
                                .a = a.x.data,
+                               .a_stride = a.x.dim[1],
                                .row = nullptr,
                                .b = a.weight.packed.data,
                                .b_bytes = 0,
@@ -53,7 +47,9 @@ void linear_dgrad(Exec on, const LinearDgrad<T>& a) {
   const int32_t offsets[2] = {0, static_cast<int32_t>(a.dy.dim[0])};
   multiply_segments<T, T>(on, {.c = a.dx.data,
                                .start = a.add.data,
+                               .c_stride = in,
                                .a = a.dy.data,
+                               .a_stride = out,
                                .row = nullptr,
                                .b = a.weight.packed.data + weight_pack_dgrad_offset<T>(out, in),
                                .b_bytes = 0,
@@ -69,6 +65,7 @@ void linear_wgrad(Exec on, const LinearWgrad<T>& a) {
   accumulate_segments<T>(on, {.c = a.dweight.data,
                               .sum = a.sum,
                               .a = a.dy.data,
+                              .a_stride = a.dweight.dim[0],
                               .b = a.x.data,
                               .row = nullptr,
                               .rows = a.dweight.dim[0],
@@ -95,7 +92,7 @@ void linear_forward(Exec on, const LinearForward<T, Y>& a) {
         "linear_forward: %s", shapes("add", a.add, "y", a.y).c_str());
   check_rows("linear_forward", a.x.dim[0]);
   check_product_scale("linear_forward", a.scale);
-  check_weight(on, "linear_forward", a.weight);
+  check_packed(on, "linear_forward", a.weight);
   const ProfileScope timed(on, "linear_forward", linear_forward_cost(a));
   if (on.gpu) return gpu::linear_forward(on, a);
   cpu::linear_forward(on, a);
@@ -110,7 +107,7 @@ void linear_dgrad(Exec on, const LinearDgrad<T>& a) {
         "linear_dgrad: %s", shapes("add", a.add, "dx", a.dx).c_str());
   check_rows("linear_dgrad", a.dy.dim[0]);
   check_product_scale("linear_dgrad", a.scale);
-  check_weight(on, "linear_dgrad", a.weight);
+  check_packed(on, "linear_dgrad", a.weight);
   const ProfileScope timed(on, "linear_dgrad", linear_dgrad_cost(a));
   if (on.gpu) return gpu::linear_dgrad(on, a);
   cpu::linear_dgrad(on, a);

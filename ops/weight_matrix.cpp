@@ -87,6 +87,14 @@ void weight_stack_pack(Exec on, const WeightStackPack<T>& a) {
 }
 
 template <typename T>
+void check_packed(Exec on, const char* op, const WeightMatrix<T>& w) {
+  if (on.gpu) return;
+  const int64_t want = weight_pack_bytes<T>(w.plain.dim[0], w.plain.dim[1]);
+  CHECK(w.packed.dim[0] == want, "%s: packed weight (%ld, %ld) has %ld bytes, needs %ld", op,
+        long(w.plain.dim[0]), long(w.plain.dim[1]), long(w.packed.dim[0]), long(want));
+}
+
+template <typename T>
 void weight_pack(Exec on, const WeightPack<T>& a) {
   weight_stack_pack<T>(
       on, {.packed = a.packed, .plain = {a.plain.data, {1, a.plain.dim[0], a.plain.dim[1]}}});
@@ -98,6 +106,8 @@ template int64_t weight_pack_bytes<float>(int64_t, int64_t);
 template int64_t weight_pack_bytes<bf16>(int64_t, int64_t);
 template int64_t weight_stack_pack_bytes<float>(int64_t, int64_t, int64_t);
 template int64_t weight_stack_pack_bytes<bf16>(int64_t, int64_t, int64_t);
+template void check_packed<float>(Exec, const char*, const WeightMatrix<float>&);
+template void check_packed<bf16>(Exec, const char*, const WeightMatrix<bf16>&);
 template void weight_pack<float>(Exec, const WeightPack<float>&);
 template void weight_pack<bf16>(Exec, const WeightPack<bf16>&);
 template void weight_stack_pack<float>(Exec, const WeightStackPack<float>&);

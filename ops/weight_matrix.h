@@ -49,6 +49,10 @@ int64_t weight_stack_pack_bytes(int64_t experts, int64_t out, int64_t in);
 template <typename T>
 int64_t weight_pack_dgrad_offset(int64_t out, int64_t in);
 
+// The packed copy has its size; on a GPU nothing reads it.
+template <typename T>
+void check_packed(Exec on, const char* op, const WeightMatrix<T>& w);
+
 template <typename T>
 void weight_pack(Exec on, const WeightPack<T>& a);
 template <typename T>

@@ -70,7 +70,7 @@ class BlockRows {
     return reinterpret_cast<const std::byte*>(packed_ + (first - packed_first_));
   }
   bool in_place() const { return direct_; }
-  int64_t stride() const { return direct_ ? 2 * p_.k : 4 * kPackedStride; }
+  int64_t stride() const { return direct_ ? 2 * p_.a_stride : 4 * kPackedStride; }
 
  private:
   // One tile more than a power of two; else all rows of a tile map to one cache set.
@@ -88,7 +88,7 @@ class BlockRows {
       size_t copied = 0;
       if (i < p_.rows) {
         const int64_t from = p_.row == nullptr ? i : p_.row[i];
-        std::memcpy(to, p_.a + from * p_.k + begin, bytes);
+        std::memcpy(to, p_.a + from * p_.a_stride + begin, bytes);
         copied = bytes;
       }
       std::memset(to + copied, 0, padded - copied);
@@ -99,7 +99,7 @@ class BlockRows {
   static constexpr int64_t kRowsAhead = 4;
   void prefetch_row(int64_t i, int64_t begin, int64_t end) const {
     if (p_.row == nullptr || i >= p_.rows) return;
-    const bf16* row = p_.a + p_.row[i] * p_.k;
+    const bf16* row = p_.a + p_.row[i] * p_.a_stride;
     for (int64_t c = begin; c < end; c += 32) __builtin_prefetch(row + c, 0, 2);
   }
 

@@ -67,7 +67,7 @@ void multiply_columns(const Product<T, Y>& p, int64_t first_col, int64_t block_c
         uint32_t half_words[kTileRows] = {};
         for (int64_t r = 0; r < rows; ++r) {
           const int64_t from = p.row == nullptr ? i + r : p.row[i + r];
-          t.a[r] = reinterpret_cast<const std::byte*>(p.a + from * p.k + first * kStep<T>);
+          t.a[r] = reinterpret_cast<const std::byte*>(p.a + from * p.a_stride + first * kStep<T>);
           if (half && last > first) {
             std::memcpy(&half_words[r], t.a[r], sizeof(T));
             t.a[r] = reinterpret_cast<const std::byte*>(&half_words[r]);

@@ -100,7 +100,8 @@ struct Product {
   Y* c;            // out (rows, .)   c_stride apart
   const Y* start;  // in  (rows, .)   as c; null: 0
   int64_t c_stride;
-  const T* a;  // in  (., k)      row i at a + row[i] * k (row = null: i)
+  const T* a;  // in  (., k)      row i at a + row[i] * a_stride (row = null: i)
+  int64_t a_stride;
   const int32_t* row;
   const uint32_t* panels;  // in  packed b, from a panel's first step on
   int64_t rows, cols, k;

@@ -110,11 +110,12 @@ void multiply_segments(Exec on, const SegmentProduct<T, Y>& p) {
       for (int64_t e = segment_of_row(segments, first_row);
            e < segments.count && segments.begin(e) < last_row; ++e) {
         const auto multiply_block = [&](int64_t begin, int64_t rows) {
-          const int64_t col = chunk * chunk_cols, at = begin * p.cols + col;
+          const int64_t col = chunk * chunk_cols, at = begin * p.c_stride + col;
           panel::multiply<T, Y>({.c = p.c + at,
                                  .start = p.start == nullptr ? nullptr : p.start + at,
-                                 .c_stride = p.cols,
-                                 .a = p.row == nullptr ? p.a + begin * p.k : p.a,
+                                 .c_stride = p.c_stride,
+                                 .a = p.row == nullptr ? p.a + begin * p.a_stride : p.a,
+                                 .a_stride = p.a_stride,
                                  .row = p.row == nullptr ? nullptr : p.row + begin,
                                  .panels = reinterpret_cast<const uint32_t*>(p.b + e * p.b_bytes) +
                                            col * panel::steps<T>(p.k),
@@ -217,8 +218,8 @@ void accumulate_share(const SegmentOuterProduct<T>& p, int64_t e, const ShareOfC
         panel::accumulate<T>({.c = p.c + (e * p.rows + begin) * p.cols + share.col,
                               .c_stride = p.cols,
                               .store = p.sum == GradientSum::kStore && b.first == 0,
-                              .a = p.a + (p.segments.begin(e) + k) * p.rows + begin,
-                              .a_stride = p.rows,
+                              .a = p.a + (p.segments.begin(e) + k) * p.a_stride + begin,
+                              .a_stride = p.a_stride,
                               .panels = b.panels,
                               .panel_words = panel::kPanelCols<T> * b.steps,
                               .rows = rows,

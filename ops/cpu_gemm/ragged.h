@@ -24,9 +24,11 @@ struct Segments {
 // c[i,:] = start[i,:] + scale a[row[i],:] b[e]
 template <typename T, typename Y>
 struct SegmentProduct {
-  Y* c;                // out (rows, cols)
-  const Y* start;      // in  (rows, cols)   null: 0
-  const T* a;          // in  (., k)
+  Y* c;            // out (rows, cols)   rows c_stride apart
+  const Y* start;  // in  (rows, cols)   as c; null: 0
+  int64_t c_stride;
+  const T* a;  // in  (., k)         rows a_stride apart
+  int64_t a_stride;
   const int32_t* row;  // in  (rows)         null: i
   const std::byte* b;  // in  panels of segment e at b + e * b_bytes
   int64_t b_bytes;
@@ -42,7 +44,8 @@ template <typename T>
 struct SegmentOuterProduct {
   float* c;  // acc (count, rows, cols)   with kStore: out
   GradientSum sum;
-  const T* a;          // in  (., rows)
+  const T* a;  // in  (., rows)   rows a_stride apart
+  int64_t a_stride;
   const T* b;          // in  (., cols)
   const int32_t* row;  // in  null: i
   int64_t rows, cols;

@@ -318,8 +318,8 @@ OpInstance reference_instance() {
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
-  // More tokens than two chunks: on a GPU, whose chunks have bf16 logits and no float ones, three
-  // times as many rows fit into the scratch.
+  // More tokens than two chunks: on a GPU, whose chunks have bf16 logits without gaps and no float
+  // ones, more than three times as many rows fit into the scratch.
   const int64_t many = 4 * head_loss_chunk_rows(INT64_MAX, 70) + 53;
   // 120000: a row of logits exceeds the shared memory of a GPU's block, even in bf16.
   for (const Shape& s :
@@ -331,6 +331,10 @@ void add_cases(std::vector<OpCase>& cases) {
         Shape{40, 1000, 24, Targets::kSome, 1.0, 1.0f},
         Shape{9, 70, 8, Targets::kAll, 0.0, 1.0f},  // x is 0, so all logits are equal
         Shape{5, 5000, 16, Targets::kSome, 1.0, 0.5f},
+        // On a CPU rows of logits have gaps, above all those of a power of two.
+        Shape{37, 2048, 40, Targets::kSome, 1.0, 1.0f},
+        Shape{35, 2047, 24, Targets::kAll, 1.0, 1.0f},
+        Shape{77, 4096, 16, Targets::kSome, 1.0, 0.5f, Backend::kCpu, GradientSum::kStore},
         Shape{2, 120000, 3, Targets::kAll, 1.0, 1.0f},
         Shape{2, 117001, 3, Targets::kAll, 1.0, 1.0f},
         Shape{2048, 8192, 256, Targets::kAll, 0.06, 1.0f},

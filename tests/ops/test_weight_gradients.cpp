@@ -45,6 +45,7 @@ std::vector<float> gradient(const Shape& s, GradientSum sum, bool gathers, int t
   accumulate_segments<T>(on, {.c = c.data(),
                               .sum = sum,
                               .a = a.data(),
+                              .a_stride = s.rows,
                               .b = b.data(),
                               .row = gathers ? row.data() : nullptr,
                               .rows = s.rows,
