@@ -36,8 +36,8 @@ constexpr int64_t kStripCols = 256;
 // The same for weight gradients, whose sums are c: a pass of b stays in the L2 cache beside them.
 constexpr int64_t kOuterStripCols = 1024;
 constexpr int64_t kPackedSteps = 1024;  // steps of a block of `a` that are packed at a time
-static_assert(kBlockRows % kAmxRows == 0 && kAmxRows == amx::kBlock && kPassSteps % kTile == 0 &&
-              kPanelCols<bf16> == kBlockCols);
+static_assert(kBlockRows % kAmxRows == 0 && kAmxRows == amx::kBlock && kAmxSteps == kTile &&
+              kPassSteps % kTile == 0 && kPanelCols<bf16> == kBlockCols);
 
 // The last steps of a panel, `count` < 16, padded to a whole tile row.
 struct RestOfSteps {
@@ -287,7 +287,8 @@ class Accumulation {
   void run() {
     // Without a scale no bit depends on the slabs.
     const int64_t fit = kSlabWords / round_up(p_.rows, kTile) / kTile * kTile;
-    const int64_t all_steps = steps<bf16>(p_.k);
+    // Whole blocks need whole tiles. The rows of `a` are padded with zeros, too.
+    const int64_t of_k = steps<bf16>(p_.k), all_steps = p_.padded ? round_up(of_k, kTile) : of_k;
     const int64_t slabs = ceil_div(all_steps, p_.scale ? kSlabSteps : std::min(kSlabSteps, fit));
     const int64_t slab_steps = slabs == 0 ? 0 : round_up(ceil_div(all_steps, slabs), kTile);
     for (int64_t first = 0; first < all_steps; first += slab_steps) {

@@ -13,7 +13,8 @@
 
 namespace assay::panel {
 
-constexpr int64_t kAmxRows = 32;  // rows of c computed together
+constexpr int64_t kAmxRows = 32;   // rows of c computed together
+constexpr int64_t kAmxSteps = 16;  // of a tile
 
 // Rows of c of one multiply_amx() at most. More of them, if they are read in place, where b does
 // not stay in the L2 cache: it is read fewer times.

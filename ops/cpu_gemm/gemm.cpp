@@ -147,6 +147,11 @@ int64_t tile_rows() {
 }
 
 template <typename T>
+int64_t tile_steps() {
+  return std::is_same_v<T, bf16> && has_amx() ? kAmxSteps : 1;
+}
+
+template <typename T>
 int64_t chunk_bytes() {
   // CPUs with a matrix unit have 2 MB of L2 cache for each core.
   return (std::is_same_v<T, bf16> && has_amx() ? 1024 : 256) << 10;
@@ -228,6 +233,8 @@ void accumulate(const OuterProduct<T>& p) {
 
 template int64_t tile_rows<float>();
 template int64_t tile_rows<bf16>();
+template int64_t tile_steps<float>();
+template int64_t tile_steps<bf16>();
 template int64_t chunk_bytes<float>();
 template int64_t chunk_bytes<bf16>();
 template int64_t block_rows<float>(int64_t, int64_t, int64_t, bool);

@@ -70,7 +70,7 @@ struct PackTransposed {
 template <typename T>
 void pack_transposed(const PackTransposed<T>& p, int64_t first, int64_t last);
 
-// Steps [begin, end) of b[k,j] = x[row[k], j] (row = null: k).
+// Steps [begin, end) of b[k,j] = x[row[k], j] (row = null: k). Steps after the last k are zeros.
 template <typename T>
 struct PackRows {
   uint32_t* panels;  // out
@@ -93,6 +93,9 @@ bool has_fast_bf16();
 // Rows that are computed together: pieces of whole tiles waste nothing. Divides kBlockRows.
 template <typename T>
 int64_t tile_rows();
+// Steps that are multiplied together: 1, or those of a tile of the matrix unit.
+template <typename T>
+int64_t tile_steps();
 
 // One piece, by one thread: rows x cols of c, all of k; at most block_rows() rows.
 template <typename T, typename Y>
@@ -127,6 +130,7 @@ struct OuterProduct {
   int64_t a_stride;
   const uint32_t* panels;  // in  packed b
   int64_t panel_words;     //     words from one panel to the next
+  bool padded;             //     with steps of zeros to a multiple of tile_steps()
   int64_t rows, cols, k;   //     rows <= outer_rows()
   // Applied to the sums of kSlabSteps steps, or fewer, before they are added.
   std::optional<float> scale;

@@ -123,7 +123,8 @@ void pack_steps(const PackRows<T>& p, int64_t begin, int64_t end) {
   uint32_t* panel = p.panels;
   for (int64_t col = 0; col < p.cols; col += p.panel_cols, panel += p.panel_words) {
     const int64_t cols = std::min(p.panel_cols, p.cols - col), width = padded_cols(cols);
-    for (int64_t s = begin; s < end; ++s) {
+    const int64_t filled = std::clamp(steps<T>(p.k), begin, end);
+    for (int64_t s = begin; s < filled; ++s) {
       const T* from[2] = {nullptr, nullptr};
       for (int64_t h = 0; h < kStep<T>; ++h) {
         const int64_t k = s * kStep<T> + h;
@@ -138,6 +139,7 @@ void pack_steps(const PackRows<T>& p, int64_t begin, int64_t end) {
         interleave<kPast>(to, from[0], from[1], cols);
       }
     }
+    if (filled < end) std::fill(panel + filled * width, panel + end * width, 0u);
   }
 }
 

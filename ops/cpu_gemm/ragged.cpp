@@ -200,10 +200,12 @@ void fill_zeros(const SegmentOuterProduct<T>& p, int64_t e, const ShareOfC& shar
   for (int64_t i = 0; i < share.rows; ++i) std::fill_n(c + i * p.cols, share.cols, 0.0f);
 }
 
-// The steps [first, first + steps) of a segment, with the share's columns of b in panels.
+// The steps [first, first + steps) of a segment, with the share's columns of b in panels: where
+// `padded`, with zeros to a whole tile.
 struct PackedSteps {
   int64_t first, steps;
   const uint32_t* panels;
+  bool padded;
 };
 
 // c[e] += a thread's share of the product of those steps.
@@ -222,6 +224,7 @@ void accumulate_share(const SegmentOuterProduct<T>& p, int64_t e, const ShareOfC
                               .a_stride = p.a_stride,
                               .panels = b.panels,
                               .panel_words = panel::kPanelCols<T> * b.steps,
+                              .padded = b.padded,
                               .rows = rows,
                               .cols = share.cols,
                               .k = std::min(p.segments.size(e) - k, b.steps * panel::kStep<T>),
@@ -254,6 +257,14 @@ int64_t own_steps(int64_t cols) {
   return std::min(kOwnSteps, kOwnWords / panel::padded_cols(cols) / kChunk * kChunk);
 }
 
+// Steps of the slabs of a segment of `all` steps; the last one may have fewer. On the matrix unit
+// they are whole tiles, and equal, so that the last one is not short.
+template <typename T>
+int64_t slab_steps(int64_t all, int64_t cols) {
+  const int64_t most = own_steps<T>(cols), tile = panel::tile_steps<T>();
+  return tile == 1 ? most : round_up(ceil_div(all, ceil_div(all, most)), tile);
+}
+
 // Every thread packs the columns of b that it needs, a slab just before it is multiplied.
 template <typename T>
 void accumulate_own(Exec on, const SegmentOuterProduct<T>& p, const SharesOfC& shares) {
@@ -261,12 +272,17 @@ void accumulate_own(Exec on, const SegmentOuterProduct<T>& p, const SharesOfC& s
     const ShareOfC share = shares[i];
     alignas(64) uint32_t packed[kOwnWords];
     for (int64_t e = 0; e < p.segments.count; ++e) {
-      const int64_t all = panel::steps<T>(p.segments.size(e)), most = own_steps<T>(share.cols);
-      if (all == 0 && p.sum == GradientSum::kStore) fill_zeros(p, e, share);
-      for (int64_t first = 0; first < all; first += most) {
-        const int64_t steps = std::min(most, all - first);
+      const int64_t all = panel::steps<T>(p.segments.size(e));
+      if (all == 0) {
+        if (p.sum == GradientSum::kStore) fill_zeros(p, e, share);
+        continue;
+      }
+      const int64_t slab = slab_steps<T>(all, share.cols);
+      for (int64_t first = 0; first < all; first += slab) {
+        const int64_t steps = round_up(std::min(slab, all - first), panel::tile_steps<T>());
         panel::pack_rows<T>(rows_of_b(p, e, first, steps, share.col, share.cols, packed), 0, steps);
-        accumulate_share(p, e, share, {.first = first, .steps = steps, .panels = packed});
+        accumulate_share(p, e, share,
+                         {.first = first, .steps = steps, .panels = packed, .padded = true});
       }
     }
   });
@@ -323,7 +339,8 @@ void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
       const int64_t steps = panel::steps<T>(segments.size(e));
       const uint32_t* panels = packed + first_step<T>(segments, e) * width + col * steps;
       if (steps > 0) {
-        accumulate_share(p, e, share, {.first = 0, .steps = steps, .panels = panels});
+        accumulate_share(p, e, share,
+                         {.first = 0, .steps = steps, .panels = panels, .padded = false});
       } else if (p.sum == GradientSum::kStore) {
         fill_zeros(p, e, share);
       }

@@ -232,6 +232,17 @@ void add_cases(std::vector<OpCase>& cases) {
     for (size_t e = 15; e < few.size(); e += 16) few[e] = int32_t(1 + e / 16 % 7);
     add({"most without a row", few, 16, 24, Rows::kInOrder});
   }
+  // Loads beside whole tiles and slabs of steps on the CPU's matrix unit.
+  for (const Rows rows : {Rows::kInOrder, Rows::kGathered}) {
+    const Shape s{"slabs", Loads{511, 0, 1, 31, 33, 513}, 96, 64, rows};
+    for (const GradientSum sum : {GradientSum::kStore, GradientSum::kAdd}) {
+      cases.push_back({"grouped_linear_wgrad",
+                       std::string("grouped_linear_wgrad ") +
+                           (sum == GradientSum::kStore ? "stored " : "") + dtype_name<T>() +
+                           s.text(),
+                       [s, sum] { return wgrad_instance<T>(s, sum); }});
+    }
+  }
   const Loads even(64, 32);
   add({"even", even, 128, 256, Rows::kGathered, Scaled::kBoth});
   for (const Rows rows : {Rows::kInOrder, Rows::kGathered}) {

@@ -62,9 +62,10 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 template <typename T>
 void check_threads() {
   const Shape shapes[] = {
-      {96, 96, {0, 700}},             // whole blocks, more than a slab of steps
-      {32, 320, {0, 640}},            // more columns than rows
-      {70, 33, {0, 0, 37, 37, 530}},  // ragged; segments without rows
+      {96, 96, {0, 700}},                      // whole blocks, more than a slab of steps
+      {32, 320, {0, 640}},                     // more columns than rows
+      {70, 33, {0, 0, 37, 37, 530}},           // ragged; segments without rows
+      {96, 64, {0, 0, 1, 32, 65, 576, 1089}},  // segments beside whole tiles and slabs
       {1, 200, {0, 65}},
       {1200, 300, {0, 40, 1100}},  // c is too large for slabs
   };
