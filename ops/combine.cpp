@@ -1,10 +1,12 @@
 #include "ops/combine.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/bf16.h"
 #include "base/check.h"
 #include "base/shapes.h"
+#include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_amax.h"
@@ -65,6 +67,76 @@ void sum_rows(Exec on, View<T, 2> y, View<const T, 2> rows, View<const int32_t, 
   });
 }
 
+// dout = gate * dy, and dgate = <dy, out>, slot by slot.
+#if defined(__AVX512F__)
+// Column c of a row is added to lane c % kLanes, the columns after the last whole kLanes to lane 0,
+// and then the lanes one after the other. Such a chain waits for each of its sums, so the chains of
+// several slots run side by side.
+template <typename T>
+class SlotGradients {
+ public:
+  explicit SlotGradients(float* dgate) : dgate_(dgate) {}
+
+  void add(T* dout, const T* dy, const T* out, float gate, int64_t width) {
+    f32x16 sum[kVectors] = {};
+    int64_t c = 0;
+    for (; c + kLanes <= width; c += kLanes) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        const int64_t at = c + v * kVector;
+        const f32x16 d = load(dy + at);
+        sum[v] += d * load(out + at);
+        store(dout + at, gate * d);
+      }
+    }
+    float* lane = lane_[waiting_];
+    for (int v = 0; v < kVectors; ++v) store(lane + v * kVector, sum[v]);
+    for (; c < width; ++c) {
+      lane[0] = std::fma(float(dy[c]), float(out[c]), lane[0]);
+      round_to(dout[c], gate * float(dy[c]));
+    }
+    if (++waiting_ == kSlots) finish();
+  }
+  // Writes the gradients of the slots that wait for theirs.
+  void finish() {
+    float dot[kSlots] = {};
+    for (int l = 0; l < kLanes; ++l) {
+      for (int i = 0; i < kSlots; ++i) dot[i] += lane_[i][l];
+    }
+    dgate_ = std::copy_n(dot, waiting_, dgate_);
+    waiting_ = 0;
+  }
+
+ private:
+  static constexpr int kVectors = 4 / int(sizeof(T)), kLanes = kVectors * kVector, kSlots = 8;
+
+  float* dgate_;  // of the first slot that waits
+  int waiting_ = 0;
+  alignas(64) float lane_[kSlots][kLanes] = {};
+};
+#else
+template <typename T>
+class SlotGradients {
+ public:
+  explicit SlotGradients(float* dgate) : dgate_(dgate) {}
+
+  // Not inlined: a copy of the loop could have another order of sums.
+  [[gnu::noinline]] void add(T* dout, const T* dy, const T* out, float gate, int64_t width) {
+    float dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (int64_t c = 0; c < width; ++c) {
+      dot += float(dy[c]) * float(out[c]);
+      round_to(dout[c], gate * float(dy[c]));
+    }
+    *dgate_++ = dot;
+  }
+  void finish() {}
+
+ private:
+  float* dgate_;  // of the next slot
+};
+#endif
+
 }  // namespace
 
 namespace cpu {
@@ -84,25 +156,19 @@ template <typename T>
 void combine_backward(Exec on, const CombineBackward<T>& a) {
   const int64_t width = a.dy.dim[1], k = a.slot.dim[1];
   parallel_ranges(on, a.dy.dim[0], kPieceTokens, [&](int64_t begin, int64_t end) {
+    SlotGradients<T> gradients(a.dgate.row(begin));
     for (int64_t t = begin; t < end; ++t) {
-      const T* dy = a.dy.row(t);
       prefetch_slots<0>(a.expert_out, a.slot, t);
       prefetch_slots<1>(View<const T, 2>(a.dexpert_out), a.slot, t);
       for (int64_t i = 0; i < k; ++i) {
         const int64_t slot = a.slot.at(t, i);
         const float gate = a.gate.at(t, i);
-        const T* out = a.expert_out.row(slot);
         T* dout = a.dexpert_out.row(slot);
-        float dot = 0;
-#pragma omp simd reduction(+ : dot)
-        for (int64_t c = 0; c < width; ++c) {
-          dot += float(dy[c]) * float(out[c]);
-          round_to(dout[c], gate * float(dy[c]));
-        }
-        a.dgate.at(t, i) = dot;
+        gradients.add(dout, a.dy.row(t), a.expert_out.row(slot), gate, width);
         update_amax(a.amax, dout, width);
       }
     }
+    gradients.finish();
   });
 }
 
