@@ -33,9 +33,8 @@ if(ASSAY_CCACHE AND ASSAY_CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
       file(REMOVE ${ccache_folder}/assay-writes)
     endif()
   endif()
-  # What ccache asks for with precompiled headers. The compiler's list of headers says what a file depends on, so that none
-  # is preprocessed first to learn it.
-  list(APPEND ccache_settings CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1)
+  # What ccache asks for with precompiled headers.
+  list(APPEND ccache_settings CCACHE_SLOPPINESS=pch_defines,time_macros)
   if(NOT ccache_failed EQUAL 0)
     message(STATUS "ccache: off, ${ccache_folder} cannot be written")
   else()
