@@ -57,9 +57,8 @@ UnreadSources unread_sources(const RunData& data, int64_t tokens, int64_t sequen
 }
 
 std::string joined_names(const UnreadSources& unread) {
-  std::vector<std::string> all = unread.sources;
-  all.insert(all.end(), unread.folders.begin(), unread.folders.end());
-  return some_names(all);
+  const std::string sources = some_names(unread.sources), folders = some_names(unread.folders);
+  return sources + (sources.empty() || folders.empty() ? "" : ", ") + folders;
 }
 
 std::string unread_text(const UnreadSources& unread, int64_t tokens) {

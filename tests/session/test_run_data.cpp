@@ -151,6 +151,13 @@ TEST_CASE("of many folders whose validation data is not read three are named") {
   REQUIRE(Hashed(config, needed).warnings("data.val: the validation loss").empty());
 }
 
+TEST_CASE("many unread sources leave the unread folders their place") {
+  UnreadSources unread{.sources = {"a", "b", "c", "d"}, .folders = {"f"}};
+  REQUIRE(joined_names(unread) == "a, b, c and 1 more, f");
+  unread.folders.clear();
+  REQUIRE(joined_names(unread) == "a, b, c and 1 more");
+}
+
 TEST_CASE("held-out text without folders of data.val is told, also without a mixture") {
   const Corpora made;
   const Config both =
