@@ -22,16 +22,6 @@ namespace fs = std::filesystem;
 constexpr int64_t kTokenizerBytes = 10'000'000;
 constexpr double kBytesPerToken = 4.6;  // of this text, approximately
 
-Tokenizer train_tokenizer(const SynthShards& what) {
-  PieceCounter pieces;
-  StoryGenerator stories(what.seed);
-  const auto bytes =
-      std::min(kTokenizerBytes,
-               static_cast<int64_t>(kBytesPerToken * static_cast<double>(what.train_tokens)));
-  while (pieces.bytes() < bytes) pieces.add(stories.next());
-  return train_bpe(pieces, what.vocab_size);
-}
-
 // Name of the folder in the cache: a hash of everything that the shards depend on.
 std::string cache_name(const SynthShards& what) {
   std::string key =
@@ -66,9 +56,19 @@ bool complete(const std::string& folder) {
 
 }  // namespace
 
+Tokenizer synth_tokenizer(const SynthShards& what) {
+  PieceCounter pieces;
+  StoryGenerator stories(what.seed);
+  const auto bytes =
+      std::min(kTokenizerBytes,
+               static_cast<int64_t>(kBytesPerToken * static_cast<double>(what.train_tokens)));
+  while (pieces.bytes() < bytes) pieces.add(stories.next());
+  return train_bpe(pieces, what.vocab_size);
+}
+
 SynthCorpus write_synth_corpus(const SynthShards& what, const std::string& folder,
                                Existing existing) {
-  const Tokenizer tokenizer = train_tokenizer(what);
+  const Tokenizer tokenizer = synth_tokenizer(what);
   CorpusWriter writer(tokenizer, {.folder = folder, .name = "synth", .existing = existing});
   Encoder encoder(tokenizer);
   Progress progress("stories",

@@ -25,6 +25,9 @@ struct SynthCorpus {
   std::vector<std::string> val;
 };
 
+// The tokenizer that the corpus has, trained on its stories; nothing is written.
+Tokenizer synth_tokenizer(const SynthShards& what);
+
 // Writes the corpus into `folder`. UserError when it cannot be written, or when `existing` is
 // kRefuse and the folder has a corpus.
 SynthCorpus write_synth_corpus(const SynthShards& what, const std::string& folder,

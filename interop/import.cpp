@@ -14,6 +14,7 @@
 #include "base/read_failed.h"
 #include "base/shell_word.h"
 #include "data/sha256.h"
+#include "data/synth_shards.h"
 #include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
 #include "engine/config/check.h"
@@ -203,11 +204,31 @@ void require_vocabulary(const Tokenizer& tokenizer, const std::string& where, in
                   "the tokenizer belongs to another model: give the right one, or none");
 }
 
-// UserError unless the given data is in the tokens of the folder's tokenizer. Data of data.synth is
-// checked when training starts.
+// UserError unless the stories of data.synth, whose corpus may not be there yet, are in the tokens
+// of the folder's tokenizer.
+void require_synth_of(const Tokenizer& tokenizer, const std::string& folder, const SynthConfig& s) {
+  const Tokenizer of_stories = synth_tokenizer({.train_tokens = s.train_tokens,
+                                                .val_tokens = s.val_tokens,
+                                                .vocab_size = s.vocab_size,
+                                                .seed = static_cast<uint64_t>(s.seed)});
+  const auto problem = problem_of([&] {
+    require_same_tokenizer(tokenizer, folder + "/tokenizer.json", of_stories,
+                           "the tokenizer of data.synth");
+  });
+  if (!problem) return;
+  throw UserError(problem->what(),
+                  "give text in the model's own tokens: assay data prepare TEXTS --tokenizer " +
+                      shell_word(folder) +
+                      " -o shards, then --set data.synth=null --set "
+                      "'data.train=[shards/*_train_*.bin]' --set 'data.val=[shards/*_val_*.bin]'; "
+                      "or skip the check: --set data.check_tokenizer=false");
+}
+
+// UserError unless the given data is in the tokens of the folder's tokenizer.
 void require_data_of(const Tokenizer& tokenizer, const std::string& folder,
                      const DataConfig& data) {
-  if (!data.check_tokenizer || data.synth) return;
+  if (!data.check_tokenizer) return;
+  if (data.synth) return require_synth_of(tokenizer, folder, *data.synth);
   const std::string whose = folder + "/tokenizer.json";
   if (!data.tokenizer.empty()) {
     require_same_tokenizer(tokenizer, whose, read_tokenizer(data.tokenizer), data.tokenizer);

@@ -86,6 +86,13 @@ TEST_CASE("a corpus that is not in the cache, or damaged there, is not built to 
   REQUIRE(!synth_corpus_there(kSmall, temp.path()));
 }
 
+TEST_CASE("the tokenizer of a corpus is known before there is one") {
+  TempFolder temp;
+  const Tokenizer before = synth_tokenizer(kSmall);
+  const SynthCorpus corpus = cached_synth_corpus(kSmall, temp.path());
+  REQUIRE(tokenizer_hash(before) == tokenizer_hash(read_tokenizer(corpus.tokenizer)));
+}
+
 TEST_CASE("a corpus does not overwrite another") {
   TempFolder temp;
   const std::string folder = temp.path() + "/corpus";

@@ -53,7 +53,8 @@ def check_family(moe, architecture, sets):
 
 
 def check_own_tokenizer():
-    """An imported model keeps its tokenizer: export and sample take it, and evaluation on another one's ids is refused."""
+    """An imported model keeps its tokenizer: export and sample take it, and another one's ids are refused, at the import
+    and in an evaluation; test_errors.py has those of training."""
     with Workplace(sequence=64) as w:
         w.train("run", "--steps", "20")
         out, back, again = w.run("exported"), w.run("back"), w.run("again")
@@ -63,13 +64,18 @@ def check_own_tokenizer():
         odd = w.path / 'a "b.yaml'
         odd.write_text(w.config.read_text())
         works("import", out, "-o", w.run("of_odd"), "--config", odd)
-        odd.write_text("schedule: {warmup: 2000}\nrun: {steps: 1000, sequence: 64}\ndata: {synth: {vocab_size: 512}}\n")
+        odd.write_text("schedule: {warmup: 2000}\nrun: {steps: 1000, sequence: 64}\n"
+                       "data: {synth: {train_tokens: 120000, vocab_size: 512}}\n")
         works("import", out, "-o", w.run("of_part"), "--config", odd, "--set", "run.steps=5000")
-        works("import", out, "-o", back, "--config", w.config, "--set", "data.synth.vocab_size=300", "--set",
-              f"data.cache={w.run('cache')}")  # other tests expect one vocabulary in the shared one
-        for command in (("eval", back), ("eval", back, "--set", "data.synth.seed=2"),
-                        ("train", back / "config.yaml", "--run", back)):
-            refused = assay(*command)
+        other = ("--set", "data.synth.vocab_size=300", "--set",
+                 f"data.cache={w.run('cache')}")  # other tests expect one vocabulary in the shared one
+        refused = assay("import", out, "-o", back, "--config", w.config, *other)
+        check(refused.returncode == 1 and "error: the tokenizer of data.synth is another tokenizer (300 tokens" in refused.stderr
+              and f"hint: give text in the model's own tokens: assay data prepare TEXTS --tokenizer {out} -o " in refused.stderr
+              and not back.exists() and not w.run("cache").exists(), refused.stderr)
+        works("import", out, "-o", back, "--config", w.config)
+        for more in ((), ("--set", "data.synth.seed=2")):
+            refused = assay("eval", back, *other, *more)
             check(refused.returncode == 1 and "another tokenizer (300 tokens" in refused.stderr and "(512 tokens" in refused.stderr,
                   refused.stderr)
         works("export", back, "-o", again)
@@ -219,7 +225,8 @@ def check_alone():
             again = json.loads(works("sample", bare, "--prompt", "Once upon a", "--temperature", "0", "--tokens", "20", "--json",
                                      "--tokenizer", given))
             check(again["texts"] == sampled[0], again)
-        for command, taught in (("export", "softmax router"), ("import", "--config models/presets/")):
+        for command, taught in (("export", "softmax router"), ("import", "-o shards assay import FOLDER"),
+                                ("import", "--config models/presets/")):
             check(taught in " ".join(works(command, "--help").replace("\\\n", " ").split()), command)
 
 

@@ -89,9 +89,14 @@ void add_import_command(Commands& commands) {
       "A model with a feature that Assay does not have (scaled RoPE frequencies, windows, biases, "
       "heads that are not 32, 64 or 128 wide) is refused; the error names the feature.\n"
       "Examples:\n"
-      "  assay import FOLDER -o runs/imported --config models/presets/cpu/dense-active.yaml\n"
+      "  assay data prepare TEXTS --tokenizer FOLDER -o shards\n"
+      "  assay import FOLDER -o runs/imported --config models/presets/cpu/dense-active.yaml --set "
+      "data.synth=null --set 'data.train=[shards/*_train_*.bin]' --set "
+      "'data.val=[shards/*_val_*.bin]'\n"
       "  assay eval runs/imported\n"
       "  assay train runs/imported/config.yaml --run runs/imported\n"
+      "The stories of data.synth, which this preset has, are in the tokens of a tokenizer of their "
+      "own: they fit only a model that was trained on them.\n"
       "docs/interop.md lists what is compared with transformers and how closely it agrees.");
   commands.on_chosen(sub, [a, &commands] {
     a->command = commands.arguments;
