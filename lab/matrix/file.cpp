@@ -448,8 +448,10 @@ MatrixFile load_matrix_file(const std::string& given, const std::vector<std::str
     file.contracts.emplace_back().where = path;
     file.contracts.back().name = "own";
   }
-  if (file.precisions.empty()) file.precisions = {"auto"};
-  if (file.seeds.empty()) file.seeds = {1};
+  file.precisions_given = !file.precisions.empty();
+  if (!file.precisions_given) file.precisions = {"auto"};
+  file.seeds_given = !file.seeds.empty();
+  if (!file.seeds_given) file.seeds = {1};
   resolve_claims(file);
   for (const std::string& set : sets) {
     require_effect(set, file);

@@ -67,6 +67,7 @@ struct MatrixFile {
   std::vector<MatrixContract> contracts;
   std::vector<std::string> precisions;
   std::vector<int64_t> seeds;
+  bool precisions_given = true, seeds_given = true;  // in the file; else their defaults
   std::vector<int64_t> extra_seeds;  // those of `seeds` that undecided claims added, not the file
   std::vector<MatrixClaim> claims;
   std::vector<ConfigChange> changes;  // `set`; a model's own changes follow

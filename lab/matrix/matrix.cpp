@@ -292,6 +292,8 @@ Matrix lay_out(const MatrixFile& file, const ModelPlace& place) {
           cell.seed = seed;
           cell.name = cell_name(cell, contract.name);
           cell.config = base;
+          cell.own_recipe = base.precision.recipe;
+          cell.own_seed = base.run.seed;
           for_cell(what, [&] {
             cell.unavailable = why_unavailable(base, precision);
             if (contract.branch_of.empty()) {

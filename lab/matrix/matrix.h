@@ -33,6 +33,9 @@ struct Cell {
   // Of a branch: the cell whose run it leaves, and its steps there; else "" and 0.
   std::string trunk = "";
   int64_t branch_step = 0;
+  // precision.recipe and run.seed as its model has them; the cell has those of the matrix.
+  std::string own_recipe = "";
+  int64_t own_seed = 0;
   // Of the data that it reads now; empty where that is not known: no run of it has begun, its files
   // are not on this machine, or they are generated from its configuration.
   DataHashes data = {};

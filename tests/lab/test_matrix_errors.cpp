@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "lab/matrix/defaults.h"
 #include "lab/matrix/judgeable.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
@@ -150,6 +151,41 @@ TEST_CASE("a claim on routers needs as many logged steps as its window") {
   }
   REQUIRE_NOTHROW(judge("val_loss", "telemetry.window: 100"));
   REQUIRE_NOTHROW(judge("first_saturation", "telemetry.window: 100"));  // of any logged step
+}
+
+TEST_CASE("a recipe that a model names is not replaced in silence") {
+  const Family family;
+  family.write("full.yaml", "include: dense.yaml\nprecision: {recipe: fp32}\n");
+  family.write("eight.yaml", "include: dense.yaml\nprecision: {recipe: mxfp8}\n");
+  const std::string models = "models: {a: dense.yaml, b: full.yaml, c: eight.yaml}\n";
+  const auto judge = [&](const std::string& text) {
+    require_given_precisions(family.matrix(text));
+  };
+  try {
+    judge(models);
+    FAIL("it was accepted");
+  } catch (const UserError& error) {
+    REQUIRE(std::string(error.what()) ==
+            "model b names precision.recipe fp32, but " + (family.folder / "m.yaml") +
+                " has no precisions, which trains every model in auto");
+    REQUIRE(error.hint() ==
+            "precisions: [fp32, mxfp8] trains every model in each of them, precisions: [auto] "
+            "every model in bf16 or fp32, as the device does best");
+  }
+  REQUIRE_NOTHROW(judge(models + "precisions: [auto]\n"));
+  REQUIRE_NOTHROW(judge(models + "precisions: [bf16]\n"));
+  REQUIRE_NOTHROW(judge("models: {a: dense.yaml}\n"));
+}
+
+TEST_CASE("a seed that a model names is said to be replaced") {
+  const Family family;
+  family.write("seven.yaml", "include: dense.yaml\nrun: {seed: 7}\n");
+  const std::string models = "models: {a: dense.yaml, b: seven.yaml}\n";
+  REQUIRE(replaced_seed(family.matrix(models)) ==
+          "model b names run.seed 7, but " + (family.folder / "m.yaml") +
+              " has no seeds, which trains every model with seed 1; for its own: seeds: [7]");
+  REQUIRE(replaced_seed(family.matrix(models + "seeds: [1]\n")).empty());
+  REQUIRE(replaced_seed(family.matrix("models: {a: dense.yaml}\n")).empty());
 }
 
 TEST_CASE("--set of what the matrix sets itself is refused") {

@@ -604,6 +604,17 @@ def check_refusals(place):
     check(len(plan["refused"]) == 1 and plan["refused"][0].startswith("the models cannot be compared: "), plan["refused"])
     plan = json.loads(place.matrix("bad.yaml", "bad", "--dry-run", "--json", "--force").stdout)
     check(plan["refused"] == [], plan["refused"])
+    # A recipe of a model's own, where the matrix would train it in auto.
+    (place.path / "full.yaml").write_text((place.path / "moe.yaml").read_text() + "precision: {recipe: fp32}\n")
+    full = good.replace("moe.yaml", "full.yaml").replace("precisions: [fp32]\n", "")
+    for more in ([], ["--dry-run"]):
+        refused(full, "model moe names precision.recipe fp32, but ", *more, hint="precisions: [fp32] trains every model in it")
+    (place.path / "bad.yaml").write_text(full + "precisions: [auto]\n")
+    place.matrix("bad.yaml", "bad", "--dry-run")
+    (place.path / "seven.yaml").write_text("include: dense.yaml\nrun: {seed: 7}\n")
+    (place.path / "bad.yaml").write_text("models: {dense: seven.yaml}\n")
+    said = place.matrix("bad.yaml", "bad", "--dry-run").stderr
+    check(said.startswith("note: model dense names run.seed 7, but ") and "seeds: [7]" in said, said)
     (place.path / "held").mkdir()
     with open(place.path / "held" / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

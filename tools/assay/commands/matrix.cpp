@@ -357,7 +357,7 @@ Round run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFo
   const Reusable reusable = find_reusable(selected, folder, a.reuse);
   MatrixPlan plan = plan_matrix(matrix, folder, selected, reusable);
   for (const std::string& run : reusable.unfinished) say("not reused: " + run);
-  if (const std::string note = one_seed_note(a, file); !note.empty()) say(note);
+  for (const std::string& note : seed_notes(a, matrix)) say("note: " + note);
   if (a.dry_run) return {.code = print_plan(a, plan, folder, edits), .open = {}};
   if (a.summary) {
     summarise(a, folder, matrix, edits);
@@ -478,8 +478,8 @@ void add_matrix_command(Commands& commands) {
       "    - {kind: activeDN, reference: dense}       # tokens per active parameter as in dense\n"
       "    - {kind: totalDN, coefficient: 20, name: total20}\n"
       "    - {kind: flops, reference: dense, branches: [0.2]}   # annealed at 20% too: branch.md\n"
-      "  precisions: [auto]\n"
-      "  seeds: [1, 2, 3]\n"
+      "  precisions: [auto]              # the default\n"
+      "  seeds: [1, 2, 3]                # default: [1]\n"
       "  claims:\n"
       "    - {measure: val_loss, of: moe, below: dense}   # tested over the seeds\n"
       "    - {measure: val_loss, of: moe, below: dense,\n"

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/shell_word.h"
+#include "lab/matrix/defaults.h"
 #include "lab/matrix/edits_text.h"
 #include "lab/matrix/judgeable.h"
 #include "session/session_device.h"
@@ -38,10 +39,18 @@ void check_until_decided(const MatrixArguments& a, const MatrixFile& file) {
   }
 }
 
-std::string one_seed_note(const MatrixArguments& a, const MatrixFile& file) {
+std::vector<std::string> seed_notes(const MatrixArguments& a, const Matrix& matrix) {
+  if (a.summary) return {};
+  const MatrixFile& file = matrix.file;
+  std::vector<std::string> notes;
   const bool may_grow = a.until_decided.value_or(1) > 1;
-  if (a.summary || file.claims.empty() || file.seeds.size() > 1 || may_grow) return "";
-  return "note: one seed decides no claim: add seeds, or --until-decided N";
+  if (!file.claims.empty() && file.seeds.size() == 1 && !may_grow) {
+    notes.emplace_back("one seed decides no claim: add seeds, or --until-decided N");
+  }
+  if (const std::string replaced = replaced_seed(matrix); !replaced.empty()) {
+    notes.push_back(replaced);
+  }
+  return notes;
 }
 
 std::string advised_command(const MatrixArguments& a, Cells cells) {
@@ -129,6 +138,7 @@ void require_sealed_claims(const MatrixArguments& a, const MatrixFolder& folder,
 }
 
 void require_comparable_models(const MatrixArguments& a, const Matrix& matrix) {
+  require_given_precisions(matrix);
   const std::string difference = different_data(matrix);
   if (difference.empty() || a.force) return;
   throw UserError("the models cannot be compared: " + difference,

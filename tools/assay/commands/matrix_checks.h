@@ -33,8 +33,8 @@ void check_summary(const MatrixArguments& a);
 // --until-decided needs claims, and no fewer seeds than the file has.
 void check_until_decided(const MatrixArguments& a, const MatrixFile& file);
 
-// What the plan and the start say of claims that one seed cannot decide; "" if there is nothing.
-std::string one_seed_note(const MatrixArguments& a, const MatrixFile& file);
+// What the plan and the start say of the seeds: one decides no claim, a model's own is replaced.
+std::vector<std::string> seed_notes(const MatrixArguments& a, const Matrix& matrix);
 
 // The command itself, but for --summary and --json: with its --set, --run-dir and so on. kAll:
 // without --only.
@@ -60,7 +60,8 @@ void require_unchanged(const MatrixArguments& a, const MatrixFolder& folder,
 // Claims that are edited once results are known are no prediction; UserError unless --late-claims.
 void require_sealed_claims(const MatrixArguments& a, const MatrixFolder& folder,
                            const MatrixEdits& edits);
-// UserError for models of different_data(), unless --force.
+// UserError for models whose own precision the matrix would replace, and for those of
+// different_data(), unless --force.
 void require_comparable_models(const MatrixArguments& a, const Matrix& matrix);
 // UserError where one run alone needs more than the budget.
 void require_memory(const MatrixFile& file, const std::vector<PlannedRun>& planned);
