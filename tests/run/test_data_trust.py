@@ -17,6 +17,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from bad_input import config_text
 from harness import ASSAY, check, checkpoints, first_difference
+from refusals import is_refusal
 
 FOLDER = tempfile.TemporaryDirectory(prefix="assay-trust-")
 WORK = pathlib.Path(FOLDER.name)
@@ -39,9 +40,7 @@ def works(*arguments):
 
 def refused(arguments, error, hint):
     done = run(*arguments)
-    lines = done.stderr.splitlines()
-    check(done.returncode == 1 and done.stdout == "" and len(lines) == 2 and lines[0].startswith("error: ")
-          and all(part in lines[0] for part in error) and lines[1].startswith("hint: ") and hint in lines[1],
+    check(is_refusal(done, error, hint),
           f"assay {' '.join(arguments)}: exit {done.returncode}, wanted {error}, {hint!r}\n{done.stdout}{done.stderr}")
 
 

@@ -10,6 +10,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import bad_input
 from harness import ASSAY, checkpoints
+from refusals import is_refusal
 from refused_commands import COMMANDS, CONFIG_JSONS, PREPARE, TRAIN, UNREADABLE
 from refused_configs import CONFIGS, SHARDS
 
@@ -39,14 +40,8 @@ def refused(what, arguments, error, hint, said_before=False, **how):
     said_before."""
     before = bad_input.tree(WORK)
     done = run(arguments, **how)
-    lines = done.stderr.decode(errors="replace").splitlines()
-    errors = [line for line in lines if line.startswith("error: ")]
-    hints = [line for line in lines if line.startswith("hint: ")]
-    ok = (done.returncode == 1 and len(errors) == 1 and error in errors[0] and len(hints) == 1 and hint in hints[0]
-          and lines[-2:] == errors + hints and len(hints[0]) > 12)
-    noise = [line for line in lines[:-2] if not line.startswith("warning: ")]
-    ok = ok and (said_before or (not noise and not done.stdout))
-    check(what, ok, f"assay {' '.join(arguments)}: exit {done.returncode}, wanted {error!r}, {hint!r}\n"
+    check(what, is_refusal(done, error, hint, warned=True, said_before=said_before, printed=said_before),
+          f"assay {' '.join(arguments)}: exit {done.returncode}, wanted {error!r}, {hint!r}\n"
           f"{done.stdout.decode(errors='replace')}{done.stderr.decode(errors='replace')}")
     if not said_before:
         after = bad_input.tree(WORK)

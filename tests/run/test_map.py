@@ -12,6 +12,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from harness import ASSAY, BATCH_TOKENS, EVAL_TOKENS, Workplace, assay, check, rows
+from refusals import is_refusal
 
 MATRIX = """
 name: m
@@ -187,7 +188,7 @@ def check_claims(matrix, place):
                         ("claims: [", "claims.yaml:")):
         file.write_text(text + "\n")
         done = assay("map", matrix, "--claims", file)
-        check(done.returncode == 1 and words in done.stderr and done.stderr.count("hint:") == 1, done.stderr)
+        check(words in done.stderr and is_refusal(done), done.stderr)
     check("no-such.yaml" in assay("map", matrix, "--claims", place.path / "no-such.yaml").stderr, "an absent file")
 
 
@@ -360,8 +361,7 @@ def check_errors(matrix, place):
              ((other,), f"the runs are not comparable: eval.tokens: {EVAL_TOKENS} in")]
     for arguments, words in cases:
         done = assay("map", *arguments)
-        check(done.returncode == 1 and words in done.stderr, f"{arguments}: {done.stdout}{done.stderr}")
-        check(done.stderr.count("error:") == 1 and done.stderr.count("hint:") == 1, done.stderr)
+        check(words in done.stderr and is_refusal(done), f"{arguments}: {done.stdout}{done.stderr}")
     check("stopped at its target loss" in assay("map", stopped).stderr, "the hint has the reason")
     # Without the matrix's record the models are named by what their runs have in common.
     answer = map_json(*sorted(path for path in matrix.glob("*-seed*") if path.is_dir()))
@@ -380,7 +380,7 @@ def check_unread(matrix, place):
     for call, how, number, words in (("open-read", "EMFILE", 1, "ulimit -n"), ("read", "EIO", 1, "disk I/O error"),
                                      ("read", "EIO", 4, "is malformed")):
         done = struck(call, how, number, "published", "scoreboard", matrix, "--claims", claims, "-o", place.path / "s.md")
-        check(done.returncode == 1 and words in done.stderr + done.stdout and done.stderr.count("hint:") == 1, f"{call}: {done}")
+        check(words in done.stderr and is_refusal(done), f"{call}: {done}")
         done = struck(call, how, number, "matrix", claims, "--run-dir", matrix, "--summary")
         warned = "warning: " in done.stderr and "counts as unfinished" in done.stderr
         check(done.returncode == 0 and (warned or "12 of 12 cells are done." in done.stdout), f"{call}: {done}")

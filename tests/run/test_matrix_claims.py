@@ -12,6 +12,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from harness import MOE, assay, check, configuration
+from refusals import is_refusal
 
 MATRIX = """
 name: claims
@@ -65,10 +66,11 @@ def check_never_judged(place):
             ("measure: val_loss, of: moe, below: dense, across: [0.35, 1], contract: totalDN",
              "dense-totalDN-fp32-seed1 has no evaluation near 35% of its 40 steps", "make eval.every smaller")):
         for more in ((), ("--dry-run",)):
-            error, told = place.matrix(f"  - {{name: never, {claim}}}\n", *more, expect=1).stderr.splitlines()
-            check(f"m.yaml:11: the claim \"never\" can never be judged: " in error and why in error and hint in told, (error, told))
-    error, told = place.matrix(LATE, "--set", "telemetry.window=50", expect=1).stderr.splitlines()
-    check("logs fewer steps than telemetry.window = 50 (run.steps = " in error and "over a whole window" in told, (error, told))
+            done = place.matrix(f"  - {{name: never, {claim}}}\n", *more, expect=1)
+            never = ("m.yaml:11: the claim \"never\" can never be judged: ", why)
+            check(is_refusal(done, never, hint), done.stdout + done.stderr)
+    done = place.matrix(LATE, "--set", "telemetry.window=50", expect=1)
+    check(is_refusal(done, "logs fewer steps than telemetry.window = 50 (run.steps = ", "over a whole window"), done)
     check(not (place.path / "runs").exists(), "nothing is written")
     shown = place.matrix(CONTRACTS + SHARES + LATE, "--dry-run").stdout
     check("  claim found later: max_load of moe > 0\n" in shown and
@@ -180,9 +182,8 @@ def check_stopped(place):
 
 def check_sealed(place):
     edited = place.matrix(CONTRACTS + LATE, expect=1)
-    lines = edited.stderr.splitlines()
-    check("were edited after a run had begun; new: found later; gone: grows" in lines[-2], edited.stderr)
-    check(lines[-1].startswith("hint: undo the edit; --late-claims"), edited.stderr)
+    check(is_refusal(edited, "were edited after a run had begun; new: found later; gone: grows",
+                     "hint: undo the edit; --late-claims", said_before=True), edited.stderr)
     check("new: found later" in place.matrix(CONTRACTS + LATE, "--summary", expect=1).stderr, "--summary neither")
     shown = place.matrix(CONTRACTS + LATE, "--dry-run", "--json", expect=1)
     (why,) = json.loads(shown.stdout)["refused"]

@@ -13,6 +13,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from harness import Workplace, assay, at_once, check, checkpoints, first_difference, merge, rows, stop_at, struck_in_time
+from refusals import is_refusal
 
 STEPS, STOP = 24, 14
 SETTINGS = [word for name, value in {
@@ -218,7 +219,7 @@ def check_damaged(place):
     for folder in checkpoints(run):
         flip(file(folder, "model", 0))
     done = place.train("all-bad", *SETTINGS, *ranks(2), expect=1)
-    check("error: none of the" in done.stderr and done.stderr.count("error:") == 1 and done.stderr.count("hint:") == 1, done.stderr)
+    check(is_refusal(done, "error: none of the", said_before=True), done.stderr)
 
 
 def tree(folder):

@@ -12,6 +12,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from harness import ASSAY, Workplace, assay, check, checkpoints
+from refusals import is_refusal
 
 
 class Runs:
@@ -276,9 +277,7 @@ def check_refusals(runs):
     (runs.place.path / "newer.json").write_text(text.replace('"assay_receipt": 1', '"assay_receipt": 2'))
     for arguments, error, hint in REFUSALS:
         done = assay("receipt", *arguments, cwd=runs.place.path)
-        lines = done.stderr.splitlines()
-        check(done.returncode == 1 and len(lines) == 2 and lines[0].startswith("error: ") and error in lines[0]
-              and lines[1].startswith("hint: ") and hint in lines[1],
+        check(is_refusal(done, error, hint, printed="--rerun" in arguments),
               f"{arguments}: exit {done.returncode}\n{done.stdout}{done.stderr}")
 
 

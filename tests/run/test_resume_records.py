@@ -9,6 +9,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from harness import ASSAY, Workplace, assay, check, checkpoints, rows, stop_at
+from refusals import is_refusal
 
 LOSSES = "SELECT step, value FROM eval WHERE task = 'val' AND metric = 'loss_nats' ORDER BY step"
 
@@ -110,7 +111,7 @@ def check_tail(place):
     place.train("tail", *settings, "--set", "run.steps=20")
     done = place.train("tail", *settings, "--set", "run.steps=40", expect=1)
     words = "precision.bf16_tail: of the 20 steps done the first 10 were in the recipe's formats, and would have been the first 20"
-    check(words in done.stderr and done.stderr.count("hint:") == 1, done.stderr)
+    check(is_refusal(done, words), done.stderr)
     place.train("tail", *settings, "--set", "run.steps=40", "--set", "precision.bf16_tail=0.75")
     place.train("bf16", "--set", "precision.recipe=bf16", "--set", "precision.bf16_tail=0.5", "--set", "schedule.warmdown=0",
                 "--set", "run.steps=20")

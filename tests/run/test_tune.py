@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from harness import ASSAY, Workplace, assay, check, checkpoints, first_difference, newest_tensors
+from refusals import is_refusal
 
 SMALL = ["--set", "model.layers=1", "--set", "run.steps=4", "--set", "run.batch_tokens=64", "--set", "run.micro_batch=1",
          "--set", "run.checkpoint_every=2", "--set", "eval.every=4", "--set", "eval.tokens=128",
@@ -44,7 +45,7 @@ def products(run):
 
 
 def refused(done, *parts):
-    check(done.returncode == 1 and done.stderr.count("error: ") == 1 and done.stderr.count("hint: ") == 1, done.stderr)
+    check(is_refusal(done, said_before=True, printed=True), done.stderr)
     for part in parts:
         check(part in done.stderr, f"no {part!r} in {done.stderr}")
 
