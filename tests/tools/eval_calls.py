@@ -6,6 +6,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from harness import assay
+from refusals import is_refusal
 
 failures = []
 
@@ -24,9 +25,7 @@ def expect(condition, what):
 
 def refused(part, *arguments):
     done = assay("eval", *arguments)
-    lines = done.stderr.splitlines()[-2:]
-    expect(done.returncode == 1 and len(lines) == 2 and lines[0].startswith("error: ") and
-           lines[1].startswith("hint: ") and part in lines[0], f"eval {arguments}: {done.returncode} {done.stderr}")
+    expect(is_refusal(done, part, said_before=True), f"eval {arguments}: {done}")
 
 
 def evaluated(*arguments):

@@ -7,6 +7,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from harness import assay
+from refusals import is_refusal
 
 failures = []
 LARGEST = 12_000_000
@@ -36,9 +37,7 @@ def report(w, page, *arguments):
 
 def refused(part, *arguments):
     done = assay("report", *arguments)
-    lines = done.stderr.splitlines()
-    expect(done.returncode == 1 and len(lines) == 2 and lines[0].startswith("error: ") and lines[1].startswith("hint: ") and
-           part in lines[0], f"report {arguments}, wanted {part!r}: {done.returncode} {done.stderr}")
+    expect(is_refusal(done, part), f"report {arguments}, wanted {part!r}: {done}")
 
 
 def opened(browser, page):

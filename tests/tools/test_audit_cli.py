@@ -9,6 +9,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from refusals import is_refusal
+
 ASSAY = str(pathlib.Path(sys.argv[1]).resolve())
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PRESETS = ROOT / "models" / "presets"
@@ -250,9 +253,7 @@ for arguments, error, hint in [
     (["match", "--like", mixture, "--experts", "2", "--set", "run.seed=9", "-o", written / "set"], "--set changes the base", "-o"),
 ]:
     done = assay(*arguments)
-    lines = done.stderr.splitlines()
-    expect(done.returncode == 1 and done.stdout == "" and len(lines) == 2 and lines[0].startswith("error: ")
-           and error in lines[0] and lines[1].startswith("hint: ") and hint in lines[1],
+    expect(is_refusal(done, error, hint),
            f"assay {' '.join(map(str, arguments))}: wanted {error!r}, {hint!r}\n{done}")
 
 expect((written / "e2" / "e2.yaml").read_bytes() == before, "what was refused changed nothing")

@@ -7,6 +7,9 @@ import pathlib
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from refusals import is_refusal
+
 failures = []
 
 
@@ -38,9 +41,8 @@ for program in sys.argv[1:]:
                                    (["nothing"], f"{name}: unknown option nothing", f"`{name} --help`"),
                                    (["--json=1"], f"{name}: --json takes no value", f"`{name} --help`")):
         done = run(program, *arguments)
-        said = done.stderr.splitlines()
-        expect(done.returncode == 1 and len(said) == 2 and said[0] == f"error: {error}" and said[1].startswith("hint: ")
-               and hint in said[1], f"{arguments}: exit {done.returncode}, {done.stderr}")
+        expect(is_refusal(done, error, hint) and done.stderr.startswith(f"error: {error}\n"),
+               f"{arguments}: exit {done.returncode}, {done.stderr}")
     for option in ("--iters", "--steps"):
         if any(line.startswith(f"  {option} INT") for line in lines):
             done = run(program, option, "0")

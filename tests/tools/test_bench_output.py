@@ -11,7 +11,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from cores import usable_cores
+from refusals import is_refusal
 
 ON_EXECUTOR, *BENCHES = sys.argv[1:]
 PROGRAMS = {pathlib.Path(path).name: path for path in BENCHES}
@@ -147,9 +149,7 @@ for name, arguments, error, hint in REFUSED:
     if name not in PROGRAMS:
         continue
     done = run(PROGRAMS[name], *arguments, "--json")
-    said = done.stderr.splitlines()
-    expect(done.returncode == 1 and done.stdout == "" and len(said) == 2 and said[0].startswith("error: ") and
-           error in said[0] and said[1].startswith("hint: ") and hint in said[1],
+    expect(is_refusal(done, error, hint),
            f"{name} {arguments}: exit {done.returncode}, {done.stdout}{done.stderr}")
 
 print("\n".join(failures) if failures else f"bench output: ok ({len(BENCHES)} programs)")

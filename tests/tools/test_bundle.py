@@ -10,6 +10,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from refusals import is_refusal
+
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 failures = []
 folder = tempfile.TemporaryDirectory(prefix="assay-bundle-")
@@ -41,9 +44,7 @@ REFUSED = [
 
 
 def check(what, error, hint, done):
-    lines = done.stderr.splitlines()
-    if not (done.returncode == 1 and len(lines) == 2 and lines[0].startswith("error: ") and error in lines[0]
-            and lines[1].startswith("hint: ") and hint in lines[1]):
+    if not is_refusal(done, error, hint):
         failures.append(f"{what} wants {error!r}, {hint!r}: exit {done.returncode}\n{done.stdout}{done.stderr}")
 
 

@@ -11,6 +11,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from harness import ASSAY, Workplace, assay, check, checkpoints, first_difference
+from refusals import is_refusal
 
 BYTES = {"F32": 4, "BF16": 2, "I64": 8}
 
@@ -23,8 +24,7 @@ def works(*arguments):
 
 def refused(error, *arguments):
     done = assay(*arguments)
-    lines = done.stderr.splitlines()
-    check(done.returncode == 1 and error in lines[-2] and lines[-1].startswith("hint: "), f"{arguments}: wanted {error!r}\n{done.stderr}")
+    check(is_refusal(done, error), f"{arguments}: wanted {error!r}\n{done.stderr}")
 
 
 def tensors(path):

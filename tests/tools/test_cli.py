@@ -8,6 +8,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from refusals import is_refusal
+
 ASSAY, BENCH_STEP = (str(pathlib.Path(program).resolve()) for program in sys.argv[1:3])
 work = pathlib.Path(tempfile.mkdtemp())
 (work / "a_file").write_text("text")
@@ -124,10 +127,7 @@ def run(arguments, program=ASSAY):
 
 for program, (arguments, error, hint) in [*((ASSAY, row) for row in REFUSED), *((BENCH_STEP, row) for row in BENCH_REFUSED)]:
     done = run(arguments, program)
-    lines = done.stderr.splitlines()
-    if not (done.returncode == 1 and done.stdout == "" and len(lines) == 2
-            and lines[0].startswith("error: ") and error in lines[0]
-            and lines[1].startswith("hint: ") and hint in lines[1]):
+    if not is_refusal(done, error, hint):
         failures.append(f"{program} {' '.join(arguments)}: exit {done.returncode}, wanted 1 with {error!r}, {hint!r}\n"
                         f"{done.stdout}{done.stderr}")
 

@@ -11,6 +11,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from harness import BATCH_TOKENS, EVAL_TOKENS, ROOT, Workplace, assay
+from refusals import is_refusal
 
 DATA = pathlib.Path(os.environ.get("ASSAY_TEST_DATA", ROOT.parent / "shared" / "data"))
 ANCHOR = DATA / "anchor" / "f66d43d7-e449-4029-8adf-e8537bab49ea.log"
@@ -148,9 +149,7 @@ def marks_and_refusals(runs):
 
 def bad(says, hint, *arguments):
     done = compare(*arguments, code=1)
-    lines = done.stderr.splitlines()
-    expect(done.stdout == "" and len(lines) == 2 and lines[0].startswith("error: ") and says in lines[0]
-           and lines[1].startswith("hint: ") and hint in lines[1], f"{says!r}, {hint!r} wanted:\n{done}")
+    expect(is_refusal(done, says, hint), f"{says!r}, {hint!r} wanted:\n{done}")
 
 
 def bad_input(runs, work):

@@ -8,6 +8,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from refusals import is_refusal
+
 PEERS = pathlib.Path(__file__).resolve().parents[2] / "bench" / "peers"
 FLAGS = pathlib.Path("/proc/cpuinfo").read_text()
 VARIABLES = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "OPENBLAS_CORETYPE",
@@ -70,9 +73,7 @@ def compare(*options):
 
 def refused(what, error, hint, *options):
     done, _ = compare(*options)
-    said = done.stderr.splitlines()
-    expect(done.returncode == 1 and len(said) == 2 and said[0].startswith(f"error: {error}") and
-           said[1].startswith("hint: ") and hint in said[1], f"{what}: {done}")
+    expect(is_refusal(done, f"error: {error}", hint), f"{what}: {done}")
 
 
 program("python", TORCH)
@@ -158,9 +159,7 @@ without = {**os.environ, "PYTHONPATH": str(work / "without")}
 done = subprocess.run([*command, "--help"], capture_output=True, text=True, env=without)
 expect(done.returncode == 0 and "usage: torch_gpu.py" in done.stdout and not done.stderr, f"torch_gpu.py --help: {done}")
 done = subprocess.run([*command, "--device", "cpu", "--tiny"], capture_output=True, text=True, env=without)
-said = done.stderr.splitlines()
-expect(done.returncode == 1 and not done.stdout and len(said) == 2 and said[0].startswith("error: ") and
-       "has no PyTorch" in said[0] and said[1].startswith("hint: "), f"torch_gpu.py without PyTorch: {done}")
+expect(is_refusal(done, "has no PyTorch"), f"torch_gpu.py without PyTorch: {done}")
 
 print("\n".join(failures) if failures else "cpu_peers: ok")
 sys.exit(1 if failures else 0)

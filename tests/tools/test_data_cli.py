@@ -11,6 +11,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from refusals import is_refusal
+
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # in a script's background it is ignored, and programs inherit that
 ASSAY = str(pathlib.Path(sys.argv[1]).resolve())
 folder = tempfile.TemporaryDirectory()
@@ -46,10 +49,7 @@ def works(*arguments, **how):
 
 def refused(error, hint, *arguments, **how):
     done = run(*arguments, **how)
-    lines = done.stderr.splitlines()
-    check(f"assay {' '.join(arguments)} wants {error!r}, {hint!r}",
-          done.returncode == 1 and done.stdout == "" and len(lines) == 2 and lines[0].startswith("error: ")
-          and error in lines[0] and lines[1].startswith("hint: ") and hint in lines[1], done)
+    check(f"assay {' '.join(arguments)} wants {error!r}, {hint!r}", is_refusal(done, error, hint), done)
 
 
 # From text to shards.

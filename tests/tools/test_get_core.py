@@ -9,6 +9,9 @@ import sys
 import tempfile
 import zipfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from refusals import is_refusal
+
 SCRIPT = str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "get_core.sh")
 if shutil.which("curl") is None:
     print("not run: curl is not installed")
@@ -37,9 +40,7 @@ def check(what, ok, done):
 
 def refused(error, *arguments):
     done = run(*arguments)
-    lines = done.stderr.splitlines()[-2:]
-    check(f"wants {error!r}", done.returncode == 1 and len(lines) == 2 and lines[0].startswith("error: ")
-          and error in lines[0] and lines[1].startswith("hint: "), done)
+    check(f"wants {error!r}", is_refusal(done, error, said_before=True, printed=True), done)
 
 
 GOOD = ["eval_bundle/core.yaml", "eval_bundle/eval_meta_data.csv", "eval_bundle/eval_data/a/x.jsonl",

@@ -13,6 +13,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from refusals import is_refusal
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = str(ROOT / "tools" / "get_debian_text.sh")
 if shutil.which("dpkg-deb") is None:
@@ -121,9 +124,8 @@ def check(what, ok, done):
 
 
 def refused(error, hint, done):
-    lines = done.stderr.splitlines()[-2:]
-    check(f"wants {error!r}, {hint!r}", done.returncode == 1 and len(lines) == 2 and lines[0].startswith("error: ")
-          and error in lines[0] and lines[1].startswith("hint: ") and hint in lines[1] and "Traceback" not in done.stderr, done)
+    check(f"wants {error!r}, {hint!r}",
+          is_refusal(done, error, hint, said_before=True, printed=True) and "Traceback" not in done.stderr, done)
 
 
 def manifest(folder=out):

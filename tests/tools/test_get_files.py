@@ -12,7 +12,9 @@ import sys
 import tempfile
 import zipfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from file_server import FileServer
+from refusals import is_refusal
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "tools"
@@ -45,9 +47,7 @@ def check(what, ok, done):
 
 
 def refused(error, hint, done):
-    lines = done.stderr.splitlines()[-2:]
-    check(f"wants {error!r}, {hint!r}", done.returncode == 1 and len(lines) == 2 and lines[0].startswith("error: ")
-          and error in lines[0] and lines[1].startswith("hint: ") and hint in lines[1], done)
+    check(f"wants {error!r}, {hint!r}", is_refusal(done, error, hint, said_before=True, printed=True), done)
 
 
 def pin(script, files):

@@ -16,8 +16,10 @@ import tempfile
 import threading
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from comma_locale import comma_locale
 from file_server import FileServer
+from refusals import is_refusal
 
 SCRIPT = str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "get_fineweb.sh")
 if shutil.which("curl") is None:
@@ -55,9 +57,7 @@ def check(what, ok, done):
 
 def refused(error, hint, *arguments, **options):
     done = run(*arguments, **options)
-    lines = done.stderr.splitlines()[-2:]
-    check(f"{arguments} wants {error!r}, {hint!r}", done.returncode == 1 and len(lines) == 2 and error in lines[0]
-          and lines[0].startswith("error: ") and lines[1].startswith("hint: ") and hint in lines[1], done)
+    check(f"{arguments} wants {error!r}, {hint!r}", is_refusal(done, error, hint, said_before=True, printed=True), done)
 
 
 def listed(done):

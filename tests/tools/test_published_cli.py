@@ -8,6 +8,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from refusals import is_refusal
+
 ASSAY = str(pathlib.Path(sys.argv[1]).resolve())
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 failures = []
@@ -135,15 +138,15 @@ def own_receipts():
                             ('{"post": "0003", "title": "t", "artifacts": [{}]}', "an artifact has no path"),
                             ('{"post": "0009", "title": "t", "artifacts": []}', "there is no published study 0009")):
             file.write_text(text)
-            lines = run("published", "receipts", str(file), code=1).stderr.splitlines()
-            expect(len(lines) == 2 and error in lines[0] and lines[1].startswith("hint: "), f"{text}: {lines}")
+            done = run("published", "receipts", str(file), code=1)
+            expect(is_refusal(done, error), f"{text}: {done}")
 
 
 def refusals():
     for word in ("show", "check"):
-        lines = run("published", word, "003", code=1).stderr.splitlines()
-        expect(len(lines) == 2 and lines[0] == "error: there is no published study 003"
-               and lines[1].startswith("hint: did you mean 0003? "), f"{word} 003: {lines}")
+        done = run("published", word, "003", code=1)
+        expect(is_refusal(done, hint="hint: did you mean 0003? ") and
+               done.stderr.startswith("error: there is no published study 003\n"), f"{word} 003: {done}")
     expect_in(run("published", "chek", "0003", code=1).stderr, "did you mean check?")
 
 

@@ -14,6 +14,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from harness import ASSAY, Workplace, assay, rows
+from refusals import is_refusal
 
 failures = []
 
@@ -31,9 +32,7 @@ def analysis(run, *more):
 
 def refused(part, *arguments):
     done = assay("router", *arguments)
-    lines = done.stderr.splitlines()
-    expect(done.returncode == 1 and len(lines) == 2 and lines[0].startswith("error: ") and
-           lines[1].startswith("hint: ") and part in lines[0], f"router {arguments}: {done.returncode} {done.stderr}")
+    expect(is_refusal(done, part), f"router {arguments}: {done}")
 
 
 def check_finished(w):
@@ -111,7 +110,7 @@ def check_early_warning(w):
     for rule, part in (("{measure: cv, at_least: 0.1}", "collapse_stop.measure = cv is not a choice"),
                        ("{at_least: 0.1, from: 1}", "collapse_stop.from = 1.0 is out of range"), ("null", "null is no rule")):
         done = assay("early-warning", w.run("moe"), "--rule", rule)
-        expect(done.returncode == 1 and part in done.stderr and "--rule" in done.stderr and "hint:" in done.stderr, f"{rule}: {done}")
+        expect(is_refusal(done, part) and "--rule" in done.stderr, f"{rule}: {done}")
     (w.path / "broken").mkdir()
     (w.path / "broken" / "telemetry.db").write_bytes(b"no database")
     shutil.copy(w.run("moe") / "config.yaml", w.path / "broken")
@@ -134,7 +133,7 @@ def check_early_warning(w):
     expect(len(said["runs"]) == 1 and [left.endswith("flat: dense") for left in sorted(said["left_out"])] == [True, False], said["left_out"])
     (w.path / "empty").mkdir()
     done = assay("early-warning", w.path / "empty")
-    expect(done.returncode == 1 and "is no run and holds none" in done.stderr and "hint:" in done.stderr, f"early-warning: {done}")
+    expect(is_refusal(done, "is no run and holds none"), f"early-warning: {done}")
 
 
 def check_running(w):

@@ -10,6 +10,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from harness import ASSAY, ROOT, Workplace, assay, checkpoints, write_corpus
+from refusals import is_refusal
 from terminal import Terminal
 
 failures = []
@@ -262,9 +263,7 @@ def check_refused(w):
     ]
     for arguments, error, hint in table:
         done = assay("sample", *arguments, stdin=subprocess.DEVNULL)
-        lines = done.stderr.splitlines()
-        expect(done.returncode == 1 and done.stdout == "" and len(lines) == 2 and lines[0].startswith("error: ") and
-               lines[1].startswith("hint: ") and error in lines[0] and hint in lines[1],
+        expect(is_refusal(done, error, hint),
                f"sample {arguments}: {done.returncode}, wanted {error!r}, {hint!r}\n{done.stdout}{done.stderr}")
     return len(table)
 

@@ -6,6 +6,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from refusals import is_refusal
+
 ASSAY = str(pathlib.Path(sys.argv[1]).resolve())
 folder = tempfile.TemporaryDirectory()
 work = pathlib.Path(folder.name)
@@ -33,10 +36,7 @@ def works(*arguments):
 
 def refused(error, hint, *arguments):
     done = run(*arguments)
-    lines = done.stderr.splitlines()
-    check(f"{' '.join(arguments)} wants {error!r}, {hint!r}",
-          done.returncode == 1 and done.stdout == "" and len(lines) == 2 and lines[0].startswith("error: ")
-          and error in lines[0] and lines[1].startswith("hint: ") and hint in lines[1], done)
+    check(f"{' '.join(arguments)} wants {error!r}, {hint!r}", is_refusal(done, error, hint), done)
 
 
 small = ("--tokens", "20000", "--val-tokens", "3000", "--vocab-size", "600", "--seed", "4")

@@ -16,6 +16,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from harness import ASSAY, Workplace, assay, check, rows
+from refusals import is_refusal
 
 
 def crc32c(data):
@@ -86,8 +87,7 @@ def events(path):
 
 def refused(error, *arguments):
     done = assay("telemetry", *arguments)
-    lines = done.stderr.splitlines()
-    check(done.returncode == 1 and not done.stdout and len(lines) == 2 and error in lines[0] and lines[1].startswith("hint: "),
+    check(is_refusal(done, error),
           f"telemetry {arguments}: wanted {error!r}\n{done.stdout}{done.stderr}")
 
 
