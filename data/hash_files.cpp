@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/cores.h"
 #include "base/read_failed.h"
+#include "base/utc.h"
 #include "data/progress.h"
 #include "data/sha256.h"
 
@@ -112,13 +113,7 @@ class Work {
 }  // namespace
 
 std::string HashedFile::how() const {
-  if (!cached) return "computed";
-  const time_t at = computed_at;
-  tm parts = {};
-  gmtime_r(&at, &parts);
-  char text[64];
-  strftime(text, sizeof text, "cached, computed %Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
+  return cached ? "cached, computed " + utc_text(computed_at) : "computed";
 }
 
 HashedFiles hash_files(const std::vector<std::string>& paths, UseCache use) {

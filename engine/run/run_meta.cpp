@@ -1,5 +1,4 @@
 // meta.json: command, build, machine and inputs of a run.
-#include <time.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -8,6 +7,7 @@
 #include "base/check.h"
 #include "base/cpu_name.h"
 #include "base/file.h"
+#include "base/utc.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
 #include "engine/run/run_dir.h"
@@ -21,15 +21,6 @@ using nlohmann::json;
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
-std::string utc_now() {
-  const time_t now = time(nullptr);
-  tm parts = {};
-  gmtime_r(&now, &parts);
-  char text[32];
-  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
 }
 
 std::string program_sha256() {

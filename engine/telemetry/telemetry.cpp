@@ -1,7 +1,6 @@
 #include "engine/telemetry/telemetry.h"
 
 #include <sqlite3.h>
-#include <time.h>
 
 #include <chrono>
 #include <cmath>
@@ -9,21 +8,13 @@
 #include <memory>
 
 #include "base/check.h"
+#include "base/utc.h"
 #include "engine/telemetry/expert_load_codec.h"
 
 namespace assay {
 namespace {
 
 constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
-
-std::string utc_now() {
-  const time_t now = time(nullptr);
-  tm parts = {};
-  gmtime_r(&now, &parts);
-  char text[32];
-  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
 
 // "INSERT ... table(key, columns) VALUES(?, ...)"
 template <typename Columns>

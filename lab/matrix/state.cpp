@@ -1,7 +1,5 @@
 #include "lab/matrix/state.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +9,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/read_failed.h"
+#include "base/utc.h"
 #include "data/json_text.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
@@ -58,15 +57,6 @@ bool holds_files(const std::string& path) {
     if (name != kFolderLock && name != part) return true;
   }
   return false;
-}
-
-std::string utc_now() {
-  const time_t now = time(nullptr);
-  tm parts = {};
-  gmtime_r(&now, &parts);
-  char text[32];
-  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
 }
 
 ordered_json cell_json(const Cell& cell) {

@@ -3,7 +3,6 @@
 
 #include <cctype>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -11,6 +10,7 @@
 #include "base/build_info.h"
 #include "base/check.h"
 #include "base/file.h"
+#include "base/utc.h"
 #include "cuda/device.h"
 #include "data/sha256.h"
 #include "engine/run/interrupt.h"
@@ -40,15 +40,6 @@ std::string default_file(const TuneArguments& a, const Session& session) {
     if (!plain && name.back() != '-') name += '-';
   }
   return name + ".json";
-}
-
-std::string today() {
-  const time_t now = time(nullptr);
-  tm parts = {};
-  gmtime_r(&now, &parts);
-  char text[16];
-  strftime(text, sizeof text, "%Y-%m-%d", &parts);
-  return text;
 }
 
 void print_progress(const TuneProgress& p) {
@@ -130,7 +121,7 @@ int run_tune(const TuneArguments& a) {
     std::fprintf(stderr, "stopped; nothing was written to %s\n", path.c_str());
     return kExitInterrupted;
   }
-  file->date = today();
+  file->date = utc_now().substr(0, 10);  // the day
   file->commit = build_info().commit;
   file->model = std::filesystem::path(a.config).stem();
   constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
