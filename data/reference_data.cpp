@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "data/json_text.h"
+#include "data/sha256.h"
 
 namespace assay {
 
@@ -46,7 +47,7 @@ std::string mismatch(const std::string& reference, const std::string& shard,
   const std::string name = fs::path(shard).filename().string();
   if (!file["sha256"].contains(name)) return path + " does not name " + name;
   if (file["sha256"][name] != sha256) {
-    return shard + " has SHA-256 " + sha256.substr(0, 16) + ", which is not that of " + path;
+    return shard + " has " + short_hash(sha256) + ", which is not that of " + path;
   }
   return "";
 }

@@ -72,4 +72,16 @@ std::string sha256_file(const std::string& path) {
   }
 }
 
+std::string program_sha256() {
+  try {
+    return sha256_file("/proc/self/exe");
+  } catch (const UserError&) {
+    return "unknown";
+  }
+}
+
+std::string short_hash(const std::string& sha256) {
+  return "SHA-256 " + sha256.substr(0, 16);
+}
+
 }  // namespace assay

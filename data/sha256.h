@@ -19,6 +19,12 @@ std::string sha256_file(const std::string& path);
 std::string sha256_of(int file, const std::string& path,
                       const std::function<void(int64_t)>& on_bytes = {});
 
+// Of the program that runs; "unknown" if its file cannot be read.
+std::string program_sha256();
+
+// "SHA-256 9f86d081884c7d65", which is enough for a message.
+std::string short_hash(const std::string& sha256);
+
 // For bytes that arrive in pieces.
 class Sha256 {
  public:

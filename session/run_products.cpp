@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/sha256.h"
 #include "engine/run/run_dir.h"
 
 namespace assay {
@@ -37,10 +38,6 @@ void take(Session& session, const std::vector<KeptProduct>& products) {
 void take(Session& session, Tuning tuning) {
   take(session, tuning.file.products);
   session.tuning = std::move(tuning);
-}
-
-std::string short_hash(const std::string& sha256) {
-  return "SHA-256 " + sha256.substr(0, 16);
 }
 
 // The run may go on with this file only.

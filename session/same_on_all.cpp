@@ -20,14 +20,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string program_sha256() {
-  try {
-    return sha256_file("/proc/self/exe");
-  } catch (const UserError&) {
-    return "unknown";
-  }
-}
-
 // What evaluations read besides the data.
 NamedTexts read_by(const RunEvaluators& evaluators) {
   NamedTexts texts;

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "base/check.h"
 #include "base/cpu_name.h"
 #include "base/file.h"
 #include "base/utc.h"
@@ -21,14 +20,6 @@ using nlohmann::json;
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
-std::string program_sha256() {
-  try {
-    return sha256_file("/proc/self/exe");
-  } catch (const UserError&) {
-    return "unknown";
-  }
 }
 
 // The launches recorded in meta.json, oldest first; none if the file cannot be read.

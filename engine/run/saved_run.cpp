@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "data/sha256.h"
 #include "engine/config/text.h"
 #include "engine/run/host_copies.h"
 #include "engine/run/safetensors.h"
@@ -53,10 +54,6 @@ std::map<std::string, std::string> hashes_in_order(const std::vector<ReadFile>& 
     line.append(line.empty() ? 0 : 1, ' ').append(file.sha256);
   }
   return lines;
-}
-
-std::string short_hash(const std::string& hash) {
-  return "SHA-256 " + hash.substr(0, 16);
 }
 
 // A text, which takes one line in state.json; a JSON array would take one line per number.

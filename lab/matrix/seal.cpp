@@ -67,7 +67,7 @@ ClaimChanges claim_changes(const std::vector<MatrixClaim>& before,
 }
 
 std::string seal_text(const ClaimSeal& seal) {
-  const std::string when = seal.time + ", SHA-256 " + seal.sha256.substr(0, 16);
+  const std::string when = seal.time + ", " + short_hash(seal.sha256);
   std::string text = seal.runs_begun == 0
                          ? "Sealed before the first run (" + when + ")."
                          : strprintf("Recorded when %ld %s had begun (", long(seal.runs_begun),

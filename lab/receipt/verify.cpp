@@ -22,10 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = ReceiptJson;
 
-std::string short_hash(const std::string& sha256) {
-  return "SHA-256 " + sha256.substr(0, 16);
-}
-
 std::string differs(const std::string& now, const std::string& then) {
   return short_hash(now) + ", the receipt has " + short_hash(then).substr(8);
 }

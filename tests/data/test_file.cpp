@@ -157,5 +157,10 @@ TEST_CASE("SHA-256 of the standard's examples") {
   REQUIRE(sha256_hex("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
+TEST_CASE("the hash of this program, and a hash in a message") {
+  REQUIRE(program_sha256() == sha256_file("/proc/self/exe"));
+  REQUIRE(short_hash(sha256_hex("abc")) == "SHA-256 ba7816bf8f01cfea");
+}
+
 }  // namespace
 }  // namespace assay::test_file
