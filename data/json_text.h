@@ -59,6 +59,13 @@ Json json_of(std::string_view text) {
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
+// The text under a key; "" if the value is no object, or has no text there.
+template <typename Json>
+std::string text_or_empty(const Json& object, const std::string& key) {
+  return object.contains(key) && object[key].is_string() ? object[key].template get<std::string>()
+                                                         : "";
+}
+
 // A key that an object of the text has twice, of which a program reads the last and a person the
 // first; "" if none has, or the text is not JSON.
 inline std::string first_repeated_key(std::string_view text) {

@@ -375,9 +375,7 @@ namespace {
 
 // A text in imported.json; "" if there is none.
 std::string imported_text(const std::string& run, const char* key) {
-  const auto imported = json_of<nlohmann::json>(read_file(run + "/" + kImportedFile));
-  const bool says = imported.is_object() && imported.contains(key) && imported[key].is_string();
-  return says ? imported[key].get<std::string>() : "";
+  return text_or_empty(json_of(read_file(run + "/" + kImportedFile)), key);
 }
 
 }  // namespace

@@ -18,10 +18,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kHint = "the receipts of a study are files such as repro/0003.receipts.json";
 
-std::string text_at(const Json& json, const char* key) {
-  return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
-}
-
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
     text.replace(at, from.size(), to);
@@ -34,7 +30,7 @@ std::string pointer_of(const std::string& pattern, const PublishedTable& table,
                        const std::vector<std::string>& keys, const Json& names) {
   std::string pointer = pattern;
   for (size_t k = 0; k < keys.size(); ++k) {
-    const std::string name = text_at(names, keys[k].c_str());
+    const std::string name = text_or_empty(names, keys[k]);
     pointer = replaced(pointer, "{" + table.keys[k] + "}", name.empty() ? keys[k] : name);
   }
   return pointer;
@@ -111,24 +107,24 @@ const char* receipt_verdict_name(ReceiptVerdict verdict) {
 PublishedReceipts read_published_receipts(const std::string& file) {
   const Json json = json_of<Json>(read_file(file));
   if (json.is_discarded()) throw UserError(file + " is not JSON", kHint);
-  if (!json.is_object() || text_at(json, "post").empty() || text_at(json, "title").empty() ||
+  if (text_or_empty(json, "post").empty() || text_or_empty(json, "title").empty() ||
       !json.contains("artifacts") || !json["artifacts"].is_array()) {
     throw UserError(file + " lacks post, title or artifacts: it is not the receipts of a study",
                     kHint);
   }
   PublishedReceipts receipts{.file = file,
-                             .post = text_at(json, "post"),
-                             .title = text_at(json, "title"),
-                             .status = text_at(json, "status"),
-                             .time = text_at(json, "generated_at_utc"),
+                             .post = text_or_empty(json, "post"),
+                             .title = text_or_empty(json, "title"),
+                             .status = text_or_empty(json, "status"),
+                             .time = text_or_empty(json, "generated_at_utc"),
                              .artifacts = {},
                              .document = json};
   for (const Json& artifact : json["artifacts"]) {
-    if (!artifact.is_object() || text_at(artifact, "path").empty()) {
+    if (text_or_empty(artifact, "path").empty()) {
       throw UserError(file + ": an artifact has no path: " + artifact.dump(), kHint);
     }
-    receipts.artifacts.push_back(
-        {text_at(artifact, "kind"), text_at(artifact, "path"), text_at(artifact, "sha256")});
+    receipts.artifacts.push_back({text_or_empty(artifact, "kind"), text_or_empty(artifact, "path"),
+                                  text_or_empty(artifact, "sha256")});
   }
   return receipts;
 }

@@ -123,10 +123,6 @@ void require_verified(const std::string& run, const VerifyOptions& program) {
   }
 }
 
-std::string text_of(const ReceiptJson& object, const char* key) {
-  return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
-}
-
 // UserError unless all launches that made steps of the run had the same precision and
 // configuration. That the last one's precision is that of config.yaml is a part of verifying.
 void require_one_configuration(const RunRecord& run) {
@@ -137,8 +133,8 @@ void require_one_configuration(const RunRecord& run) {
   if (!change.empty()) throw UserError(run.path + " was " + change, hint);
   const auto is_last = [&](const std::string& hash) { return is_config_sha256(hash, run.config); };
   for (size_t i = 1; i < launches.size(); ++i) {
-    const std::string before = text_of(launches[i - 1], "config_sha256"),
-                      now = text_of(launches[i], "config_sha256");
+    const std::string before = text_or_empty(launches[i - 1], "config_sha256"),
+                      now = text_or_empty(launches[i], "config_sha256");
     if (before.empty() || now.empty() || before == now) continue;
     if (is_last(before) && is_last(now)) continue;
     throw UserError(strprintf("%s changed its configuration after step %ld", run.path.c_str(),
@@ -164,7 +160,7 @@ std::string instructions_here(const RunRecord& run) {
 std::string other_devices(const RunRecord& run, const std::string& device) {
   std::set<std::string> others;
   for (const ReceiptJson& launch : contributing_launches(run.path, run.steps_done)) {
-    const std::string name = text_of(launch, "device");
+    const std::string name = text_or_empty(launch, "device");
     const std::string instructions = instructions_over_launches({launch}, run.config);
     if (name != device) {
       others.insert(name.empty() ? "an unknown device" : name);

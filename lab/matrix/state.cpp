@@ -74,12 +74,6 @@ ordered_json cell_json(const Cell& cell) {
   return j;
 }
 
-std::string text_in(const ordered_json& object, const char* key) {
-  return object.is_object() && object.contains(key) && object[key].is_string()
-             ? object[key].get<std::string>()
-             : "";
-}
-
 // Runs in the folder that have begun, and those of them that are done. Those of removed cells have
 // been seen too, so they count.
 struct RunCounts {
@@ -378,7 +372,7 @@ MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
     throw UserError(folder.path() + " has files but no matrix in it",
                     "choose another --run-dir, or an empty folder");
   }
-  const std::string name = text_in(manifest, "matrix");
+  const std::string name = text_or_empty(manifest, "matrix");
   if (!name.empty() && name != matrix.file.name) {
     throw UserError(folder.path() + " holds the matrix " + name + ", not " + matrix.file.name,
                     "choose another --run-dir, or another name");
@@ -391,7 +385,7 @@ MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
   std::map<std::string, std::string> before;  // cell -> config_sha256
   if (edits.started) {
     for (const ordered_json& cell : manifest["cells"]) {
-      before[text_in(cell, "cell")] = text_in(cell, "config_sha256");
+      before[text_or_empty(cell, "cell")] = text_or_empty(cell, "config_sha256");
     }
   }
   // Seeds that --until-decided has just added are no edit of the file.

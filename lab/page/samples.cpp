@@ -14,10 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string text_of(const Json& object, const char* key) {
-  return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
-}
-
 // At most so many bytes, not cut inside a character.
 std::string shortened(std::string text, int64_t bytes) {
   if (int64_t(text.size()) <= bytes) return text;
@@ -38,8 +34,8 @@ Json report_samples(const std::string& run, const ReportLimits& limits) {
     const Json sample = json_of<Json>(line);
     if (!sample.is_object() || !sample.contains("step") || !sample["step"].is_number()) continue;
     Json text;
-    text["prompt"] = shortened(text_of(sample, "prompt"), limits.sample_bytes);
-    text["text"] = shortened(text_of(sample, "text"), limits.sample_bytes);
+    text["prompt"] = shortened(text_or_empty(sample, "prompt"), limits.sample_bytes);
+    text["text"] = shortened(text_or_empty(sample, "text"), limits.sample_bytes);
     texts[sample["step"].get<int64_t>()].push_back(std::move(text));
   }
   std::vector<int64_t> steps;

@@ -1,19 +1,17 @@
 #include "lab/receipt/launch_precision.h"
 
 #include "base/check.h"
+#include "data/json_text.h"
 #include "lab/runs/launches.h"
 #include "models/linear/precision.h"
 
 namespace assay {
 namespace {
 
-std::string text_in(const ReceiptJson& launch, const char* key) {
-  return launch.contains(key) && launch[key].is_string() ? launch[key].get<std::string>() : "";
-}
-
 // Older programs recorded the recipe only.
 const char* common_key(const ReceiptJson& a, const ReceiptJson& b) {
-  const bool both = !text_in(a, "precision").empty() && !text_in(b, "precision").empty();
+  const bool both =
+      !text_or_empty(a, "precision").empty() && !text_or_empty(b, "precision").empty();
   return both ? "precision" : "recipe";
 }
 
@@ -23,9 +21,10 @@ std::string precision_change(const std::vector<ReceiptJson>& launches) {
   for (size_t i = 1; i < launches.size(); ++i) {
     const ReceiptJson &before = launches[i - 1], &now = launches[i];
     const char* key = common_key(before, now);
-    if (text_in(before, key) == text_in(now, key)) continue;
-    return strprintf("trained in %s, and from step %ld on in %s", text_in(before, key).c_str(),
-                     long(first_step(now)), text_in(now, key).c_str());
+    if (text_or_empty(before, key) == text_or_empty(now, key)) continue;
+    return strprintf("trained in %s, and from step %ld on in %s",
+                     text_or_empty(before, key).c_str(), long(first_step(now)),
+                     text_or_empty(now, key).c_str());
   }
   return "";
 }
@@ -37,7 +36,8 @@ std::string other_precision_in_config(const std::vector<ReceiptJson>& launches,
   configured["recipe"] = config.precision.recipe;
   configured["precision"] = precision_text(config.precision);
   const char* key = common_key(launches.back(), configured);
-  const std::string trained = text_in(launches.back(), key), now = text_in(configured, key);
+  const std::string trained = text_or_empty(launches.back(), key),
+                    now = text_or_empty(configured, key);
   if (trained.empty() || trained == now) return "";
   return "its last steps were made in " + trained + ", config.yaml has " + now;
 }
@@ -45,7 +45,8 @@ std::string other_precision_in_config(const std::vector<ReceiptJson>& launches,
 RerunPrecision precision_of_rerun(const std::vector<ReceiptJson>& launches, const Config& config) {
   std::vector<ReceiptJson> known, named;
   for (const ReceiptJson& launch : launches) {
-    const std::string whole = text_in(launch, "precision"), recipe = text_in(launch, "recipe");
+    const std::string whole = text_or_empty(launch, "precision"),
+                      recipe = text_or_empty(launch, "recipe");
     if (whole.empty() && recipe.empty()) continue;
     known.push_back(launch);
     named.emplace_back()["precision"] = whole.empty() ? recipe : whole;
@@ -56,8 +57,8 @@ RerunPrecision precision_of_rerun(const std::vector<ReceiptJson>& launches, cons
             .absent = "these steps were trained in " + over_launches(named, "precision") +
                       ", a rerun has one precision"};
   }
-  const std::string recipe = text_in(known.back(), "recipe"),
-                    whole = text_in(known.back(), "precision");
+  const std::string recipe = text_or_empty(known.back(), "recipe"),
+                    whole = text_or_empty(known.back(), "precision");
   if (whole.empty()) {  // nothing is known of the rest
     PrecisionConfig precision = config.precision;
     precision.recipe = recipe;

@@ -27,10 +27,6 @@ constexpr const char* kEnvironment[] = {
     "host",    "device",  "cpu",     "instructions",     "cores",
     "threads", "recipe",  "started", "products_library", "tune_sha256"};
 
-std::string text_or_empty(const Json& json, const char* key) {
-  return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
-}
-
 // Path of a run (or file) relative to the receipt's folder, which holds it or is it.
 std::string path_below(const fs::path& run, const fs::path& folder) {
   const fs::path relative =

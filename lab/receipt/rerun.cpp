@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "comm/layout.h"
+#include "data/json_text.h"
 #include "engine/config/check.h"
 #include "engine/config/fields.h"
 #include "engine/cpu_bits.h"
@@ -218,9 +219,7 @@ void begin_as(const fs::path& run, const fs::path& again) {
 // receipt, "" if it has none either.
 std::string device_of(const Receipt& receipt, const std::vector<Json>& launches) {
   const std::string recorded = over_launches(launches, "device");
-  if (!recorded.empty()) return recorded;
-  const auto found = receipt.environment.find("device");
-  return found != receipt.environment.end() && found->is_string() ? found->get<std::string>() : "";
+  return recorded.empty() ? text_or_empty(receipt.environment, "device") : recorded;
 }
 
 // Why the CPU of this machine has other bits than those of these launches of a run of `config`; ""

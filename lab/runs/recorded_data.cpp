@@ -22,9 +22,7 @@ FileHashes recorded_data_of(const std::string& run) {
 }
 
 std::string recorded_tokenizer(const nlohmann::ordered_json& launch) {
-  const bool recorded = launch.is_object() && launch.contains("tokenizer_sha256") &&
-                        launch["tokenizer_sha256"].is_string();
-  return recorded ? launch["tokenizer_sha256"].get<std::string>() : "";
+  return text_or_empty(launch, "tokenizer_sha256");
 }
 
 bool same_tokenizer(const TokenizerHashes& a, const TokenizerHashes& b) {

@@ -22,10 +22,6 @@ namespace fs = std::filesystem;
 
 using nlohmann::ordered_json;
 
-std::string text_or_empty(const ordered_json& meta, const char* key) {
-  return meta.contains(key) && meta[key].is_string() ? meta[key].get<std::string>() : "";
-}
-
 void read_meta(const fs::path& folder, RunRecord& run) {
   const auto meta = json_in_file<ordered_json>(folder / "meta.json");
   if (!meta.is_object()) return;
@@ -46,7 +42,7 @@ void read_meta(const fs::path& folder, RunRecord& run) {
 // The run that this one is a copy of; "" if it is not a copy.
 std::string read_origin(const fs::path& folder) {
   const auto origin = json_in_file<ordered_json>(folder / kReusedFile);
-  return origin.is_object() ? text_or_empty(origin, "from") : "";
+  return text_or_empty(origin, "from");
 }
 
 // Where every launch of several ranks has recorded their machines.

@@ -54,6 +54,15 @@ TEST_CASE("a value that is too deep is as one that is not JSON") {
   REQUIRE(json_in_file(folder / "flat.json")["a"][0] == 1);
 }
 
+TEST_CASE("a text that a value does not have is empty") {
+  const auto object = json_of(R"({"name": "moe", "steps": 3, "none": null})");
+  REQUIRE(text_or_empty(object, "name") == "moe");
+  for (const char* key : {"steps", "none", "absent"}) REQUIRE(text_or_empty(object, key).empty());
+  for (const char* other : {"[]", "\"name\"", "7", "null", "{"}) {
+    REQUIRE(text_or_empty(json_of<nlohmann::ordered_json>(other), "name").empty());
+  }
+}
+
 TEST_CASE("readers of files from elsewhere refuse deep ones") {
   const TempFolder folder;
   const std::string vocab = R"({"model": {"type": "BPE", "vocab": {"ly": )" +
