@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "base/median.h"
+#include "base/seconds_since.h"
 #include "base/standard_output.h"
 #include "bench/json.h"
 #include "bench/options.h"
@@ -155,8 +156,8 @@ Timing time_call(Group& group, Call& call, const Options& o) {
     slowest(group, 0);  // all begin together
     const auto begin = std::chrono::steady_clock::now();
     call.run();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    const double longest = slowest(group, took.count());
+    const double took = seconds_since(begin);
+    const double longest = slowest(group, took);
     if (i >= 0) seconds.push_back(longest);
     wrong += call.wrong();
   }

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/cores.h"
 #include "base/median.h"
+#include "base/seconds_since.h"
 #include "base/standard_output.h"
 #include "bench/cases.h"
 #include "bench/json.h"
@@ -34,7 +35,7 @@ struct Options {
 double microseconds_of(const std::function<void()>& f) {
   const auto begin = std::chrono::steady_clock::now();
   f();
-  return 1e6 * std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return 1e6 * seconds_since(begin);
 }
 
 LimitType type_of(const OpCase& c) {

@@ -11,6 +11,7 @@
 
 #include "base/cores.h"
 #include "base/median.h"
+#include "base/seconds_since.h"
 #include "base/standard_output.h"
 #include "bench/cases.h"
 #include "bench/json.h"
@@ -44,7 +45,7 @@ struct Timing {
 double seconds_of(const std::function<void()>& f) {
   const auto begin = std::chrono::steady_clock::now();
   f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return seconds_since(begin);
 }
 
 Timing measure(const std::function<void()>& before, const std::function<void()>& f, int iters) {

@@ -12,6 +12,7 @@
 
 #include "base/cores.h"
 #include "base/median.h"
+#include "base/seconds_since.h"
 #include "base/standard_output.h"
 #include "bench/cases.h"
 #include "bench/json.h"
@@ -43,8 +44,7 @@ std::vector<double> measure(const std::function<void()>& f, int iters) {
   for (double spent = 0; iters > 0 ? int(us.size()) < iters : spent < 1e6 * kSecondsPerCase;) {
     const auto begin = std::chrono::steady_clock::now();
     f();
-    us.push_back(1e6 *
-                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    us.push_back(1e6 * seconds_since(begin));
     spent += us.back();
   }
   std::sort(us.begin(), us.end());

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/median.h"
+#include "base/seconds_since.h"
 #include "base/standard_output.h"
 #include "bench/json.h"
 #include "bench/options.h"
@@ -145,11 +146,11 @@ Timings time_steps(const Options& o, StepTraining& training, const GpuMeter* met
     // Also in the steps before, so that the timed ones replay recordings with its events.
     if (i == o.warmup) t.profile.clear();
     training.step(i, sampled, o.profile ? &t.profile : nullptr);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    const double took = seconds_since(start);
     t.losses.push_back(training.loss());
-    if (!timed) t.heat_s += took.count();
+    if (!timed) t.heat_s += took;
     if (!timed) continue;
-    (sampled == Sampled::kYes ? t.sampled_seconds : t.seconds).push_back(took.count());
+    (sampled == Sampled::kYes ? t.sampled_seconds : t.seconds).push_back(took);
   }
   if (trace) t.gpu = trace->end();
   std::sort(t.seconds.begin(), t.seconds.end());

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/median.h"
+#include "base/seconds_since.h"
 #include "base/standard_output.h"
 #include "bench/json.h"
 #include "bench/options.h"
@@ -51,7 +52,7 @@ Timing seconds(int iters, const std::function<void()>& f) {
   for (int i = 0; i < iters; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     f();
-    all.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    all.push_back(seconds_since(begin));
   }
   std::sort(all.begin(), all.end());
   return {.p50 = median(all), .min = all[0], .runs = iters};

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/check.h"
+#include "base/seconds_since.h"
 #include "base/standard_output.h"
 
 namespace assay {
@@ -29,7 +30,7 @@ Progress::~Progress() {
 }
 
 double Progress::seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  return seconds_since(start_);
 }
 
 std::string Progress::line(int64_t done) const {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/seconds_since.h"
 #include "comm/agree.h"
 #include "data/json_text.h"
 #include "eval/ranks.h"
@@ -143,7 +144,7 @@ std::optional<CoreTaskScores> score_core_tasks(Group* ranks, ModelScorer& scorer
                      .max_tokens = tasks.max_tokens},
                     out.rows, out.work);
     out.rows_computed = scorer.rows_computed() - rows_before;
-    out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    out.seconds = seconds_since(start);
     mine.push_back(number);
   };
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/seconds_since.h"
 #include "engine/run/progress.h"
 #include "eval/ranks.h"
 
@@ -13,10 +14,6 @@ namespace assay {
 namespace {
 
 constexpr int32_t kNotFinite = -1;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // The first id whose logit is not finite; -1 if there is none.
 int64_t first_not_finite(View<const float, 1> logits) {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/bf16.h"
+#include "base/seconds_since.h"
 #include "cuda/memory_plan.h"
 #include "machine/normals.h"
 #include "ops/linear.h"
@@ -35,8 +36,7 @@ double forward_gflops(int threads, int64_t rows, int64_t out, int64_t in) {
   for (double spent = 0; spent < kSecondsPerShape;) {
     const auto start = std::chrono::steady_clock::now();
     linear_forward<T, T>(on, product);
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = seconds_since(start);
     best = std::min(best, seconds);
     spent += seconds;
   }
@@ -74,8 +74,7 @@ double measured_copy_gb_per_s(Exec on) {
     parallel_ranges(on, kBytes, kGrain, [&](int64_t begin, int64_t end) {
       std::memcpy(to.get() + begin, from.get() + begin, size_t(end - begin));
     });
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = seconds_since(start);
     best = std::min(best, seconds);
   }
   return 2e-9 * double(kBytes) / best;

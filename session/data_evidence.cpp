@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "base/seconds_since.h"
 #include "base/some_names.h"
 #include "data/manifest.h"
 #include "data/reference_data.h"
@@ -129,8 +130,7 @@ void hash_data(const Config& config, RunData& data) {
   }
   const auto start = std::chrono::steady_clock::now();
   data.hashed = hash_files(paths, UseCache::kYes);
-  data.hash_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  data.hash_seconds = seconds_since(start);
   require_manifest_hashes(data.hashed);
   require_reference(config.data.reference, data.val, data.hashed);
 }

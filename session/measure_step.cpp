@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/seconds_since.h"
 #include "engine/trainer.h"
 #include "models/decoder/training_memory.h"
 #include "session/rank_memory.h"
@@ -45,8 +46,8 @@ double measured_step_seconds(const Session& session, const RunData& data) {
   for (int i = 0; i < kWarmup + kTimed; ++i) {
     const auto start = std::chrono::steady_clock::now();
     trainer.step(on, i, Trainer::Measure::kNothing);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    if (i >= kWarmup) seconds.push_back(took.count());
+    const double took = seconds_since(start);
+    if (i >= kWarmup) seconds.push_back(took);
   }
   std::sort(seconds.begin(), seconds.end());
   return seconds[kTimed / 2];

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/median.h"
 #include "base/random.h"
+#include "base/seconds_since.h"
 #include "cuda/context.h"
 #include "cuda/product_library.h"
 #include "cuda/transfer.h"
@@ -30,10 +31,6 @@ using Clock = std::chrono::steady_clock;
 // round is short.
 constexpr size_t kLeastCalls = 4, kMostCalls = 12;
 constexpr double kWorthwhile = 0.99;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // A mark on a stream.
 class Mark {

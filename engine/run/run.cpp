@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/seconds_since.h"
 #include "comm/agree.h"
 #include "cuda/transfer.h"
 #include "engine/run/best_checkpoint.h"
@@ -17,10 +18,6 @@ namespace assay {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Checkpoints by time take at most this share of the run's time.
 constexpr double kSavingShare = 0.05;

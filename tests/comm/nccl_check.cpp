@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/seconds_since.h"
 #include "comm/nccl_group.h"
 #include "cuda/device.h"
 #include "cuda/lane.h"
@@ -38,10 +39,6 @@ constexpr size_t kMostBytes = 4096;  // of a message between the processes
 constexpr int kMostSeconds = 100;    // of all; a hang ends there
 constexpr double kPatience = 3;      // of a rank for one that does not come
 constexpr int kNotHere = 77;         // as ctest's SKIP_RETURN_CODE
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // Memory that the processes share.
 struct Shared {

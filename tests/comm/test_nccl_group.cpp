@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/seconds_since.h"
 #include "comm/launch.h"
 #include "comm/nccl_group.h"
 #include "cuda/lane.h"
@@ -27,10 +28,6 @@ namespace assay {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 constexpr simt::Pace kPaces[] = {simt::Pace::kPrompt, simt::Pace::kLate, simt::Pace::kLaneFirst,
                                  simt::Pace::kLaneLast};

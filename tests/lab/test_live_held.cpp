@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "base/seconds_since.h"
 #include "engine/telemetry/sqlite.h"
 #include "lab/live/feed.h"
 #include "lab/live/run_view.h"
@@ -15,10 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begun) {
-  return std::chrono::duration<double>(Clock::now() - begun).count();
-}
 
 struct Place {
   fs::path folder = fs::temp_directory_path() / ("assay-live-held-" + std::to_string(getpid()));

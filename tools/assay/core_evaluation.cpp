@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/seconds_since.h"
 #include "data/progress.h"
 #include "data/sha256.h"
 #include "data/tokenizer_files.h"
@@ -17,10 +18,6 @@
 namespace assay {
 
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // "fp8_tensor, first 2 blocks in bf16"; nullopt where the recipe's name says all.
 std::optional<std::string> changed_recipe(const LoadedModel& loaded) {

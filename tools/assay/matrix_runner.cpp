@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/seconds_since.h"
 #include "engine/run/folder_lock.h"
 #include "engine/run/interrupt.h"
 #include "engine/run/progress.h"
@@ -288,10 +289,6 @@ class Runner {
     lines_.show({});
     lines_.print(line);
     shown_ = {};
-  }
-
-  static double seconds_since(Clock::time_point start) {
-    return Seconds(Clock::now() - start).count();
   }
 
   // Seconds until all runs are done at the mean FLOP rate so far; -1 if unknown.
