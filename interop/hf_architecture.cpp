@@ -1,6 +1,7 @@
 #include "interop/hf_architecture.h"
 
 #include "base/check.h"
+#include "base/joined.h"
 #include "engine/config/fields.h"
 
 namespace assay {
@@ -51,12 +52,10 @@ Family choose_family(const ModelConfig& m) {
   }
   const std::vector<std::string> beyond = beyond_mixtral(m);
   if (beyond.empty()) return Family::kMixtral;
-  std::string all;
-  for (const std::string& part : beyond) all += (all.empty() ? "" : ", ") + part;
-  throw UserError(
-      "a softmax router is exported as MixtralForCausalLM, which has no field for " + all,
-      "train without it, or with model.moe.router.score: sigmoid, which is exported as "
-      "Glm4MoeForCausalLM");
+  throw UserError("a softmax router is exported as MixtralForCausalLM, which has no field for " +
+                      joined(beyond, ", "),
+                  "train without it, or with model.moe.router.score: sigmoid, which is exported as "
+                  "Glm4MoeForCausalLM");
 }
 
 bool writes_tied(const ModelConfig& m) {

@@ -7,6 +7,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/joined.h"
 #include "interop/json_fields.h"
 
 namespace assay {
@@ -145,9 +146,7 @@ void HfWeights::read(const std::string& name, const std::vector<int64_t>& shape,
 std::string HfWeights::dtypes() const {
   std::set<std::string> types;
   for (const auto& [name, place] : places_) types.insert(place.entry->dtype);
-  std::string text;
-  for (const std::string& type : types) text += (text.empty() ? "" : ", ") + type;
-  return text;
+  return joined(types, ", ");
 }
 
 }  // namespace assay

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/joined.h"
 #include "data/sha256.h"
 #include "engine/config/text.h"
 #include "engine/run/host_copies.h"
@@ -54,13 +55,6 @@ std::map<std::string, std::string> hashes_in_order(const std::vector<ReadFile>& 
     line.append(line.empty() ? 0 : 1, ' ').append(file.sha256);
   }
   return lines;
-}
-
-// A text, which takes one line in state.json; a JSON array would take one line per number.
-std::string joined(std::span<const int32_t> numbers) {
-  std::string text;
-  for (const int32_t n : numbers) text.append(text.empty() ? 0 : 1, ' ').append(std::to_string(n));
-  return text;
 }
 
 std::vector<int32_t> parted(const std::string& text) {
@@ -111,7 +105,8 @@ TrainingState state_to_save(const RunParts& parts, const RunProgress& progress) 
   state.versions = library_versions();
   state.extra[kDataHashes] = hashes_by_name(parts.data);
   state.extra[kDataOrder] = hashes_in_order(parts.data);
-  state.extra[kLastProbe] = joined(progress.last_probe);
+  // A text takes one line in state.json; a JSON array would take one line per number.
+  state.extra[kLastProbe] = joined(progress.last_probe, " ");
   for (const auto& [name, value] : {std::pair(kTrainSeconds, progress.train_s),
                                     std::pair(kCpuJoules, progress.energy.cpu_joules),
                                     std::pair(kGpuJoules, progress.energy.gpu_joules)}) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/joined.h"
 #include "lab/compare/compare_report.h"
 #include "lab/runs/summary_text.h"
 
@@ -16,24 +17,19 @@ std::string amount(double value, const std::string& unit) {
   return number_text(value, digits);
 }
 
-std::string seeds_text(const std::vector<int64_t>& seeds) {
-  std::string text;
-  for (const int64_t seed : seeds) text += (text.empty() ? "" : ", ") + std::to_string(seed);
-  return text;
-}
-
 // How certain it is that the first place is below the second.
 std::string certainty(const Ranking::Place& first, const std::string& unit) {
   const auto& paired = first.to_next;
   if (!paired) return "They share no seed, so the seeds may cause the difference.";
   if (paired->summary.n == 1) return "One shared seed: the seed may cause the difference.";
   if (paired->summary.no_spread()) {
-    return "Over the seeds " + seeds_text(paired->seeds) + " the difference is " + kNoSpread + ".";
+    return "Over the seeds " + joined(paired->seeds, ", ") + " the difference is " + kNoSpread +
+           ".";
   }
   const Interval& interval = *paired->summary.interval95;
   const std::string text =
       strprintf("Over the seeds %s the 95%% interval of the difference, [%s, %s] %s, ",
-                seeds_text(paired->seeds).c_str(), amount(interval.low, unit).c_str(),
+                joined(paired->seeds, ", ").c_str(), amount(interval.low, unit).c_str(),
                 amount(interval.high, unit).c_str(), unit.c_str());
   return text +
          (interval.contains(0) ? "includes 0: these seeds do not tell them apart." : "excludes 0.");

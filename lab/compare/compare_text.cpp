@@ -1,5 +1,6 @@
 // A comparison as tables for the terminal.
 #include "base/check.h"
+#include "base/joined.h"
 #include "lab/compare/compare_report.h"
 #include "lab/runs/summary_text.h"
 #include "lab/runs/text_table.h"
@@ -8,16 +9,10 @@
 namespace assay {
 namespace {
 
-std::string joined(const std::vector<int64_t>& numbers) {
-  std::string text;
-  for (const int64_t n : numbers) text += (text.empty() ? "" : ",") + std::to_string(n);
-  return text;
-}
-
 std::string seeds_of(const SeedGroup& group) {
   std::vector<int64_t> seeds;
   for (const RunRecord* run : group.runs) seeds.push_back(run->config.run.seed);
-  return joined(seeds);
+  return joined(seeds, ",");
 }
 
 std::string models_text(const Comparison& c) {
@@ -114,7 +109,7 @@ std::string differences_text(const Comparison& c) {
       table.add({c.models[i].group.name, "", "", "", "", "no seed with a loss in both"});
       continue;
     }
-    table.add({c.models[i].group.name, joined(d->seeds), strprintf("%+.4f", d->summary.mean),
+    table.add({c.models[i].group.name, joined(d->seeds, ","), strprintf("%+.4f", d->summary.mean),
                d->summary.sd ? number_text(*d->summary.sd, Digits::kLoss) : "",
                interval_text(d->summary.interval95, Digits::kLoss), verdict(*d)});
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/joined.h"
 #include "base/suggest.h"
 #include "engine/config/paths.h"
 #include "engine/config/yaml.h"
@@ -265,9 +266,7 @@ RowOfTable find_row(const PublishedStudy& study, const std::vector<std::string>&
         return {table, cells};
     }
   }
-  std::string address;
-  for (const std::string& word : title_and_keys) address += (address.empty() ? "" : ", ") + word;
-  refuse("names no row of " + study.name + ": " + address);
+  refuse("names no row of " + study.name + ": " + joined(title_and_keys, ", "));
 }
 
 Range evaluate(const Json& derivation, const PublishedStudy& study, const RowOfTable* row) {

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/check.h"
+#include "base/joined.h"
 #include "base/math.h"
 #include "base/suggest.h"
 #include "data/json_text.h"
@@ -234,11 +235,10 @@ PublishedStudy published_study(const std::string& name) {
     for (const Json& check : json.at("checks")) study.checks.push_back(read_check(check));
     return study;
   }
-  std::string known;
-  for (const std::string& n : published_names()) known += (known.empty() ? "" : ", ") + n;
   const std::string near = nearest_name(name, published_names());
   throw UserError("there is no published study " + name,
-                  (near.empty() ? "" : "did you mean " + near + "? ") + "known are " + known);
+                  (near.empty() ? "" : "did you mean " + near + "? ") + "known are " +
+                      joined(published_names(), ", "));
 }
 
 std::optional<double> published_measure(const PublishedColumn& column, const SeedGroup& group,

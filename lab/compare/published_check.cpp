@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/joined.h"
 
 namespace assay {
 namespace {
@@ -27,12 +28,6 @@ void apply_rule(CheckedFigure& figure, const FigureRule& rule, const PublishedSt
     figure.verdict = Verdict::kFailed;
     figure.reason = std::string(e.what()) + "; " + e.hint();
   }
-}
-
-std::string joined(const std::vector<std::string>& words, const char* between) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
-  return text;
 }
 
 // The figure's own entry in `checks`, if it has one.

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/joined.h"
 
 namespace assay {
 namespace {
@@ -151,9 +152,7 @@ std::string budgets_text(const ContractMap& map, const MapPair& pair) {
   add(second, b);
   add(undecided, "undecided");
   add(ties, "equal");
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
-  text += strprintf(" of %ld", long(of));
+  std::string text = joined(parts, ", ") + strprintf(" of %ld", long(of));
   std::vector<std::string> doubts;
   if (single > 0) doubts.push_back(strprintf("%ld with one seed", long(single)));
   if (chords > 0) doubts.push_back(strprintf("%ld over ~", long(chords)));

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/joined.h"
 #include "lab/map/contract_map.h"
 #include "lab/runs/text_table.h"
 #include "models/audit/model_table.h"
@@ -20,9 +21,7 @@ const MapModel& model(const ContractMap& map, size_t index) {
 std::string steps_text(const MapModel& m) {
   std::set<int64_t> steps;
   for (const Endpoint& e : m.endpoints) steps.insert(e.steps);
-  std::string text;
-  for (const int64_t s : steps) text += (text.empty() ? "" : ", ") + std::to_string(s);
-  return text;
+  return joined(steps, ", ");
 }
 
 std::optional<double> peak_memory(const MapModel& m) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/joined.h"
 #include "base/suggest.h"
 #include "engine/config/scalar.h"
 #include "lab/matrix/file.h"
@@ -153,10 +154,7 @@ MatrixClaim read_claim(const SectionReader& reader, const YAML::Node& item) {
 // "did you mean moe?", else the names themselves.
 std::string hint_of(const std::string& name, const std::vector<std::string>& known) {
   const std::string near = nearest_name(name, known);
-  if (!near.empty()) return "did you mean " + near + "?";
-  std::string all;
-  for (const std::string& one : known) all += (all.empty() ? "" : ", ") + one;
-  return "it has " + all;
+  return near.empty() ? "it has " + joined(known, ", ") : "did you mean " + near + "?";
 }
 
 bool has(const std::vector<std::string>& names, const std::string& name) {

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/cores.h"
+#include "base/joined.h"
 #include "base/step_count.h"
 #include "base/suggest.h"
 #include "data/sha256.h"
@@ -37,10 +38,9 @@ void require_known(const MatrixFile& file, const std::string& precision) {
   const std::vector<std::string> known = known_precisions();
   if (std::count(known.begin(), known.end(), precision) > 0) return;
   const std::string near = nearest_name(precision, known);
-  std::string all;
-  for (const std::string& name : known) all += (all.empty() ? "" : ", ") + name;
-  throw UserError(file.path + ": precision " + precision + " is unknown",
-                  (near.empty() ? "" : "did you mean " + near + "? ") + ("known are " + all));
+  throw UserError(
+      file.path + ": precision " + precision + " is unknown",
+      (near.empty() ? "" : "did you mean " + near + "? ") + "known are " + joined(known, ", "));
 }
 
 // "" if the model can be trained in the precision: its widths are multiples of the blocks.

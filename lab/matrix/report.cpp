@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/joined.h"
 #include "engine/run/progress.h"
 #include "lab/matrix/claims.h"
 #include "lab/matrix/gap.h"
@@ -127,10 +128,7 @@ std::string spread(const SummaryRow& row, const char* measure, const char* forma
 std::string first_layers(const SummaryRow& row) {
   std::string text;
   for (const RunRecord* run : runs_with_routers(row).runs) {
-    std::string layers;
-    for (const int64_t layer : first_saturated_layers(*run)) {
-      layers += (layers.empty() ? "" : "+") + std::to_string(layer);
-    }
+    const std::string layers = joined(first_saturated_layers(*run), "+");
     text += (text.empty() ? "" : ", ") + (layers.empty() ? "-" : layers);
   }
   return text;
@@ -351,12 +349,8 @@ std::string shown_text(const MatrixSummary& summary) {
 
 // "" if the file names all seeds.
 std::string extra_seeds_text(const MatrixFile& file) {
-  std::string seeds;
-  for (const int64_t seed : file.extra_seeds) {
-    seeds += (seeds.empty() ? "" : ", ") + std::to_string(seed);
-  }
-  if (seeds.empty()) return "";
-  return "Seeds " + seeds +
+  if (file.extra_seeds.empty()) return "";
+  return "Seeds " + joined(file.extra_seeds, ", ") +
          " were added because claims were undecided (--until-decided): the more often one looks, "
          "the more often an interval excludes a bound by chance (where nothing differs, not in 5% "
          "of the cases but in 10% from 3 to 5 seeds, in 15% to 8, in 17% to 10).\n";

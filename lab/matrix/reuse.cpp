@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/joined.h"
 #include "data/json_text.h"
 #include "engine/cpu_bits.h"
 #include "engine/run/folder_lock.h"
@@ -168,9 +169,7 @@ std::string other_devices(const RunRecord& run, const std::string& device) {
       others.insert(name + " with " + instructions);
     }
   }
-  std::string text;
-  for (const std::string& name : others) text += (text.empty() ? "" : ", ") + name;
-  return text;
+  return joined(others, ", ");
 }
 
 void require_same_device(const RunRecord& run, const std::string& device) {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/joined.h"
 #include "engine/run/run.h"
 #include "lab/runs/core_questions.h"
 #include "lab/runs/data_roles.h"
@@ -73,11 +74,7 @@ std::string share_of_planned(const SummaryRow& row, size_t runs) {
 
 // "collapse_stop, non_finite": each once.
 std::string guards_text(const std::vector<std::string>& ends) {
-  std::string text;
-  for (const std::string& end : std::set<std::string>(ends.begin(), ends.end())) {
-    text += (text.empty() ? "" : ", ") + end;
-  }
-  return text;
+  return joined(std::set<std::string>(ends.begin(), ends.end()), ", ");
 }
 
 // Why a row has no rank; "" if it has one, or no finished run either.

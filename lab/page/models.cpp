@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/joined.h"
 #include "base/read_failed.h"
 #include "engine/config/fields.h"
 #include "lab/compare/compare_report.h"
@@ -76,11 +77,7 @@ Json differences_json(const std::vector<SeedGroup>& groups) {
     for (const ModelFields& model : models) {
       const auto found = model.find(path);
       distinct.insert(found == model.end() ? std::set<std::string>() : found->second.compared);
-      std::string text;
-      if (found != model.end())
-        for (const std::string& value : found->second.shown)
-          text += (text.empty() ? "" : ", ") + value;
-      values.push_back(found == model.end() ? Json() : Json(text));
+      values.push_back(found == model.end() ? Json() : Json(joined(found->second.shown, ", ")));
     }
     if (distinct.size() < 2) continue;
     Json row;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/joined.h"
 #include "lab/runs/text_table.h"
 #include "models/audit/model_table.h"
 
@@ -24,12 +25,6 @@ ordered_json or_null(const std::optional<double>& value) {
   return value ? ordered_json(*value) : ordered_json();
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 size_t tasks_of_bundle(const CoreReport& report) {
   return report.tasks.size() + report.missing.size();
 }
@@ -42,7 +37,8 @@ std::string not_core_text(const CoreReport& report) {
                      core_labels().size());
   }
   return strprintf("This is not CORE: %zu tasks were not chosen, or have no file in %s (%s)\n",
-                   report.missing.size(), report.bundle.c_str(), joined(report.missing).c_str());
+                   report.missing.size(), report.bundle.c_str(),
+                   joined(report.missing, ", ").c_str());
 }
 
 // "12 of 2,376 rows of arc_easy were not scored: the answer is longer than the model's context

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/joined.h"
 #include "data/json_text.h"
 #include "engine/cpu_bits.h"
 #include "ops/instruction_path.h"
@@ -64,9 +65,7 @@ std::string over_launches(const std::vector<Json>& launches, const std::string& 
     if (value.empty()) continue;
     if (std::find(seen.begin(), seen.end(), value) == seen.end()) seen.push_back(value);
   }
-  std::string text;
-  for (const std::string& value : seen) text += (text.empty() ? "" : ", then ") + value;
-  return text;
+  return joined(seen, ", then ");
 }
 
 std::string instructions_over_launches(const std::vector<Json>& launches) {

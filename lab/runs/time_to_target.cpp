@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/joined.h"
 #include "lab/runs/contract_horizon.h"
 #include "models/audit/horizon.h"
 
@@ -104,10 +105,8 @@ LeftOutSteps uneven_landings(const std::vector<const RunRecord*>& runs) {
 }
 
 std::string left_out_text(const LeftOutSteps& steps) {
-  std::string list;
-  for (const int64_t step : steps) list += (list.empty() ? "" : ", ") + std::to_string(step);
-  if (list.empty()) return "";
-  return "Landings at steps " + list +
+  if (steps.empty()) return "";
+  return "Landings at steps " + joined(steps, ", ") +
          " are not read as crossings: not every model was validated there.\n";
 }
 

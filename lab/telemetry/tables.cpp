@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/joined.h"
 #include "base/suggest.h"
 #include "engine/telemetry/expert_load_codec.h"
 #include "lab/telemetry/columns.h"
@@ -88,10 +89,9 @@ const TelemetryTable& TelemetryTables::table(const std::string& name) const {
     names.push_back(table.name);
   }
   const std::string near = nearest_name(name, names);
-  std::string known;
-  for (const std::string& other : names) known += (known.empty() ? "" : ", ") + other;
-  throw UserError("the run has no table " + name,
-                  (near.empty() ? "" : "did you mean " + near + "? ") + "it has " + known);
+  throw UserError(
+      "the run has no table " + name,
+      (near.empty() ? "" : "did you mean " + near + "? ") + "it has " + joined(names, ", "));
 }
 
 void TelemetryTables::read(const TelemetryTable& table,

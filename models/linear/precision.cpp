@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "base/joined.h"
 
 namespace assay {
 
@@ -38,11 +39,6 @@ constexpr const char* kRoleNames[] = {"attention", "dense_ffn", "experts", "shar
 constexpr const char* kProductNames[] = {"fprop", "dgrad", "wgrad"};
 constexpr const char* kOperandNames[] = {"input", "weight", "gradient"};
 
-std::string joined_names(const auto& names) {
-  std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : ", ") + std::string(name);
-  return text;
-}
 std::string format_names() {
   std::string text = "bf16";
   for (const NamedFormat& f : kFormats) text += std::string(", ") + f.name;
@@ -139,12 +135,12 @@ Pattern parse_pattern(const std::string& text, const std::string& where) {
       pattern.operand = operand;
     } else if (part == "head" || part == "router" || part == "embedding" || part == "norms") {
       throw UserError(where + ": the " + part + " is not quantised by any recipe",
-                      "roles: " + joined_names(kRoleNames));
+                      "roles: " + joined(kRoleNames, ", "));
     } else {
       throw UserError(where + ": no role, product or operand '" + part + "'",
-                      "roles: " + joined_names(kRoleNames) +
-                          "; products: " + joined_names(kProductNames) +
-                          "; operands: " + joined_names(kOperandNames));
+                      "roles: " + joined(kRoleNames, ", ") +
+                          "; products: " + joined(kProductNames, ", ") +
+                          "; operands: " + joined(kOperandNames, ", "));
     }
   }
   return pattern;

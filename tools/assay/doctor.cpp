@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/cores.h"
 #include "base/cpu_name.h"
+#include "base/joined.h"
 #include "base/memory_limit.h"
 #include "cuda/device.h"
 #include "cuda/gpu_kind_text.h"
@@ -91,9 +92,7 @@ ordered_json image_names() {
 std::string native_products(int capability) {
   const std::string problem = gpu::scaled_products_problem(gpu::product_library());
   if (!problem.empty()) return "none: " + problem;
-  std::string native;
-  for (const std::string& recipe : native_recipes(capability))
-    native += (native.empty() ? "" : "; ") + recipe;
+  const std::string native = joined(native_recipes(capability), "; ");
   return native.empty() ? "none: recipes are simulated in bf16" : native;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/joined.h"
 #include "base/suggest.h"
 #include "engine/config/fields.h"
 #include "engine/config/text.h"
@@ -100,10 +101,9 @@ std::string help_config_section(const std::string& section) {
     return name.ends_with("." + section);  // model.moe for moe
   });
   const std::string near = inner == sections.end() ? nearest_name(section, sections) : *inner;
-  std::string known;
-  for (const std::string& name : sections) known += (known.empty() ? "" : ", ") + name;
-  throw UserError("a configuration has no section " + section,
-                  near.empty() ? "its sections are " + known : "did you mean " + near + "?");
+  throw UserError(
+      "a configuration has no section " + section,
+      near.empty() ? "its sections are " + joined(sections, ", ") : "did you mean " + near + "?");
 }
 
 }  // namespace assay

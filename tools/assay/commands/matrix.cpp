@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/joined.h"
 #include "base/memory_limit.h"
 #include "cuda/context.h"
 #include "engine/run/folder_lock.h"
@@ -400,9 +401,7 @@ int run_matrix(const MatrixArguments& a) {
     const Round round = run_seeds(a, file, folder);
     if (round.open.empty()) return round.code;
     const int64_t seed = *std::max_element(file.seeds.begin(), file.seeds.end()) + 1;
-    std::string names;
-    for (const std::string& name : round.open) names += (names.empty() ? "" : ", ") + name;
-    say("undecided: " + names +
+    say("undecided: " + joined(round.open, ", ") +
         strprintf("; seed %ld is added, of at most %ld seeds", long(seed), long(*a.until_decided)));
     add_seed(file, seed);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/joined.h"
 #include "base/shell_word.h"
 #include "lab/matrix/defaults.h"
 #include "lab/matrix/edits_text.h"
@@ -127,9 +128,7 @@ void require_sealed_claims(const MatrixArguments& a, const MatrixFolder& folder,
                            const MatrixEdits& edits) {
   if (!edits.claims.any() || a.late_claims) return;
   const auto list = [](const char* what, const std::vector<std::string>& names) {
-    std::string text;
-    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-    return text.empty() ? "" : std::string("; ") + what + ": " + text;
+    return names.empty() ? "" : std::string("; ") + what + ": " + joined(names, ", ");
   };
   throw UserError("the claims of " + folder.path() + " were edited after a run had begun" +
                       list("new", edits.claims.added) + list("gone", edits.claims.removed),

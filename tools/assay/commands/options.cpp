@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/joined.h"
 #include "base/suggest.h"
 #include "engine/config/scalar.h"
 #include "models/audit/horizon.h"
@@ -80,11 +81,10 @@ CLI::Option* add_contract_option(CLI::App* subcommand, std::string& contract) {
 void require_contract_kind(const std::string& contract) {
   const std::vector<std::string>& kinds = contract_kinds();
   if (contract.empty() || std::find(kinds.begin(), kinds.end(), contract) != kinds.end()) return;
-  std::string known;
-  for (const std::string& kind : kinds) known += (known.empty() ? "" : ", ") + kind;
   const std::string near = nearest_name(contract, kinds);
-  throw UserError("--contract " + contract + " is unknown",
-                  (near.empty() ? "" : "did you mean " + near + "? ") + "choose one of " + known);
+  throw UserError(
+      "--contract " + contract + " is unknown",
+      (near.empty() ? "" : "did you mean " + near + "? ") + "choose one of " + joined(kinds, ", "));
 }
 
 }  // namespace assay

@@ -1,17 +1,12 @@
 #include <functional>
 #include <set>
 
+#include "base/joined.h"
 #include "engine/config/fields.h"
 #include "tools/assay/help/completion.h"
 
 namespace assay {
 namespace {
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
 
 // "data prepare" of "assay data prepare"; "" of "assay".
 std::string path_of(const CommandDescription& command) {
@@ -45,7 +40,7 @@ const char* kind_name(ValueKind kind) {
 }
 
 std::string kind_of(const OptionDescription& option) {
-  return option.kind == ValueKind::kChoice ? "words " + joined(option.choices)
+  return option.kind == ValueKind::kChoice ? "words " + joined(option.choices, " ")
                                            : kind_name(option.kind);
 }
 
@@ -68,7 +63,7 @@ std::string tables(const CommandDescription& program) {
   for_all(program, [&](const CommandDescription& command) {
     std::vector<std::string> words, names;
     for (const CommandDescription& sub : command.commands) words.push_back(sub.word());
-    if (!words.empty()) commands.add(path_of(command), joined(words));
+    if (!words.empty()) commands.add(path_of(command), joined(words, " "));
     for (const OptionDescription& option : command.options) {
       names.insert(names.end(), option.names.begin(), option.names.end());
       if (!option.takes_value()) continue;
@@ -76,7 +71,7 @@ std::string tables(const CommandDescription& program) {
         values.add(path_of(command) + " " + name, kind_of(option));
       }
     }
-    options.add(path_of(command), joined(names));
+    options.add(path_of(command), joined(names, " "));
     if (!command.arguments.empty()) {
       arguments.add(path_of(command), kind_of(command.arguments.front()));
     }
@@ -86,10 +81,10 @@ std::string tables(const CommandDescription& program) {
     if (row.type == "section") continue;
     names.push_back(row.path + "=");
     if (row.type == "true/false") fields.add(row.path, "true false");
-    if (!row.check.choices.empty()) fields.add(row.path, joined(row.check.choices));
+    if (!row.check.choices.empty()) fields.add(row.path, joined(row.check.choices, " "));
   }
   return commands.text() + options.text() + values.text() + arguments.text() + fields.text() +
-         "_assay_fields() {\n  echo \"" + joined(names) + "\"\n}\n";
+         "_assay_fields() {\n  echo \"" + joined(names, " ") + "\"\n}\n";
 }
 
 constexpr const char* kBashHead =

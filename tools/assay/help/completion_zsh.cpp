@@ -1,3 +1,4 @@
+#include "base/joined.h"
 #include "engine/config/fields.h"
 #include "tools/assay/help/completion.h"
 
@@ -37,11 +38,8 @@ std::string action_of(const OptionDescription& option) {
       return "_assay_runs";
     case ValueKind::kConfigField:
       return "_assay_fields";
-    case ValueKind::kChoice: {
-      std::string words;
-      for (const std::string& word : option.choices) words += (words.empty() ? "" : " ") + word;
-      return "(" + words + ")";
-    }
+    case ValueKind::kChoice:
+      return "(" + joined(option.choices, " ") + ")";
     case ValueKind::kNumber:
     case ValueKind::kText:
       return " ";

@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "base/joined.h"
 #include "engine/config/paths.h"
 
 namespace assay {
@@ -133,8 +134,7 @@ std::string usage_of(const CommandDescription& command) {
 }
 
 std::string heading_of(const OptionDescription& option) {
-  std::string heading;
-  for (const std::string& name : option.names) heading += (heading.empty() ? "" : ", ") + name;
+  const std::string heading = joined(option.names, ", ");
   const bool argument = option.names[0][0] != '-';
   if (argument) return heading + (option.repeated ? "..." : "");
   return heading + (option.takes_value() ? " " + option.value : "");
