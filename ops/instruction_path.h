@@ -14,6 +14,10 @@ const char* instruction_path();
 // add such products to it. Another name as it is.
 std::string float_instruction_path(const std::string& path);
 
+// True if this build's products of bf16 are faster than those of float on this CPU: by AMX, or by
+// vdpbf16ps where that is so. A build without them multiplies bf16 as floats.
+bool has_fast_bf16();
+
 // For people: "AVX512-BF16", "no vector extension" of "base". A name of another version as it is.
 std::string instruction_path_text(const std::string& path);
 

@@ -4,7 +4,7 @@
 #include "cuda/scaled_matmul.h"
 #include "models/linear/native_products.h"
 #include "models/linear/precision.h"
-#include "ops/cpu_gemm/gemm.h"
+#include "ops/instruction_path.h"
 
 namespace assay {
 
@@ -13,7 +13,7 @@ const char* recipe_name(Recipe recipe) {
 }
 
 Recipe resolve_recipe(const std::string& name, Backend backend) {
-  const bool fast_bf16 = backend == Backend::kGpu || panel::has_fast_bf16();
+  const bool fast_bf16 = backend == Backend::kGpu || has_fast_bf16();
   if (name == "fp32" || (name == "auto" && !fast_bf16)) return Recipe::kFp32;
   if (name == "bf16" || name == "auto" || is_quantised_recipe(name)) return Recipe::kBf16;
   throw UserError("precision.recipe '" + name + "' is unknown",

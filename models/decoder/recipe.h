@@ -12,7 +12,7 @@ namespace assay {
 enum class Recipe { kFp32, kBf16 };
 const char* recipe_name(Recipe recipe);
 // The type of activations and of products that are not quantised: bf16 for every quantised recipe.
-// `auto` is bf16 on a GPU, and on a CPU whose bf16 products are faster (panel::has_fast_bf16), else
+// `auto` is bf16 on a GPU, and on a CPU whose bf16 products are faster (has_fast_bf16), else
 // fp32. Throws UserError for an unknown name.
 Recipe resolve_recipe(const std::string& name, Backend backend = Backend::kCpu);
 // The recipe's name with `auto` resolved. Throws UserError for an unknown name.

@@ -131,16 +131,6 @@ void pack_slab(uint32_t* slab, const OuterProduct<T>& p, int64_t first, int64_t 
 
 }  // namespace
 
-bool has_fast_bf16() {
-#if defined(__AVX512BF16__)
-  // Zen 4 does twice as many products by vdpbf16ps as by fused multiply-adds; a Sapphire Rapids
-  // without its AMX, whose products would be several times faster, 0.6 times (docs/bench/cpu.md).
-  return has_amx() || !__builtin_cpu_is("intel");
-#else
-  return false;
-#endif
-}
-
 template <typename T>
 int64_t tile_rows() {
   return std::is_same_v<T, bf16> && has_amx() ? kAmxRows : kTileRows;

@@ -86,10 +86,6 @@ struct PackRows {
 template <typename T>
 void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end);
 
-// True if this build's products of bf16 are faster than those of float on this CPU: by AMX, or by
-// vdpbf16ps where that is so. A build without them multiplies bf16 as floats.
-bool has_fast_bf16();
-
 // Rows that are computed together: pieces of whole tiles waste nothing. Divides kBlockRows.
 template <typename T>
 int64_t tile_rows();
