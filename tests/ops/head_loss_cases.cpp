@@ -318,8 +318,8 @@ OpInstance reference_instance() {
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
-  // More tokens than two chunks: on a GPU, whose chunks have bf16 logits without gaps and no float
-  // ones, more than five times as many rows fit into the scratch.
+  // Six chunks and a part on a CPU. On a GPU, whose chunks have no gaps, four and a part; training
+  // in bf16, where they have no float logits either, one and a part.
   const int64_t many = 6 * head_loss_chunk_rows(INT64_MAX, 70) + 53;
   // 120000: a row of logits exceeds the shared memory of a GPU's block, even in bf16.
   for (const Shape& s :
