@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "base/memory_units.h"
 #include "cuda/device.h"
 #include "cuda/gpu_kind_text.h"
 
@@ -11,10 +12,6 @@ namespace {
 
 std::string version(int v) {
   return strprintf("%d.%d", v / 1000, v % 1000 / 10);
-}
-
-double gib(int64_t bytes) {
-  return double(bytes) / (1 << 30);
 }
 
 // "sm_80, sm_90a"
@@ -89,13 +86,13 @@ void require_usable(const DeviceFacts& facts) {
 UserError out_of_gpu_memory(size_t bytes, int64_t free_bytes) {
   return UserError(strprintf("cannot allocate %.2f GiB of device memory, %.2f GiB of GPU memory is "
                              "free",
-                             gib(int64_t(bytes)), gib(free_bytes)),
+                             in_gib(bytes), in_gib(free_bytes)),
                    kFullGpuHint);
 }
 
 UserError out_of_pinned_memory(size_t bytes) {
   return UserError(
-      strprintf("cannot pin %.2f GiB of the machine's memory for the GPU", gib(int64_t(bytes))),
+      strprintf("cannot pin %.2f GiB of the machine's memory for the GPU", in_gib(bytes)),
       "end other programs on this machine (free -h), give its container more memory, or reduce "
       "run.micro_batch or the model");
 }

@@ -9,6 +9,7 @@
 
 #include "base/math.h"
 #include "base/memory_limit.h"
+#include "base/memory_units.h"
 #include "cuda/context.h"
 
 namespace assay {
@@ -133,8 +134,8 @@ void MemoryPlan::allocate(gpu::Context* gpu) {
                               : host.cgroup == 0 ? "this machine has"
                                                  : "the limit of its cgroup is";
     throw NotEnoughMemory(
-        strprintf("the run needs %.1f GiB of memory, %s %.1f GiB%s", double(needed) / (1 << 30),
-                  there, double(available) / (1 << 30), gpu ? " free for it" : ""),
+        strprintf("the run needs %.1f GiB of memory, %s %.1f GiB%s", in_gib(needed), there,
+                  in_gib(available), gpu ? " free for it" : ""),
         "reduce run.micro_batch or the model; the table above lists what needs memory", available);
   }
   for (const Section section : kSections) {
@@ -162,7 +163,7 @@ void MemoryPlan::print(std::ostream& out) const {
   const auto line = [&](const char* indent, const std::string& name, size_t count, size_t bytes) {
     std::string label = indent + name;
     if (count > 1) label += " x" + std::to_string(count);
-    out << strprintf("%-52s %14zu B %10.1f MiB\n", label.c_str(), bytes, double(bytes) / (1 << 20));
+    out << strprintf("%-52s %14zu B %10.1f MiB\n", label.c_str(), bytes, in_mib(bytes));
   };
   for (const Section section : kSections) {
     if (section_bytes(section) == 0) continue;

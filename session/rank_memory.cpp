@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <iostream>
 
+#include "base/memory_units.h"
 #include "comm/agree.h"
 #include "cuda/context.h"
 
 namespace assay {
 
 namespace {
-
-constexpr double kGiB = 1 << 30;
 
 RankNeed need_of(const Ranks& ranks, const MemoryPlan& plan, const gpu::Context* gpu) {
   const size_t on_gpu = gpu ? plan.bytes_on(gpu) : 0;
@@ -45,12 +44,12 @@ constexpr Words kGpu{"its GPU has", "on the GPU of rank", "it has", " free for p
 std::optional<Shortage> shortage_of(size_t first, size_t count, size_t needed, size_t there,
                                     const Words& words) {
   if (needed <= there) return std::nullopt;
-  const double need_gib = double(needed) / kGiB;
+  const double need_gib = in_gib(needed);
   const std::string need =
       count == 1 ? strprintf("rank %zu needs %.1f GiB of memory, %s", first, need_gib, words.its)
                  : strprintf("the %zu ranks %s %zu need %.1f GiB of memory together, %s", count,
                              words.ranks, first, need_gib, words.it);
-  return Shortage{need + strprintf(" %.1f GiB%s", double(there) / kGiB, words.end), there / count};
+  return Shortage{need + strprintf(" %.1f GiB%s", in_gib(there), words.end), there / count};
 }
 
 // Of the memory that the ranks share which `shares` names, if `first` is the first of them.

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "base/check.h"
+#include "base/memory_units.h"
 #include "base/standard_output.h"
 #include "bench/json.h"
 #include "bench/options.h"
@@ -56,14 +57,13 @@ int main(int argc, char** argv) {
           limit_fields("add", "tb_per_s", add).c_str());
     } else {
       std::printf("%s, %d SMs, %.1f GiB, L2 %.1f MiB, driver for CUDA %d.%d\n", facts.name.c_str(),
-                  facts.multiprocessors, double(facts.memory_bytes) / (1 << 30),
-                  double(facts.l2_bytes) / (1 << 20), facts.driver / 1000,
-                  facts.driver % 1000 / 10);
+                  facts.multiprocessors, in_gib(facts.memory_bytes), in_mib(facts.l2_bytes),
+                  facts.driver / 1000, facts.driver % 1000 / 10);
       std::printf("copy      %8.3f TB/s (read + written, 1 GiB)\n", copy.p50 * 1e-12);
       std::printf("matmul    %8.1f TFLOP/s (bf16, 8192 x 8192 x 8192, cuBLASLt)\n",
                   matmul.p50 * 1e-12);
       std::printf("L2 read   %8.3f TB/s (%.1f MiB)\n", l2.p50 * 1e-12,
-                  double(l2_read_bytes(facts)) / (1 << 20));
+                  in_mib(l2_read_bytes(facts)));
       if (add) {
         std::printf("add       %8.3f TB/s (floats that the memory adds, 1 GiB)\n",
                     add->p50 * 1e-12);

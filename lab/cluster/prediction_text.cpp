@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/memory_units.h"
 
 namespace assay {
 
@@ -11,10 +12,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr double kMs = 1e3;
-
-double gib(double bytes) {
-  return bytes / double(int64_t{1} << 30);
-}
 
 double tokens_per_s(const ModelPredictions& model, const StepTime& time) {
   return double(model.batch_tokens) / time.step_s;
@@ -39,7 +36,7 @@ std::string row(const ModelPredictions& model, const Prediction& p) {
   std::string text = strprintf("%c %4d %5d %7ld %5ld x %-3ld %7.1f%s %8.2f ",
                                is_best(model, p) ? '*' : ' ', m.ranks(), m.shape.nodes,
                                long(m.expert_ranks), long(m.micro_batch), long(m.micro_batches),
-                               gib(p.memory_bytes), p.fits ? " " : "!", 1e-9 * p.sent_bytes);
+                               in_gib(p.memory_bytes), p.fits ? " " : "!", 1e-9 * p.sent_bytes);
   text += p.now ? strprintf("%8.1f", kMs * p.now->step_s) : strprintf("%8s", "-");
   return text + strprintf(" %10.1f %8.1f %9.2f %5.0f%%  %s\n", kMs * p.overlapped.step_s,
                           kMs * p.hidden.step_s, 1e-6 * tokens_per_s(model, p.overlapped),

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/joined.h"
+#include "base/memory_units.h"
 #include "lab/map/contract_map.h"
 #include "lab/runs/text_table.h"
 #include "models/audit/model_table.h"
@@ -181,7 +182,7 @@ std::vector<std::vector<std::string>> model_rows(const ContractMap& map) {
   for (const MapModel& m : map.set.models) {
     const auto peak = peak_memory(m);
     rows.push_back({m.name, grouped(m.p_total), grouped(m.p_active), grouped(m.flops_per_token),
-                    peak ? strprintf("%.0f MiB", *peak / 0x1p20) : "",
+                    peak ? strprintf("%.0f MiB", in_mib(*peak)) : "",
                     std::to_string(m.seeds().size()), steps_text(m)});
   }
   return rows;

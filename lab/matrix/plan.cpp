@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/memory_units.h"
 #include "engine/run/progress.h"
 #include "lab/matrix/summary.h"
 
@@ -35,8 +36,8 @@ double flops_left(const PlannedCell& run, bool fresh_changed) {
   return run.cell->flops_after(run.status.kept());
 }
 
-std::string mib(int64_t bytes) {
-  return strprintf("%.0f", double(bytes) / 0x1p20);
+std::string mib_text(int64_t bytes) {
+  return strprintf("%.0f", in_mib(bytes));
 }
 
 // "the auxiliary loss helps: max_load of aux-only - baseline < 0, under activeDN"
@@ -145,7 +146,7 @@ std::string plan_text(const MatrixPlan& plan) {
     text += strprintf("%3ld  %-*s  %8s  %9s  %10s  %7s  %s\n", long(++number), int(width),
                       cell.name.c_str(), steps_text(cell).c_str(),
                       count_text(double(cell.tokens())).c_str(),
-                      strprintf("%.3e", cell.flops()).c_str(), mib(cell.memory_bytes).c_str(),
+                      strprintf("%.3e", cell.flops()).c_str(), mib_text(cell.memory_bytes).c_str(),
                       state_text(run).c_str());
     if (cell.memory_bytes > file.memory_bytes) text += "     exceeds the memory budget\n";
     for (const std::string& also : run.also) text += "     = " + also + "\n";
@@ -173,7 +174,7 @@ std::string plan_text(const MatrixPlan& plan) {
       "%ld at a time%s, %ld threads each; the largest run needs %s of %s MiB\n", long(file.jobs),
       file.device == "auto" ? "" : (" on " + file.device).c_str(),
       plan.matrix->cells.empty() ? 0L : long(plan.matrix->cells.front().config.run.threads),
-      mib(largest).c_str(), mib(file.memory_bytes).c_str());
+      mib_text(largest).c_str(), mib_text(file.memory_bytes).c_str());
   if (separate > flops) {
     text += strprintf("branches: %.3e FLOPs instead of %.3e of separate runs, %.0f%%\n", flops,
                       separate, 100 * flops / separate);

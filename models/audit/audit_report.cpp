@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/memory_units.h"
 #include "engine/telemetry/router_stats.h"
 #include "models/audit/model_table.h"
 
@@ -149,7 +150,7 @@ Json model_json(const Config& config, const AuditOptions& options) {
 }
 
 std::string mebibytes(int64_t bytes) {
-  return strprintf("%.1f", static_cast<double>(bytes) / (1 << 20));
+  return strprintf("%.1f", in_mib(bytes));
 }
 
 void fill_column(ModelTable& table, size_t column, const Config& config,

@@ -13,6 +13,7 @@
 #include "base/cpu_name.h"
 #include "base/joined.h"
 #include "base/memory_limit.h"
+#include "base/memory_units.h"
 #include "cuda/device.h"
 #include "cuda/gpu_kind_text.h"
 #include "cuda/product_library.h"
@@ -31,8 +32,6 @@ namespace assay {
 namespace {
 
 using nlohmann::ordered_json;
-
-constexpr double kGib = double(int64_t{1} << 30);
 
 ordered_json program_facts() {
   const BuildInfo build = build_info();
@@ -62,10 +61,10 @@ ordered_json cpu_facts(std::vector<Advice>& advice) {
 ordered_json memory_facts() {
   const size_t total = machine_memory_bytes(), limit = memory_limit().bytes;
   ordered_json j;
-  j["total_gib"] = double(total) / kGib;
+  j["total_gib"] = in_gib(total);
   // Of a container or a batch job.
-  if (limit < total) j["limit_gib"] = double(limit) / kGib;
-  j["available_gib"] = double(available_memory_bytes()) / kGib;
+  if (limit < total) j["limit_gib"] = in_gib(limit);
+  j["available_gib"] = in_gib(available_memory_bytes());
   return j;
 }
 
@@ -127,7 +126,7 @@ ordered_json gpu_facts(MachineLimits limits, std::vector<Advice>& advice) {
       j["name"] = facts.name;
       j["compute_capability"] = strprintf("%d.%d", facts.capability / 10, facts.capability % 10);
       j["multiprocessors"] = facts.multiprocessors;
-      j["memory_gib"] = double(facts.memory_bytes) / kGib;
+      j["memory_gib"] = in_gib(facts.memory_bytes);
       // What the hardware supports; precision.recipe sets what training uses.
       j["has_bf16"] = facts.capability >= 80;
       j["has_fp8"] = facts.capability >= 89;
@@ -182,10 +181,10 @@ ordered_json disk_facts(std::vector<Advice>& advice) {
   ordered_json j;
   j["folder"] = std::filesystem::current_path(failed).string();
   if (failed) return j;
-  j["free_gib"] = double(space.available) / kGib;
-  if (double(space.available) < kGib) {
+  j["free_gib"] = in_gib(space.available);
+  if (in_gib(space.available) < 1) {
     advice.push_back(
-        {strprintf("only %.2f GiB free on the disk of this folder", double(space.available) / kGib),
+        {strprintf("only %.2f GiB free on the disk of this folder", in_gib(space.available)),
          "a checkpoint takes 12 bytes per parameter (6 with optimizer.state bf16): train on "
          "another disk with --run"});
   }

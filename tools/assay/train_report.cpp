@@ -8,6 +8,7 @@
 
 #include "base/build_info.h"
 #include "base/check.h"
+#include "base/memory_units.h"
 #include "cuda/product_library.h"
 #include "cuda/scaled_matmul.h"
 #include "engine/config/check.h"
@@ -305,12 +306,11 @@ void announce_setup(TrainingRun& run, const IsGiven& is_given) {
                      build.commit.c_str(), build.dirty ? " (modified)" : "",
                      config.precision.recipe.c_str(), run.session().device.name().c_str(),
                      long(run.session().threads)));
-  log.info(
-      strprintf("parameters: %s total, %s active; %.3g FLOPs per token; memory planned %.1f MiB "
-                "(%s bytes)",
-                grouped(counts.total).c_str(), grouped(counts.active).c_str(),
-                double(counts.flops_per_token), double(run.plan().total_bytes()) / (1 << 20),
-                grouped(int64_t(run.plan().total_bytes())).c_str()));
+  log.info(strprintf(
+      "parameters: %s total, %s active; %.3g FLOPs per token; memory planned %.1f MiB "
+      "(%s bytes)",
+      grouped(counts.total).c_str(), grouped(counts.active).c_str(), double(counts.flops_per_token),
+      in_mib(run.plan().total_bytes()), grouped(int64_t(run.plan().total_bytes())).c_str()));
   const int64_t tokens = config.run.steps * config.run.batch_tokens;
   log.info(strprintf(
       "contract %s: %ld steps of %ld tokens, %s tokens: %.2f per total, %.2f per active parameter",

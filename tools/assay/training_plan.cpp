@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/memory_units.h"
 #include "data/tokenizer_files.h"
 #include "engine/config/check.h"
 #include "engine/config/collapse_auto.h"
@@ -41,10 +42,6 @@ std::string missing_data(const Config& config) {
 constexpr Section kSections[] = {Section::kParameters,  Section::kGradients,   Section::kSums,
                                  Section::kOptimizer,   Section::kActivations, Section::kScratch,
                                  Section::kHostVisible, Section::kData};
-
-double mib(size_t bytes) {
-  return double(bytes) / (1 << 20);
-}
 
 // The plans of all ranks, in their order.
 using Plans = std::vector<const MemoryPlan*>;
@@ -86,12 +83,12 @@ void print_ranks(const Plans& plans, const Sent& sent) {
   for (const Section section : kSections) {
     const SectionRange range = section_range(plans, section);
     if (range.largest == 0) continue;
-    std::cout << strprintf("  %-18s %12.1f %12.1f\n", section_name(section), mib(range.smallest),
-                           mib(range.largest));
+    std::cout << strprintf("  %-18s %12.1f %12.1f\n", section_name(section), in_mib(range.smallest),
+                           in_mib(range.largest));
   }
   const auto [least, most] = std::minmax_element(sent.plain.begin(), sent.plain.end());
-  std::cout << strprintf("  %-18s %12.1f %12.1f\n", "sent in a step", mib(size_t(*least)),
-                         mib(size_t(*most)));
+  std::cout << strprintf("  %-18s %12.1f %12.1f\n", "sent in a step", in_mib(*least),
+                         in_mib(*most));
   if (sent.without_rows) std::cout << "  (without the rows of tokens for experts of other ranks)\n";
 }
 

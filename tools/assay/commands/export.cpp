@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/memory_units.h"
 #include "base/read_failed.h"
 #include "session/loaded_model.h"
 #include "tools/assay/commands.h"
@@ -73,7 +74,7 @@ int export_hf(const ExportArguments& a) {
   std::printf("%s, step %ld, as %s in %s\n", source.folder.c_str(), long(source.state.step),
               architecture.c_str(), a.out.c_str());
   std::printf("  %ld tensors, %s, %.1f MiB in %zu %s\n", long(exported.tensors), dtype_name(dtype),
-              double(exported.bytes) / (1 << 20), exported.files.size(),
+              in_mib(exported.bytes), exported.files.size(),
               exported.files.size() == 1 ? "file" : "files");
   for (const std::string& gain : exported.folded) std::printf("  folded %s\n", gain.c_str());
   if (!exported.not_opened.empty()) std::printf("  %s\n", exported.not_opened.c_str());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/joined.h"
+#include "base/memory_units.h"
 #include "base/shell_word.h"
 #include "lab/matrix/defaults.h"
 #include "lab/matrix/edits_text.h"
@@ -152,7 +153,7 @@ void require_memory(const MatrixFile& file, const std::vector<PlannedRun>& plann
     if (run.cell->memory_bytes <= file.memory_bytes) continue;
     throw UserError(
         strprintf("%s needs %.2f GiB, but the memory budget is %.2f GiB", run.cell->name.c_str(),
-                  double(run.cell->memory_bytes) / 0x1p30, double(file.memory_bytes) / 0x1p30),
+                  in_gib(run.cell->memory_bytes), in_gib(file.memory_bytes)),
         std::string("make run.micro_batch smaller, ") +
             (on_gpu ? "end other programs on the GPU (nvidia-smi), " : "") +
             "or raise the budget (memory: in the file, or --memory)");
