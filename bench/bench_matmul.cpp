@@ -3,7 +3,6 @@
 // ours is faster); the two run alternately. A case with a wrong result is not timed.
 #include <omp.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 
@@ -75,38 +74,22 @@ Result measure(const std::function<void()>& f, const std::function<void()>& peer
   return r;
 }
 
-bool correct(const OpInstance& instance) {
-  Report report;
-  instance.check(report);
-  for (const auto& c : report.comparisons()) {
-    if (c.outside > 0) return false;
-  }
-  return true;
-}
-
 // limit: GFLOP/s.
 void print_case(const Options& options, double limit, const OpCase& c, const Cost& cost, Result r,
                 const char* separator) {
-  const double p50 = median(r.us), least = *std::min_element(r.us.begin(), r.us.end());
-  const double peer = median(r.peer_us), gflops = 1e-3 * cost.flops / p50;
+  const CaseTiming t = timing_of(r.us);
+  const double peer = median(r.peer_us), gflops = 1e-3 * cost.flops / t.p50_us;
   if (options.json) {
-    const CaseRow row{.op = c.op,
-                      .name = c.name,
-                      .p50_us = p50,
-                      .min_us = least,
-                      .runs = int64_t(r.us.size()),
-                      .cost = cost,
-                      .bound = "matmul",
-                      .share = gflops / limit};
     const std::string of_peer = peer > 0 ? strprintf("%.3f", peer) : "null";
     std::printf("%s\n  {%s, \"gflops\": %.1f, \"onednn_p50_us\": %s}", separator,
-                json_fields(row).c_str(), gflops, of_peer.c_str());
+                json_fields(c, cost, t, {gflops / limit, "matmul"}).c_str(), gflops,
+                of_peer.c_str());
     return;
   }
   char ratio[32] = "";
-  if (peer > 0) std::snprintf(ratio, sizeof ratio, " | %.2fx oneDNN", peer / p50);
+  if (peer > 0) std::snprintf(ratio, sizeof ratio, " | %.2fx oneDNN", peer / t.p50_us);
   std::printf("%-62s | %8.0f us (min %8.0f) | %4.0f GFLOP/s | %3.0f%% of limit%s\n", c.name.c_str(),
-              p50, least, gflops, 100 * gflops / limit, ratio);
+              t.p50_us, t.min_us, gflops, 100 * gflops / limit, ratio);
 }
 
 std::vector<OpCase> chosen_cases(const Options& options) {
@@ -147,7 +130,7 @@ int run(const Options& options) {
   for (const OpCase& c : cases) {
     const OpInstance instance = c.make();
     instance.run(on);
-    if (!correct(instance)) {
+    if (!is_correct(instance)) {
       std::fprintf(stderr, "%s: wrong result, no time\n", c.name.c_str());
       ++wrong;
       continue;

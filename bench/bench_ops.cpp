@@ -10,7 +10,6 @@
 #include <sstream>
 
 #include "base/cores.h"
-#include "base/median.h"
 #include "base/seconds_since.h"
 #include "base/standard_output.h"
 #include "bench/cases.h"
@@ -37,18 +36,13 @@ struct Limits {
   double copy, float_products, bf16_products;  // bytes per second, flops per second
 };
 
-struct Timing {
-  double p50_us = 0, min_us = 0;
-  int runs = 0;
-};
-
 double seconds_of(const std::function<void()>& f) {
   const auto begin = std::chrono::steady_clock::now();
   f();
   return seconds_since(begin);
 }
 
-Timing measure(const std::function<void()>& before, const std::function<void()>& f, int iters) {
+CaseTiming measure(const std::function<void()>& before, const std::function<void()>& f, int iters) {
   before();
   f();  // pages, caches and threads are warm from here on
   std::vector<double> us;
@@ -59,8 +53,7 @@ Timing measure(const std::function<void()>& before, const std::function<void()>&
     spent += us.back() * 1e-6;
     if (iters == 0 && spent > kSecondsPerCase && int(us.size()) >= kFewestRuns) break;
   }
-  std::sort(us.begin(), us.end());
-  return {median(us), us[0], int(us.size())};
+  return timing_of(us);
 }
 
 // "bf16", "float", or "" where the name of the case has no type.
@@ -153,18 +146,10 @@ void print_header(const Options& options, const Limits& limits) {
               "case");
 }
 
-void print_case(const Options& options, const OpCase& c, const Cost& cost, const Timing& t,
+void print_case(const Options& options, const OpCase& c, const Cost& cost, const CaseTiming& t,
                 const Share& share, const char* separator) {
   if (options.json) {
-    const CaseRow row{.op = c.op,
-                      .name = c.name,
-                      .p50_us = t.p50_us,
-                      .min_us = t.min_us,
-                      .runs = t.runs,
-                      .cost = cost,
-                      .bound = share.bound,
-                      .share = share.share};
-    std::printf("%s\n  {%s}", separator, json_fields(row).c_str());
+    std::printf("%s\n  {%s}", separator, json_fields(c, cost, t, share).c_str());
   } else {
     std::printf("%10.1f %10.1f %7.2f %8.2f %4.0f%% %-6s  %s\n", t.p50_us, t.min_us,
                 1e-3 * cost.bytes / t.p50_us, 1e-3 * cost.flops / t.p50_us, 100 * share.share,
@@ -193,7 +178,7 @@ int run(const Options& options) {
       instance.bench->restore();
       if (instance.alone) instance.run(on);  // gives the op its inputs
     };
-    const Timing t = measure(
+    const CaseTiming t = measure(
         before, [&] { timed.run(on); }, options.iters);
     print_case(options, c, timed.cost, t,
                share_of(timed.cost, limits.copy, products_limit(limits, c), t.p50_us), separator);

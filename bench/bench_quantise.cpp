@@ -2,7 +2,6 @@
 // bandwidth, and the relative RMS error of each recipe's format on N(0, 1), 4096 x 4096. A case
 // with a wrong result is not timed. --grids instead prints, as JSON, the numbers of each element
 // format and what magnitudes round to; the figures of docs/precision.md are drawn from it.
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -11,7 +10,6 @@
 #include <vector>
 
 #include "base/cores.h"
-#include "base/median.h"
 #include "base/seconds_since.h"
 #include "base/standard_output.h"
 #include "bench/cases.h"
@@ -38,7 +36,7 @@ struct Options {
   bool json = false, grids = false;
 };
 
-std::vector<double> measure(const std::function<void()>& f, int iters) {
+CaseTiming measure(const std::function<void()>& f, int iters) {
   std::vector<double> us;
   f();
   for (double spent = 0; iters > 0 ? int(us.size()) < iters : spent < 1e6 * kSecondsPerCase;) {
@@ -47,34 +45,19 @@ std::vector<double> measure(const std::function<void()>& f, int iters) {
     us.push_back(1e6 * seconds_since(begin));
     spent += us.back();
   }
-  std::sort(us.begin(), us.end());
-  return us;
-}
-
-bool correct(const OpInstance& instance) {
-  Report report;
-  instance.check(report);
-  return std::all_of(report.comparisons().begin(), report.comparisons().end(),
-                     [](const Report::Comparison& c) { return c.outside == 0; });
+  return timing_of(us);
 }
 
 void print_case(const Options& options, double copy, const OpCase& c, const Cost& cost,
-                const std::vector<double>& us, const char* separator) {
-  const double p50 = median(us), gb = 1e-3 * cost.bytes / p50;
+                const CaseTiming& t, const char* separator) {
+  const double gb = 1e-3 * cost.bytes / t.p50_us;
   if (options.json) {
-    const CaseRow row{.op = c.op,
-                      .name = c.name,
-                      .p50_us = p50,
-                      .min_us = us[0],
-                      .runs = int64_t(us.size()),
-                      .cost = cost,
-                      .bound = "copy",
-                      .share = gb / copy};
-    std::printf("%s\n  {%s, \"gb_per_s\": %.3f}", separator, json_fields(row).c_str(), gb);
+    std::printf("%s\n  {%s, \"gb_per_s\": %.3f}", separator,
+                json_fields(c, cost, t, {gb / copy, "copy"}).c_str(), gb);
     return;
   }
-  std::printf("%-58s | %8.0f us (min %8.0f) | %6.2f GB/s | %3.0f%% of copy\n", c.name.c_str(), p50,
-              us[0], gb, 100 * gb / copy);
+  std::printf("%-58s | %8.0f us (min %8.0f) | %6.2f GB/s | %3.0f%% of copy\n", c.name.c_str(),
+              t.p50_us, t.min_us, gb, 100 * gb / copy);
 }
 
 // sqrt(sum (x - decoded)^2 / sum x^2) of the row copy.
@@ -200,7 +183,7 @@ int run(const Options& options) {
   for (const OpCase& c : cases) {
     const OpInstance instance = c.make();
     instance.run(on);
-    if (!correct(instance)) {
+    if (!is_correct(instance)) {
       std::fprintf(stderr, "%s: wrong result, no time\n", c.name.c_str());
       ++wrong;
       continue;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "base/median.h"
 #include "base/suggest.h"
+#include "bench/json.h"
 
 namespace assay {
 namespace {
@@ -50,6 +52,28 @@ Share share_of(const Cost& cost, double copy_bytes_per_s, double product_flop_pe
   const double copy_us = 1e6 * cost.bytes / copy_bytes_per_s;
   const double matmul_us = product_flop_per_s > 0 ? 1e6 * cost.flops / product_flop_per_s : 0;
   return {std::max(copy_us, matmul_us) / p50_us, matmul_us > copy_us ? "matmul" : "copy"};
+}
+
+CaseTiming timing_of(const std::vector<double>& us) {
+  return {.p50_us = median(us),
+          .min_us = *std::min_element(us.begin(), us.end()),
+          .runs = int64_t(us.size())};
+}
+
+std::string json_fields(const OpCase& c, const Cost& cost, const CaseTiming& t,
+                        const Share& share) {
+  return "\"op\": " + json_string(c.op) + ", \"case\": " + json_string(c.name) +
+         strprintf(
+             ", \"p50_us\": %.3f, \"min_us\": %.3f, \"runs\": %ld, \"bytes\": %.0f, "
+             "\"flops\": %.0f, \"bound\": \"%s\", \"share\": %.4f",
+             t.p50_us, t.min_us, long(t.runs), cost.bytes, cost.flops, share.bound, share.share);
+}
+
+bool is_correct(const OpInstance& instance) {
+  Report report;
+  instance.check(report);
+  return std::all_of(report.comparisons().begin(), report.comparisons().end(),
+                     [](const Report::Comparison& c) { return c.outside == 0; });
 }
 
 void require_known_ops(const std::vector<std::string>& ops) {

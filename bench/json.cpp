@@ -1,7 +1,6 @@
 #include "bench/json.h"
 
 #include "base/build_info.h"
-#include "base/check.h"
 #include "base/cpu_name.h"
 
 namespace assay {
@@ -27,15 +26,6 @@ std::string json_fields(const BenchHeader& header) {
 
 std::string with_header(const BenchHeader& header, const std::string& object) {
   return "{" + json_fields(header) + ", " + object.substr(1);
-}
-
-std::string json_fields(const CaseRow& row) {
-  return "\"op\": " + json_string(row.op) + ", \"case\": " + json_string(row.name) +
-         strprintf(
-             ", \"p50_us\": %.3f, \"min_us\": %.3f, \"runs\": %ld, \"bytes\": %.0f, "
-             "\"flops\": %.0f, \"bound\": \"%s\", \"share\": %.4f",
-             row.p50_us, row.min_us, long(row.runs), row.cost.bytes, row.cost.flops, row.bound,
-             row.share);
 }
 
 }  // namespace assay

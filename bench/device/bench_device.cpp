@@ -196,15 +196,8 @@ void Bench::print(const OpCase& c, const Cost& cost, const DeviceTiming& t) {
   const Share s = share_of(cost, limits_.copy, rate * limits_.matmul, t.p50_us);
   if (options_.json) {
     begin_row();
-    const CaseRow row{.op = c.op,
-                      .name = c.name,
-                      .p50_us = t.p50_us,
-                      .min_us = t.min_us,
-                      .runs = t.runs,
-                      .cost = cost,
-                      .bound = s.bound,
-                      .share = s.share};
-    std::printf("{%s, %s}", json_fields(row).c_str(), json_fields(t.gpu).c_str());
+    const CaseTiming timing{.p50_us = t.p50_us, .min_us = t.min_us, .runs = t.runs};
+    std::printf("{%s, %s}", json_fields(c, cost, timing, s).c_str(), json_fields(t.gpu).c_str());
   } else {
     std::printf(
         "%-64s | %9.1f us (min %9.1f) | %6.3f TB/s | %7.2f TFLOP/s | %3.0f%% of %s limit%s\n",

@@ -1,4 +1,4 @@
-// What bounds a case, and the error if none is chosen.
+// What bounds a case, its row of JSON, and the error if none is chosen.
 #include "bench/cases.h"
 #include "tests/catch.h"
 
@@ -31,6 +31,15 @@ TEST_CASE("a share is of the limit that allows less") {
   REQUIRE(of_products.share == 0.5);
   REQUIRE(std::string(of_products.bound) == "matmul");
   REQUIRE(std::string(share_of(cost, 1e9, 0, 4).bound) == "copy");
+}
+
+TEST_CASE("a case's row of JSON has its median, its shortest time and what they are a share of") {
+  const CaseTiming t = timing_of({4, 1, 2.5});
+  REQUIRE(t.p50_us == 2.5);
+  REQUIRE(json_fields(OpCase{"cast", "cast \"x\"", {}}, {.bytes = 1000, .flops = 8000}, t,
+                      {0.25, "copy"}) ==
+          R"("op": "cast", "case": "cast \"x\"", "p50_us": 2.500, "min_us": 1.000, "runs": 3, )"
+          R"("bytes": 1000, "flops": 8000, "bound": "copy", "share": 0.2500)");
 }
 
 TEST_CASE("if no case is chosen the error repeats the choice and names the nearest op") {
