@@ -59,6 +59,13 @@ Json json_of(std::string_view text) {
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
+// The text of a value: on one line, or with a line for each member, `indent` columns a level. Bytes
+// that are not UTF-8, as names of files may have them, become U+FFFD.
+template <typename Json>
+std::string json_text(const Json& json, int indent = -1) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
 // The text under a key; "" if the value is no object, or has no text there.
 template <typename Json>
 std::string text_or_empty(const Json& object, const std::string& key) {

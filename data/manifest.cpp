@@ -121,7 +121,7 @@ std::string manifest_text(const Manifest& manifest) {
   if (!manifest.validation.empty()) file["validation"] = manifest.validation;
   if (manifest.shuffle_seed) file["shuffle_seed"] = *manifest.shuffle_seed;
   if (!manifest.sources.empty()) file["sources"] = std::move(sources);
-  return file.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return json_text(file, 2) + "\n";
 }
 
 void require_manifest_hashes(const HashedFiles& files) {

@@ -13,6 +13,7 @@
 #include "base/new_folder.h"
 #include "base/read_failed.h"
 #include "base/shell_word.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 #include "data/synth_shards.h"
 #include "data/tokenizer_check.h"
@@ -322,8 +323,7 @@ void write_origin(const RunDir& dir, const ImportPlan& plan, const Imported& imp
   add_facts(j, origin.facts);
   j["dtypes"] = imported.dtypes;
   j["notes"] = imported.notes;
-  const auto replace = nlohmann::ordered_json::error_handler_t::replace;
-  write_file_atomic(dir.file(kImportedFile), j.dump(1, ' ', false, replace) + "\n");
+  write_file_atomic(dir.file(kImportedFile), json_text(j, 1) + "\n");
 }
 
 // A folder without config.json: what it may be instead.

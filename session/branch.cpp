@@ -145,9 +145,7 @@ void fill(const Branch& branch, const fs::path& folder) {
   copy_telemetry(telemetry_file(trunk), telemetry_file(folder), branch.at.step);
   copy_samples(trunk / kSamplesFile, folder / kSamplesFile, branch.at.step);
   copy_evaluations(trunk / kEvaluations, folder / kEvaluations, branch.at.step);
-  const auto replace = Json::error_handler_t::replace;
-  write_file_atomic((folder / kBranchFile).string(),
-                    origin_of(branch).dump(1, ' ', false, replace) + "\n");
+  write_file_atomic((folder / kBranchFile).string(), json_text(origin_of(branch), 1) + "\n");
 }
 
 // The branch of an imported run has a copy of its tokenizer, and its configuration names that.

@@ -74,7 +74,7 @@ RecordedEvaluation record_evaluation(const std::string& run, int64_t step, order
     for (const char* key : kOrigin) result.erase(key);
   }
   all.update(result);
-  write_file_atomic(path, all.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+  write_file_atomic(path, json_text(all, 1) + "\n");
   return {.path = path, .kept_core = kept_core};
 }
 

@@ -127,8 +127,7 @@ std::string device_with_instructions(const std::string& device, const Config& co
 void require_same_on_all(Ranks& ranks, NamedTexts mine) {
   mine.insert(mine.begin(), {"program, SHA-256", program_sha256().substr(0, 16)});
   json me = {{"who", process_name()}, {"mine", mine}};
-  const std::vector<std::string> all =
-      gather_texts(ranks.group(), me.dump(-1, ' ', false, json::error_handler_t::replace));
+  const std::vector<std::string> all = gather_texts(ranks.group(), json_text(me));
   const NamedTexts first = json_or_throw(all.front())["mine"];
   for (size_t r = 1; r < all.size(); ++r) {
     const json other = json_or_throw(all[r]);
@@ -151,8 +150,7 @@ NamedTexts named_bundle(const std::vector<std::pair<std::string, std::string>>& 
 void require_same_run_on_all(Ranks& ranks, const Session& session, const RunData& data,
                              const RunEvaluators& evaluators, TrainingRunOptions::Start start) {
   const json me = described(session, data, evaluators, start);
-  const std::vector<std::string> all =
-      gather_texts(ranks.group(), me.dump(-1, ' ', false, json::error_handler_t::replace));
+  const std::vector<std::string> all = gather_texts(ranks.group(), json_text(me));
   const json first = json_or_throw(all.front());
   for (size_t r = 1; r < all.size(); ++r) {
     const json other = json_or_throw(all[r]);

@@ -76,7 +76,7 @@ void append_texts(std::vector<GeneratedText>& texts, const std::string& json) {
 
 // One line of JSON; a text may end inside a UTF-8 character.
 std::string line_of(const ordered_json& json) {
-  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return json_text(json);
 }
 
 // The file's lines of steps before `step`: a repeated evaluation replaces its own lines.

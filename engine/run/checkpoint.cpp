@@ -79,8 +79,7 @@ std::map<std::string, WrittenFile> write_tensors(const std::string& folder,
 }
 
 WrittenFile write_state(const std::string& folder, const TrainingState& state) {
-  const std::string text =
-      to_json(state).dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  const std::string text = json_text(to_json(state), 2) + "\n";
   write_file_atomic(folder + "/" + kCheckpointState, text);
   return {.bytes = static_cast<int64_t>(text.size()), .sha256 = sha256_hex(text)};
 }

@@ -68,7 +68,7 @@ void write_meta(const RunDir& run, const RunMeta& meta) {
   if (!meta.tokenizer_sha256.empty()) j["tokenizer_sha256"] = meta.tokenizer_sha256;
   if (meta.epoch_tokens) j["epoch_tokens"] = *meta.epoch_tokens;
   j["before"] = earlier_launches(path);
-  write_file_atomic(path, j.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  write_file_atomic(path, json_text(j, 2) + "\n");
 }
 
 }  // namespace assay

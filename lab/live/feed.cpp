@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/read_failed.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 
 namespace assay {
@@ -118,7 +119,7 @@ void LiveFeed::make() {
     data->live = live_json(statuses);
     data->report = report_;
     const Json whole = {{"live", data->live}, {"report", data->report}};
-    data->json = whole.dump(-1, ' ', false, Json::error_handler_t::replace);
+    data->json = json_text(whole);
     data->etag = "\"" + sha256_hex(data->json).substr(0, 32) + "\"";
     ++made_;
     fingerprint_ = all_read ? std::move(fingerprint) : "";

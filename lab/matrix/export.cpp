@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/json_text.h"
 #include "lab/matrix/claims.h"
 #include "lab/matrix/gap.h"
 #include "lab/matrix/report.h"
@@ -349,7 +350,7 @@ std::string summary_json(const MatrixSummary& summary) {
     j["claims_seal"] = seal_to_json(*summary.seal);
     j["claims_seal"]["says"] = seal_text(*summary.seal);
   }
-  return j.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return json_text(j, 2) + "\n";
 }
 
 void write_summary(const MatrixFolder& folder, const MatrixSummary& summary) {

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/memory_units.h"
+#include "data/json_text.h"
 #include "engine/run/progress.h"
 #include "lab/matrix/summary.h"
 
@@ -257,7 +258,7 @@ std::string plan_json(const MatrixPlan& plan) {
     c["why"] = cell->unavailable;
     j["unavailable"].push_back(c);
   }
-  return j.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return json_text(j, 2) + "\n";
 }
 
 }  // namespace assay

@@ -336,8 +336,7 @@ std::string take_over(const ReusableRun& reusable, const MatrixFolder& folder,
     j["from"] = reusable.run;
     j["commit"] = record.commit;
     j["receipt_seal"] = read_receipt(require_receipt(part.string())).seal;
-    write_file_atomic((part / kReusedFile).string(),
-                      j.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+    write_file_atomic((part / kReusedFile).string(), json_text(j, 2) + "\n");
     fs::rename(part, to);
     return other_devices(read_run(to.string()), evidence.device);
   } catch (const fs::filesystem_error& error) {

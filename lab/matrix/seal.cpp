@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 
 namespace assay {
@@ -58,7 +59,7 @@ std::string claim_label(const MatrixClaim& claim) {
 std::string claims_sha256(const std::vector<MatrixClaim>& claims) {
   ordered_json all = ordered_json::array();
   for (const MatrixClaim& claim : claims) all.push_back(claim_statement(claim));
-  return sha256_hex(all.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+  return sha256_hex(json_text(all));
 }
 
 ClaimChanges claim_changes(const std::vector<MatrixClaim>& before,

@@ -474,7 +474,7 @@ void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const Matrix
     edit["changed_before_they_began"] = edits.moved;
     j["edits"].push_back(edit);
   }
-  const std::string text = j.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  const std::string text = json_text(j, 2) + "\n";
   write_file_atomic(folder.file(kMatrixRecord), text);
 }
 

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "data/json_text.h"
 
 namespace assay {
 namespace {
@@ -41,7 +42,7 @@ std::string plotly_link() {
 }  // namespace
 
 std::string script_json(const Json& data) {
-  const std::string json = data.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string json = json_text(data);
   std::string text;
   text.reserve(json.size());
   for (const char c : json) {

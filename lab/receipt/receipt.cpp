@@ -15,7 +15,6 @@ namespace fs = std::filesystem;
 using Json = ReceiptJson;
 
 constexpr const char* kMarker = "assay_receipt";  // the first key; its value is the schema
-constexpr auto kReplace = Json::error_handler_t::replace;
 
 Json input_json(const ReceiptInput& input) {
   Json json;
@@ -57,11 +56,11 @@ Json unsealed_json(const Receipt& receipt) {
 
 // {"a": 1, "b": [1, 2]} on one line.
 std::string on_one_line(const Json& json) {
-  if (!json.is_structured()) return json.dump(-1, ' ', false, kReplace);
+  if (!json.is_structured()) return json_text(json);
   std::string text;
   for (const auto& [key, value] : json.items()) {
     text += text.empty() ? "" : ", ";
-    if (json.is_object()) text += Json(key).dump(-1, ' ', false, kReplace) + ": ";
+    if (json.is_object()) text += json_text(Json(key)) + ": ";
     text += on_one_line(value);
   }
   return json.is_object() ? "{" + text + "}" : "[" + text + "]";
@@ -72,7 +71,7 @@ std::string by_lines(const Json& json) {
   std::string text;
   for (const auto& [key, value] : json.items()) {
     text += text.empty() ? "\n  " : ",\n  ";
-    if (json.is_object()) text += Json(key).dump(-1, ' ', false, kReplace) + ": ";
+    if (json.is_object()) text += json_text(Json(key)) + ": ";
     text += on_one_line(value);
   }
   return json.is_object() ? "{" + text + "\n }" : "[" + text + "\n ]";
@@ -153,7 +152,7 @@ Json parse_json(const std::string& text, const std::string& name) {
 
 std::string seal_of(const Receipt& receipt) {
   const nlohmann::json sorted = unsealed_json(receipt);
-  return sha256_hex(sorted.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  return sha256_hex(json_text(sorted));
 }
 
 std::string to_text(const Receipt& receipt) {

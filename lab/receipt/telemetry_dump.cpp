@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "data/json_text.h"
 #include "data/sha256.h"
 #include "engine/telemetry/reader.h"
 #include "engine/telemetry/sqlite.h"
@@ -51,7 +52,7 @@ void append_number(std::string& line, double value) {
 }
 
 std::string quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json_text(nlohmann::json(text));
 }
 
 void append_load(std::string& line, const std::vector<uint32_t>& counts) {

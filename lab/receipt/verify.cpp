@@ -27,7 +27,7 @@ std::string differs(const std::string& now, const std::string& then) {
 }
 
 std::string shown(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(json);
 }
 
 // Compares values; the order of keys does not matter.

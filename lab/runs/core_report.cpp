@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/joined.h"
+#include "data/json_text.h"
 #include "lab/runs/text_table.h"
 #include "models/audit/model_table.h"
 
@@ -168,7 +169,7 @@ std::string core_rows_text(const CoreReport& report) {
         }
         j["right"] = task.answers[i] == CoreTaskResult::kRight;
       }
-      text += j.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+      text += json_text(j) + "\n";
     }
   }
   return text;

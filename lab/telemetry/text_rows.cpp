@@ -20,7 +20,7 @@ void append_number(Number value, std::string& text) {
 
 // A JSON string of the text, with valid UTF-8.
 std::string json_string(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json_text(nlohmann::json(text));
 }
 
 void append_csv_text(const std::string& given, std::string& text) {

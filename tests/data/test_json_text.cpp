@@ -54,6 +54,14 @@ TEST_CASE("a value that is too deep is as one that is not JSON") {
   REQUIRE(json_in_file(folder / "flat.json")["a"][0] == 1);
 }
 
+TEST_CASE("a value's text is UTF-8, on one line or with a line for each member") {
+  nlohmann::ordered_json value;
+  value["run"] = "mo\xFF";
+  value["steps"] = {3, 4};
+  REQUIRE(json_text(value) == "{\"run\":\"mo\xEF\xBF\xBD\",\"steps\":[3,4]}");
+  REQUIRE(json_text(value["steps"], 2) == "[\n  3,\n  4\n]");
+}
+
 TEST_CASE("a text that a value does not have is empty") {
   const auto object = json_of(R"({"name": "moe", "steps": 3, "none": null})");
   REQUIRE(text_or_empty(object, "name") == "moe");

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "data/inspect.h"
+#include "data/json_text.h"
 #include "data/manifest.h"
 #include "data/prepare.h"
 #include "data/tokenizer_files.h"
@@ -230,7 +231,7 @@ std::optional<Tokenizer> tokenizer_for(const InspectArguments& a, const std::str
 
 // Printable form: control characters and quotes escaped, bytes that are not UTF-8 replaced.
 std::string shown(const std::string& text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(Json(text));
 }
 
 Json summary_json(const std::string& path, const ShardSummary& s) {

@@ -2,6 +2,7 @@
 #include "tools/assay/commands/dissect.h"
 
 #include "base/file.h"
+#include "data/json_text.h"
 #include "tools/assay/print_warning.h"
 
 namespace assay {
@@ -12,10 +13,9 @@ void warn_not_kept(const UserError& error) {
 
 void record_dissection(const std::string& run, const std::string& name,
                        const nlohmann::ordered_json& json) {
-  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
   try {
     make_folders(run + "/dissect");
-    write_file_atomic(run + "/" + name, json.dump(1, ' ', false, kReplace) + "\n");
+    write_file_atomic(run + "/" + name, json_text(json, 1) + "\n");
   } catch (const UserError& error) {
     warn_not_kept(error);
   }

@@ -13,6 +13,7 @@
 #include "comm/agree.h"
 #include "comm/launch.h"
 #include "data/hash_files.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 #include "data/tokenizer_files.h"
 #include "engine/config/schedule.h"
@@ -175,9 +176,7 @@ int evaluate_part(const EvalArguments& a) {
   }();
   const std::unique_ptr<AtomicFile> rows = rows_file(a, nullptr);
   const CoreReport report = evaluate_core(source, core_of(a));
-  const std::string json =
-      core_part_json(report, part).dump(1, ' ', false, ordered_json::error_handler_t::replace) +
-      "\n";
+  const std::string json = json_text(core_part_json(report, part), 1) + "\n";
   if (a.json) std::fputs(json.c_str(), stdout);
   try {
     file->write(json.data(), json.size());

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/utc.h"
 #include "cuda/device.h"
+#include "data/json_text.h"
 #include "data/sha256.h"
 #include "engine/run/interrupt.h"
 #include "engine/run/progress.h"
@@ -124,8 +125,7 @@ int run_tune(const TuneArguments& a) {
   file->date = utc_now().substr(0, 10);  // the day
   file->commit = build_info().commit;
   file->model = std::filesystem::path(a.config).stem();
-  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
-  const std::string bytes = tune_json(*file).dump(1, ' ', false, kReplace) + "\n";
+  const std::string bytes = json_text(tune_json(*file), 1) + "\n";
   out.write(bytes.data(), bytes.size());
   out.commit();
   print_result(a, *file, path, bytes);
