@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/check.h"
 #include "engine/telemetry/collapse_guard.h"
@@ -14,94 +16,112 @@
 namespace assay {
 namespace {
 
-using Lines = std::vector<std::string>;
+class Lines {
+ public:
+  explicit Lines(const IsGiven& is_given) : is_given_(is_given) {}
 
-void add_unused(Lines& lines, const std::string& field, double value, const std::string& why) {
-  lines.push_back(strprintf("%s = %g is not used: %s", field.c_str(), value, why.c_str()));
-}
+  void add(std::string line) { lines_.push_back(std::move(line)); }
+  void add_unused(const std::string& field, std::optional<double> value, const std::string& why) {
+    if (value) add(strprintf("%s = %g is not used: %s", field.c_str(), *value, why.c_str()));
+  }
+  // The same of a field that files hold for only some of the configurations which include them: if
+  // it is given.
+  void add_if_given(const std::string& field, std::string line) {
+    if (is_given(field)) add(std::move(line));
+  }
+  void add_unused_if_given(const std::string& field, std::optional<double> value,
+                           const std::string& why) {
+    if (is_given(field)) add_unused(field, value, why);
+  }
 
-void add_unused(Lines& lines, const std::string& field, const std::optional<double>& value,
-                const std::string& why) {
-  if (value) add_unused(lines, field, *value, why);
-}
+  std::vector<std::string> take() { return std::move(lines_); }
+
+ private:
+  bool is_given(const std::string& field) const { return is_given_ && is_given_(field); }
+
+  const IsGiven& is_given_;
+  std::vector<std::string> lines_;
+};
 
 void add_routers(const MoeConfig& moe, Lines& lines) {
   const RouterConfig &router = moe.router, usual;
   const bool working_aux = has_working_aux(moe);
   if (router.aux == RouterAux::kGates && router.aux_alpha > 0 && !working_aux) {
-    lines.push_back(
+    lines.add(
         "model.moe.router.aux = gates has no effect: model.moe.top_k is 1, and a token's only "
         "normalised gate is 1 whatever the router says (aux: switch acts on the scores)");
   }
   if (!router.bias_rate.on() && !working_aux && moe.experts > moe.top_k) {
-    lines.push_back(
+    lines.add(
         "the routers are not balanced: model.moe.router has bias_rate 0 and no auxiliary loss that "
         "acts; a few experts may get all tokens (router: {bias_rate: 0.001}, or {aux: switch, "
         "aux_alpha: 0.01})");
   }
   if (has_constant_gates(moe)) {
     const bool learns = working_aux || router.z_alpha > 0;
-    lines.push_back(
+    lines.add(
         std::string("model.moe.top_k is 1 and the gates are normalised, so every gate is 1: the "
                     "routers learn ") +
         (learns ? "from their auxiliary losses alone, not from the loss" : "nothing") +
         " (router: {normalize_gates: false} multiplies by the expert's score)");
   }
   if (router.score == RouterScore::kSoftmax && router.route_scale != 1) {
-    add_unused(lines, "model.moe.router.route_scale", router.route_scale,
-               "it is a factor inside of the sigmoid, and score is softmax");
+    lines.add_unused("model.moe.router.route_scale", router.route_scale,
+                     "it is a factor inside of the sigmoid, and score is softmax");
   }
   if (router.bias_steps && !router.bias_rate.automatic) {
-    lines.push_back(strprintf(
+    lines.add(strprintf(
         "model.moe.router.bias_steps = %g is not used: bias_rate is %g (bias_rate: auto uses it)",
         *router.bias_steps, router.bias_rate.number));
   }
   if (router.bias_rule && !router.bias_rate.on()) {
-    lines.push_back("model.moe.router.bias_rule is not used: bias_rate is 0");
+    lines.add("model.moe.router.bias_rule is not used: bias_rate is 0");
   }
   if (router.bias_follows_lr && !router.bias_rate.on()) {
-    lines.push_back("model.moe.router.bias_follows_lr is not used: bias_rate is 0");
+    lines.add_if_given("model.moe.router.bias_follows_lr",
+                       "model.moe.router.bias_follows_lr is not used: bias_rate is 0");
   }
   if (router.aux == RouterAux::kNone && router.aux_scope != usual.aux_scope) {
-    lines.push_back("model.moe.router.aux_scope is not used: aux is none");
+    lines.add("model.moe.router.aux_scope is not used: aux is none");
   }
   if (router.aux == RouterAux::kNone && router.aux_alpha != 0 &&
       router.aux_alpha != usual.aux_alpha) {
-    add_unused(lines, "model.moe.router.aux_alpha", router.aux_alpha, "aux is none");
+    lines.add_unused("model.moe.router.aux_alpha", router.aux_alpha, "aux is none");
   }
 }
 
 void add_optimizer(const Config& config, Lines& lines) {
   if (moe_blocks(config.model) == 0) {
     const char* dense = "the model has no experts";
-    add_unused(lines, "optimizer.router_lr", config.optimizer.router_lr, dense);
-    add_unused(lines, "optimizer.expert_lr", config.optimizer.expert_lr, dense);
-    add_unused(lines, "optimizer.expert_beta2", config.optimizer.expert_beta2, dense);
+    lines.add_unused("optimizer.router_lr", config.optimizer.router_lr, dense);
+    lines.add_unused("optimizer.expert_lr", config.optimizer.expert_lr, dense);
+    lines.add_unused_if_given("optimizer.expert_beta2", config.optimizer.expert_beta2, dense);
   } else if (config.optimizer.kind == OptimizerKind::kMuon) {
-    add_unused(lines, "optimizer.expert_beta2", config.optimizer.expert_beta2,
-               "the experts' matrices are Muon's, which has no second moment");
+    lines.add_unused_if_given("optimizer.expert_beta2", config.optimizer.expert_beta2,
+                              "the experts' matrices are Muon's, which has no second moment");
     if (config.optimizer.muon && config.optimizer.muon->lr) {
-      add_unused(lines, "optimizer.expert_lr", config.optimizer.expert_lr,
-                 "the experts' matrices are Muon's, and optimizer.muon.lr is given");
+      lines.add_unused("optimizer.expert_lr", config.optimizer.expert_lr,
+                       "the experts' matrices are Muon's, and optimizer.muon.lr is given");
     }
   }
   if (config.optimizer.muon && config.optimizer.muon->weight_decay &&
       config.optimizer.weight_decay != OptimizerConfig{}.weight_decay) {
-    add_unused(lines, "optimizer.weight_decay", config.optimizer.weight_decay,
-               "what decays are Muon's matrices, and optimizer.muon.weight_decay is given");
+    lines.add_unused("optimizer.weight_decay", config.optimizer.weight_decay,
+                     "what decays are Muon's matrices, and optimizer.muon.weight_decay is given");
   }
   const ScheduleConfig& schedule = config.schedule;
   const bool decays = schedule.warmdown > 0 || schedule.warmdown_fraction.value_or(0) > 0;
   if (schedule.decay == DecayShape::kLinear && schedule.floor > 0) {
-    add_unused(lines, "schedule.floor", schedule.floor,
-               decays ? "it is where a cosine ends; linear decay ends at optimizer.lr / warmdown "
-                        "(schedule: {decay: cosine})"
-                      : "it is where a cosine ends, and the rate does not fall at all (schedule: "
-                        "{decay: cosine})");
+    lines.add_unused_if_given(
+        "schedule.floor", schedule.floor,
+        decays ? "it is where a cosine ends; linear decay ends at optimizer.lr / warmdown "
+                 "(schedule: {decay: cosine})"
+               : "it is where a cosine ends, and the rate does not fall at all (schedule: "
+                 "{decay: cosine})");
   }
   if (config.model.tie_embeddings && config.model.head_init != 1) {
-    add_unused(lines, "model.head_init", config.model.head_init,
-               "the head is the embedding (model.tie_embeddings)");
+    lines.add_unused("model.head_init", config.model.head_init,
+                     "the head is the embedding (model.tie_embeddings)");
   }
 }
 
@@ -113,21 +133,21 @@ void add_precision(const PrecisionConfig& precision, Lines& lines) {
        {std::pair("precision.bf16_tail", precision.bf16_tail),
         std::pair("precision.bf16_first_layers", double(precision.bf16_first_layers)),
         std::pair("precision.bf16_last_layers", double(precision.bf16_last_layers))}) {
-    if (value > 0) add_unused(lines, field, value, why);
+    if (value > 0) lines.add_unused(field, value, why);
   }
 }
 
 void add_contract(const ContractConfig& contract, Lines& lines) {
   const std::string kind = std::string("contract.kind is ") + name_of(contract.kind);
   if (contract.kind != ContractKind::kSeconds && contract.step_seconds > 0) {
-    add_unused(lines, "contract.step_seconds", contract.step_seconds, kind + ", not seconds");
+    lines.add_unused("contract.step_seconds", contract.step_seconds, kind + ", not seconds");
   }
   if (contract.kind != ContractKind::kTotalDN && !contract.shared_in_total) {
-    lines.push_back("contract.shared_in_total = false is not used: " + kind + ", not totalDN");
+    lines.add("contract.shared_in_total = false is not used: " + kind + ", not totalDN");
   }
   if (contract.kind == ContractKind::kSteps && contract.coefficient > 0) {
-    add_unused(lines, "contract.coefficient", contract.coefficient,
-               "contract.kind is steps, which takes run.steps");
+    lines.add_unused_if_given("contract.coefficient", contract.coefficient,
+                              "contract.kind is steps, which takes run.steps");
   }
 }
 
@@ -151,7 +171,7 @@ void add_collapse_stop(const Config& config, Lines& lines) {
   const int64_t first = std::max<int64_t>(1, first_counted_step(*stop, config.run.steps));
   const int64_t logged = most_logged_before_last(config, first);
   if (stop->logged_steps <= logged) return;
-  lines.push_back(strprintf(
+  lines.add(strprintf(
       "telemetry.collapse_stop can never stop this run: it needs %ld logged steps in a row (for), "
       "and the run logs at most %ld between its `from` and its last step (%ld steps, run.log_every "
       "%ld)",
@@ -183,37 +203,26 @@ void add_forced_stop(const Config& config, Lines& lines) {
   }
   const bool forced = stop->at_least ? even >= *stop->at_least : even <= stop->at_most.value_or(-1);
   if (!forced) return;
-  lines.push_back(
+  lines.add(
       strprintf("telemetry.collapse_stop holds however even the routers are: %s gives each expert "
                 "%.2g assignments, and sampling alone then makes %s %.3g (its bound: %g)",
                 over_window ? "the window" : "a step", assignments / double(moe.experts),
                 stop->measure.c_str(), even, stop->at_least ? *stop->at_least : *stop->at_most));
 }
 
-// Without the lines of fields in shared files that nobody has given.
-void drop_shared(const IsGiven& is_given, Lines& lines) {
-  for (const std::string field : {"contract.coefficient", "schedule.floor",
-                                  "optimizer.expert_beta2", "model.moe.router.bias_follows_lr"}) {
-    if (is_given && is_given(field)) continue;
-    std::erase_if(lines, [&](const std::string& line) {
-      return line.starts_with(field + " is not") || line.starts_with(field + " = ");
-    });
-  }
-}
-
 void add_threads(int64_t threads, const ProcessCores& on, Lines& lines) {
   if (threads <= on.cores) return;
   const char* s = on.cores == 1 ? "" : "s";
   const bool alone = on.processes == 1;
-  lines.push_back(strprintf("run.threads = %ld %s %ld core%s%s: this is slower than %ld thread%s",
-                            long(threads), alone ? "on" : "and", long(on.cores), s,
-                            alone ? "" : " for each process", long(on.cores), s));
+  lines.add(strprintf("run.threads = %ld %s %ld core%s%s: this is slower than %ld thread%s",
+                      long(threads), alone ? "on" : "and", long(on.cores), s,
+                      alone ? "" : " for each process", long(on.cores), s));
 }
 
 // Counts that are added over a step begin again with each of its parts.
 void add_aux_scope(const RouterConfig& router, bool works, int64_t parts, Lines& lines) {
   if (!works || router.aux_scope != AuxScope::kStep || parts <= 1) return;
-  lines.push_back(strprintf(
+  lines.add(strprintf(
       "model.moe.router.aux_scope = step counts the part of a step so far, and parallel.parts = "
       "%ld: the auxiliary loss is of a part's assignments, on any number of ranks",
       long(parts)));
@@ -223,10 +232,10 @@ void add_aux_scope(const RouterConfig& router, bool works, int64_t parts, Lines&
 
 std::vector<std::string> training_warnings(const Config& config, const IsGiven& is_given,
                                            const ProcessCores& on) {
-  Lines lines;
+  Lines lines(is_given);
   const auto& moe = config.model.moe;
   if (moe && moe_blocks(config.model) == 0) {
-    lines.push_back(strprintf(
+    lines.add(strprintf(
         "model.moe.first_dense_layers = %ld of %ld layers: no block has experts, this is a dense "
         "model",
         long(moe->first_dense_layers), long(config.model.layers)));
@@ -240,18 +249,17 @@ std::vector<std::string> training_warnings(const Config& config, const IsGiven& 
   add_collapse_stop(config, lines);
   add_forced_stop(config, lines);
   if (config.eval.source_tokens > 0 && !config.data.mixture) {
-    lines.push_back(strprintf("eval.source_tokens = %ld is not used: there is no data.mixture",
-                              long(config.eval.source_tokens)));
+    lines.add(strprintf("eval.source_tokens = %ld is not used: there is no data.mixture",
+                        long(config.eval.source_tokens)));
   }
   for (const auto& [name, given] : {std::pair("data.val", !config.data.val.empty()),
                                     std::pair("data.tokenizer", !config.data.tokenizer.empty())}) {
     if (config.data.synth && given) {
-      lines.push_back(std::string(name) + " is not used: data.synth has its own");
+      lines.add(std::string(name) + " is not used: data.synth has its own");
     }
   }
   add_threads(config.run.threads, on, lines);
-  drop_shared(is_given, lines);
-  return lines;
+  return lines.take();
 }
 
 std::string too_few_for_a_verdict(const Config& config) {
