@@ -4,8 +4,10 @@
 #include <system_error>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "base/read_failed.h"
 #include "data/json_text.h"
+#include "engine/config/yaml.h"
 #include "engine/telemetry/reader.h"
 
 namespace assay {
@@ -52,11 +54,21 @@ bool is_telemetry(const fs::path& file) {
   }
 }
 
+bool is_recorded(const fs::path& config) {
+  try {
+    return is_recorded_text(read_file(config.string()));
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
 }  // namespace
 
-bool has_files_of_run(const fs::path& folder) {
+bool is_run(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::exists(folder / kRunConfig, ignored)) return false;
   return is_meta_of_launch(folder / "meta.json") || has_checkpoint(folder / "checkpoints") ||
-         is_telemetry(folder / "telemetry.db");
+         is_telemetry(folder / "telemetry.db") || is_recorded(folder / kRunConfig);
 }
 
 }  // namespace assay

@@ -19,6 +19,7 @@
 #include "engine/config/paths.h"
 #include "engine/config/run_files.h"
 #include "engine/config/scalar.h"
+#include "engine/config/text.h"
 #include "engine/config/yaml_source.h"
 
 namespace assay {
@@ -350,8 +351,8 @@ void apply_text(Config& config, const std::string& text, const YamlSource& sourc
 
 // Whether the file is the configuration that a run recorded.
 bool is_of_run(const std::string& path) {
-  return fs::path(path).filename() == "config.yaml" &&
-         has_files_of_run(fs::absolute(path).parent_path());
+  const fs::path whole = fs::absolute(path);
+  return whole.filename() == kRunConfig && is_run(whole.parent_path());
 }
 
 // The configuration of a run names every field that the version knew which wrote it. What it does
@@ -506,6 +507,22 @@ Config parse_run_config_text(const std::string& text, const std::string& name,
   Config config;
   set_defaults_of_run(config);
   return parse_text(std::move(config), text, name, folder, {});
+}
+
+bool is_recorded_text(const std::string& text) {
+  const auto read_in = [&](const std::string& folder) {
+    Config config;
+    const YamlSource source = {.name = "configuration", .folder = folder};
+    apply_section(config, parse_yaml(text, source), source, "");  // a run's has no include
+    return config;
+  };
+  try {
+    Config config = read_in("/");
+    config.data.cache = read_in("").data.cache;
+    return to_yaml(config) == text;
+  } catch (const UserError&) {
+    return false;
+  }
 }
 
 }  // namespace assay

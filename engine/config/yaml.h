@@ -50,4 +50,8 @@ Config parse_config_text(const std::string& text, const std::string& name,
 Config parse_run_config_text(const std::string& text, const std::string& name,
                              const std::string& folder);
 
+// Whether the text is to the letter what this version records of the configuration that it gives,
+// with whole paths; that of data.cache may be its default.
+bool is_recorded_text(const std::string& text);
+
 }  // namespace assay

@@ -11,7 +11,6 @@
 #include "base/suggest.h"
 #include "data/json_text.h"
 #include "engine/config/differences.h"
-#include "engine/config/run_files.h"
 #include "engine/config/schedule.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
@@ -22,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kConfig = "config.yaml";
 constexpr const char* kRanks = "ranks";  // logs of ranks, and their last words
 constexpr const char* kMark = ".mark-";
 
@@ -45,7 +43,7 @@ constexpr const char* kOwnFiles[] = {"checkpoints",
                                      kBranchFile,
                                      kImportedFile,
                                      kReusedFile,
-                                     kConfig};
+                                     kRunConfig};
 
 // True for what a process killed before it wrote config.yaml leaves: empty files and folders of a
 // run, and AtomicFile's part file of the configuration. A new run may overwrite them.
@@ -53,7 +51,7 @@ bool left_by_start(const fs::path& path) {
   const std::string name = path.filename().string();
   std::error_code ignored;
   if (name == kFolderLock || name == kRanks) return true;
-  if (name == std::string(kConfig) + ".part") {
+  if (name == std::string(kRunConfig) + ".part") {
     const std::string text = to_yaml(Config());
     const std::string begin = text.substr(0, text.find('\n') + 1);
     const std::string there = fs::is_regular_file(path) ? read_file(path) : "?";
@@ -78,7 +76,7 @@ constexpr size_t kMostNamed = 5;  // in a hint
 
 bool has_config(const fs::path& folder) {
   std::error_code ignored;
-  return fs::exists(folder / kConfig, ignored);
+  return fs::exists(folder / kRunConfig, ignored);
 }
 
 // UserError if it is not known what is at the path: a folder above it may not be entered. To
@@ -89,30 +87,6 @@ void require_access(const fs::path& path) {
   throw UserError("cannot read " + path.string() + ": " + error.message(),
                   "check the permissions of the folders on its path");
 }
-
-// Whether the folder's config.yaml is what a run would write again: a process killed at its start
-// leaves no more than that. Anything else there is the user's.
-bool is_written_by_run(const fs::path& folder) {
-  const std::string file = (folder / kConfig).string();
-  try {
-    const auto without_cache = [](const std::string& text) {  // whose path reading completes
-      const size_t begin = std::min(text.find("\n  cache: "), text.size());
-      const size_t end = std::min(text.find('\n', begin + 1), text.size());
-      return text.substr(0, begin) + text.substr(end);
-    };
-    return without_cache(to_yaml(load_config(file))) == without_cache(read_file(file));
-  } catch (const UserError&) {
-    return false;
-  }
-}
-
-}  // namespace
-
-bool is_run(const fs::path& folder) {
-  return has_config(folder) && (has_files_of_run(folder) || is_written_by_run(folder));
-}
-
-namespace {
 
 // For a hint: none if the folder cannot be read.
 std::vector<std::string> runs_in(const fs::path& folder) {
@@ -170,7 +144,7 @@ std::filesystem::path require_run(const std::string& run) {
   if (!fs::exists(run, ignored)) throw UserError("no run at " + run, hint_for(run));
   if (!fs::is_directory(run, ignored))
     throw UserError(run + " is a file, not a run", hint_for(run));
-  require_access(fs::path(run) / kConfig);
+  require_access(fs::path(run) / kRunConfig);
   if (is_run(run)) return run;
   throw UserError(
       run + " is not a run: " +
@@ -193,7 +167,7 @@ void require_folder_name(const std::string& path) {
 void require_run_or_empty(const std::string& path) {
   require_folder_name(path);
   std::error_code ignored;
-  require_access(fs::path(path) / kConfig);
+  require_access(fs::path(path) / kRunConfig);
   if (!fs::exists(path, ignored)) return;
   if (!has_config(path) && holds_files(path)) {
     throw UserError(path + " has files but no run in it",
@@ -221,7 +195,7 @@ RunDir::RunDir(const std::string& path, Start start) : path_(path) {
   if (goes_on && start == Start::kFresh) {
     remove_run();
   } else if (goes_on) {
-    previous_ = load_config(file(kConfig));
+    previous_ = load_config(file(kRunConfig));
   }
 }
 
@@ -253,7 +227,7 @@ void RunDir::require_mark(const std::string& mark) const {
 }
 
 void RunDir::write_config(const Config& config) const {
-  write_file_atomic(file(kConfig), to_yaml(config));
+  write_file_atomic(file(kRunConfig), to_yaml(config));
 }
 
 // A new name each time: a network's file system may remember that an old one was absent.
@@ -354,7 +328,7 @@ void require_same_run(const std::string& run, const Config& begun, const Config&
 
 void require_unedited(const std::string& run, const Config& made_with, const Config& now,
                       int64_t steps_done) {
-  const std::string file = run + "/" + kConfig;
+  const std::string file = run + "/" + kRunConfig;
   require_same(run, made_with, now, steps_done,
                strprintf("%s was edited: the %ld steps of the run were made with other values",
                          file.c_str(), long(steps_done)),

@@ -13,15 +13,10 @@
 
 #include "base/build_info.h"
 #include "engine/config/config.h"
+#include "engine/config/run_files.h"
 #include "engine/run/folder_lock.h"
 
 namespace assay {
-
-// Whether a run has written in the folder: its config.yaml, and more (engine/config/run_files.h),
-// or that file alone as a run writes it, which a process leaves that is killed at its start. A
-// configuration of the user's own, perhaps beside his corpus or another program's checkpoints, is
-// none.
-bool is_run(const std::filesystem::path& folder);
 
 // The folder of the run that a user names. Throws UserError if it does not exist or is not a run.
 std::filesystem::path require_run(const std::string& run);

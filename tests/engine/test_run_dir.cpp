@@ -240,6 +240,15 @@ TEST_CASE("a configuration of the user's is not replaced") {
   // What a process left that was killed behind write_config.
   write_file_atomic(file, resolved);
   REQUIRE(RunDir(folder.path(), Start::kContinue).previous());
+  REQUIRE_FALSE(names_field(file, "run.seed"));  // it names every field, given or not
+  // A path that is not whole is the user's, except the default cache.
+  Config own = load_config(file);
+  own.data.cache = "data-cache";
+  write_file_atomic(file, to_yaml(own));
+  REQUIRE(is_run(folder.path()));
+  own.data.train = {"t.bin"};
+  write_file_atomic(file, to_yaml(own));
+  REQUIRE_FALSE(is_run(folder.path()));
   // A run whose configuration was edited stays a run.
   write_file_atomic(file, mine);
   write_file_atomic(folder / "meta.json", R"({"config_sha256": "0"})");
