@@ -5,7 +5,7 @@ namespace assay {
 // A macro that the compiler has for an instruction set is 1; any other word stays as it is.
 #define ASSAY_IS_ONE_(word) (#word[0] == '1')
 #define ASSAY_IS_ONE(word) ASSAY_IS_ONE_(word)
-#define ASSAY_BIT(name, builtin, macro) bits |= InstructionSets{ASSAY_IS_ONE(macro)} << bit++;
+#define ASSAY_BIT(name, builtin, macro, use) bits |= InstructionSets{ASSAY_IS_ONE(macro)} << bit++;
 
 namespace {
 constexpr InstructionSets compiled_sets() {

@@ -32,7 +32,7 @@ InstructionSets present_sets() {
   __builtin_cpu_init();  // before static objects are made nobody else has
   InstructionSets bits = 0;
   int bit = 0;
-#define ASSAY_BIT(name, builtin, macro) \
+#define ASSAY_BIT(name, builtin, macro, use) \
   bits |= InstructionSets{__builtin_cpu_supports(builtin) != 0} << bit++;
   ASSAY_INSTRUCTION_SETS(ASSAY_BIT)
 #undef ASSAY_BIT
@@ -41,7 +41,7 @@ InstructionSets present_sets() {
 
 size_t absent_sets_error(InstructionSets compiled, InstructionSets present, char* text,
                          size_t size) {
-#define ASSAY_NAME(name, builtin, macro) name,
+#define ASSAY_NAME(name, builtin, macro, use) name,
   constexpr const char* kNames[] = {ASSAY_INSTRUCTION_SETS(ASSAY_NAME)};
 #undef ASSAY_NAME
   static_assert(sizeof kNames / sizeof kNames[0] <= 8 * sizeof(InstructionSets));

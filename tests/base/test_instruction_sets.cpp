@@ -9,8 +9,8 @@ namespace {
 // The bit of the set that /proc/cpuinfo calls so.
 InstructionSets bit_of(const std::string& wanted) {
   InstructionSets bit = 1;
-#define ASSAY_BIT(name, builtin, macro) \
-  if (wanted == (name)) return bit;     \
+#define ASSAY_BIT(name, builtin, macro, use) \
+  if (wanted == (name)) return bit;          \
   bit <<= 1;
   ASSAY_INSTRUCTION_SETS(ASSAY_BIT)
 #undef ASSAY_BIT

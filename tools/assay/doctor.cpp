@@ -22,7 +22,6 @@
 #include "machine/limits.h"
 #include "models/decoder/decoder.h"
 #include "models/linear/native_products.h"
-#include "ops/cpu_gemm/amx.h"
 #include "tools/assay/instruction_facts.h"
 #if ASSAY_HAS_CUDA
 #include "machine/gpu_timer.h"
@@ -48,7 +47,7 @@ ordered_json cpu_facts(std::vector<Advice>& advice) {
   ordered_json j;
   j["model"] = cpu_name();
   j["cores"] = usable_cores();
-  add_instruction_sets(instruction_sets(), panel::has_amx(), j, advice);
+  add_instruction_sets(instruction_sets(), j, advice);
   j["recipe_of_auto"] = recipe_name(resolve_recipe("auto"));
   if (j["recipe_of_auto"] == "fp32") {
     advice.push_back(

@@ -1,9 +1,13 @@
 #include "tools/assay/instruction_facts.h"
 
-#include <cstring>
 #include <fstream>
+#include <sstream>
+#include <string>
 
 #include "base/check.h"
+#include "base/instruction_sets.h"
+#include "ops/cpu_gemm/amx.h"
+#include "ops/cpu_gemm/amx_target.h"
 
 namespace assay {
 
@@ -11,65 +15,45 @@ using nlohmann::ordered_json;
 
 namespace {
 
-// The value of a line "name : value" of a file in /proc; "" if there is none.
-std::string table_value(const char* path, const std::string& name) {
-  std::ifstream file(path);
+// The matrix unit is in no list of sets: a program that was compiled for it does without.
+constexpr const char* kAmx = "amx_bf16";
+
+bool cpu_has(const std::string& wanted) {
+  std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.rfind(name, 0) != 0) continue;
-    const size_t colon = line.find(':');
-    if (colon == std::string::npos) continue;
-    const size_t first = line.find_first_not_of(" \t", colon + 1);
-    return first == std::string::npos ? "" : line.substr(first);
+    if (!line.starts_with("flags")) continue;
+    std::istringstream flags(line);
+    for (std::string flag; flags >> flag;) {
+      if (flag == wanted) return true;
+    }
+    return false;  // the other cores have the same
   }
-  return "";
+  return false;
 }
 
 }  // namespace
 
 std::vector<InstructionSet> instruction_sets() {
-#if defined(__AVX2__)
-  constexpr bool kAvx2 = true;
-#else
-  constexpr bool kAvx2 = false;
-#endif
-#if defined(__AVX512F__)
-  constexpr bool kAvx512 = true;
-#else
-  constexpr bool kAvx512 = false;
-#endif
-#if defined(__AVX512BF16__)
-  constexpr bool kAvx512Bf16 = true;
-#else
-  constexpr bool kAvx512Bf16 = false;
-#endif
-#if defined(__AMX_BF16__)
-  constexpr bool kAmx = true;
-#else
-  constexpr bool kAmx = false;
-#endif
-#if defined(__x86_64__)
-  const std::string flags = " " + table_value("/proc/cpuinfo", "flags") + " ";
-  const auto has = [&](const char* flag) {
-    return flags.find(std::string(" ") + flag + " ") != std::string::npos;
-  };
-  return {
-      {"avx2", has("avx2"), kAvx2},
-      {"avx512f", has("avx512f"), kAvx512},
-      {"avx512_bf16", has("avx512_bf16"), kAvx512Bf16},
-      {"amx_bf16", has("amx_bf16"), kAmx},
-  };
-#else
-  return {};
-#endif
+  std::vector<InstructionSet> sets;
+  const InstructionSets present = present_sets();
+  InstructionSets bit = 1;
+#define ASSAY_SET(name, builtin, macro, use)                                  \
+  if (SetUse::use == SetUse::kPath) {                                         \
+    sets.push_back({name, (present & bit) != 0, (kCompiledSets & bit) != 0}); \
+  }                                                                           \
+  bit <<= 1;
+  ASSAY_INSTRUCTION_SETS(ASSAY_SET)
+#undef ASSAY_SET
+  sets.push_back({kAmx, cpu_has(kAmx), ASSAY_AMX != 0, panel::has_amx()});
+  return sets;
 }
 
-void add_instruction_sets(const std::vector<InstructionSet>& sets, bool amx, ordered_json& facts,
+void add_instruction_sets(const std::vector<InstructionSet>& sets, ordered_json& facts,
                           std::vector<Advice>& advice) {
   const char* const here = "build on this machine: cmake --preset release && cmake --build build";
   ordered_json used = ordered_json::array(), unused = ordered_json::array(),
                absent = ordered_json::array();
   for (const InstructionSet& set : sets) {
-    const bool granted = std::strcmp(set.name, "amx_bf16") != 0 || amx;
     if (!set.here) {
       if (!set.compiled) continue;
       absent.push_back(set.name);
@@ -79,7 +63,7 @@ void add_instruction_sets(const std::vector<InstructionSet>& sets, bool amx, ord
       unused.push_back(set.name);
       advice.push_back(
           {strprintf("the CPU has %s, but this program was compiled without it", set.name), here});
-    } else if (!granted) {
+    } else if (!set.granted) {
       unused.push_back(set.name);
       advice.push_back({"the system does not let this process use the CPU's matrix unit (AMX)",
                         "use Linux 5.16 or newer; until then products run without AMX"});
