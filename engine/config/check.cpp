@@ -11,6 +11,7 @@
 #include "engine/config/field_range.h"
 #include "engine/config/fields.h"
 #include "engine/config/schedule.h"
+#include "engine/config/section_visitor.h"
 
 namespace assay {
 namespace {
@@ -387,28 +388,14 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
 
 namespace {
 
-class RangeCheck {
+class RangeCheck : public SectionVisitor<RangeCheck> {
  public:
   template <typename T>
   void operator()(const char* name, T& field, const char* doc, const FieldCheck& check) const {
     const std::string wrong = out_of_range(field, check);
     if (wrong.empty()) return;
-    throw UserError(prefix_ + name + " " + wrong, std::string(doc) + ": " + check_text(check));
+    throw UserError(path_of(name) + " " + wrong, std::string(doc) + ": " + check_text(check));
   }
-  template <typename T>
-  void section(const char* name, T& nested, const char*) {
-    const std::string outer = prefix_;
-    prefix_ += std::string(name) + ".";
-    visit(*this, nested);
-    prefix_ = outer;
-  }
-  template <typename T>
-  void section(const char* name, std::optional<T>& nested, const char* doc) {
-    if (nested) section(name, *nested, doc);
-  }
-
- private:
-  std::string prefix_;
 };
 
 }  // namespace

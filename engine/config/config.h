@@ -3,10 +3,11 @@
 // start-up print are all visitors over these lists (engine/config/yaml.h).
 //
 // A visitor is called as v(name, field, doc, check) and v.section(name, nested, doc), where nested
-// is a config struct or a std::optional of one. Field types: bool, int64_t, double, std::string,
-// std::vector<std::string>, std::optional<double>, std::optional<std::vector<double>>, BiasRate, an
-// enum with a table of names (engine/config/choice.h), which is its own list of choices, and a
-// std::optional of one. An absent optional field is in no file and no hash.
+// is a config struct or a std::optional of one; engine/config/section_visitor.h enters them. Field
+// types: bool, int64_t, double, std::string, std::vector<std::string>, std::optional<double>,
+// std::optional<std::vector<double>>, BiasRate, an enum with a table of names
+// (engine/config/choice.h), which is its own list of choices, and a std::optional of one. An absent
+// optional field is in no file and no hash.
 #pragma once
 
 #include "engine/config/contract_config.h"

@@ -8,6 +8,8 @@
 #include <array>
 #include <charconv>
 
+#include "engine/config/section_visitor.h"
+
 namespace assay {
 namespace {
 
@@ -44,7 +46,7 @@ const char* type_name(const std::optional<std::vector<double>>&) {
   return "numbers";
 }
 
-class Collector {
+class Collector : public SectionVisitor<Collector> {
  public:
   enum class Optionals { kAsTheyAre, kAllThere };
   Collector(std::vector<FieldRow>& rows, Optionals optionals)
@@ -52,7 +54,7 @@ class Collector {
 
   template <typename T>
   void operator()(const char* name, T& field, const char* doc, const FieldCheck& check) {
-    rows_.push_back({.path = prefix_ + name,
+    rows_.push_back({.path = path_of(name),
                      .type = type_name(field),
                      .value = yaml_scalar(field),
                      .doc = doc,
@@ -78,19 +80,11 @@ class Collector {
  private:
   void add_section(const char* name, const char* value, const char* doc) {
     rows_.push_back(
-        {.path = prefix_ + name, .type = "section", .value = value, .doc = doc, .check = {}});
-  }
-  template <typename T>
-  void enter(const char* name, T& nested) {
-    const std::string outer = prefix_;
-    prefix_ += std::string(name) + ".";
-    visit(*this, nested);
-    prefix_ = outer;
+        {.path = path_of(name), .type = "section", .value = value, .doc = doc, .check = {}});
   }
 
   std::vector<FieldRow>& rows_;
   Optionals optionals_;
-  std::string prefix_;
 };
 
 std::vector<FieldRow> collect(Config config, Collector::Optionals optionals) {

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "data/sha256.h"
 #include "engine/config/fields.h"
+#include "engine/config/section_visitor.h"
 #include "engine/telemetry/sqlite.h"
 #include "lab/matrix/state.h"
 #include "lab/runs/seed_groups.h"
@@ -24,14 +25,14 @@ using matrix_family::Family;
 using matrix_family::kMatrix;
 
 // Gives the field at `path` another value.
-class Changer {
+class Changer : public SectionVisitor<Changer> {
  public:
   explicit Changer(std::string path) : path_(std::move(path)) {}
   bool changed = false;
 
   template <typename T>
   void operator()(const char* name, T& field, const char*, const FieldCheck&) {
-    if (prefix_ + name != path_) return;
+    if (path_of(name) != path_) return;
     changed = true;
     if constexpr (std::is_same_v<T, bool>) {
       field = !field;
@@ -43,20 +44,9 @@ class Changer {
       changed = false;
     }
   }
-  template <typename T>
-  void section(const char* name, T& nested, const char*) {
-    const std::string outer = prefix_;
-    prefix_ += std::string(name) + ".";
-    visit(*this, nested);
-    prefix_ = outer;
-  }
-  template <typename T>
-  void section(const char* name, std::optional<T>& nested, const char* doc) {
-    if (nested) section(name, *nested, doc);
-  }
 
  private:
-  std::string path_, prefix_;
+  std::string path_;
 };
 
 }  // namespace
