@@ -55,15 +55,25 @@ bool only_waits(const Cell& cell, const CellStatus& status) {
          status.state == CellState::kWaiting && status.differences.empty();
 }
 
+// The last step that the run is known to have made. A branch begins with a checkpoint of its trunk.
+int64_t last_step(const Cell& cell, const CellStatus& status) {
+  return std::max(status.steps_done, status.saved > cell.branch_step ? status.saved : 0);
+}
+
 std::string missing_text(const Cell& cell, const CellStatus& status) {
   if (!cell.unavailable.empty()) return cell.name + ": " + cell.unavailable;
   if (status.unread) return cell.name + ": " + status.unread->what();
   if (status.blocked) return cell.name + ": " + status.blocked->what();
-  std::string text = cell.name + ": " + cell_state_name(status.state);
+  std::string text =
+      cell.name + ": " + (status.trained ? "trained" : cell_state_name(status.state));
+  if (status.telemetry_lost) text += ", its telemetry is lost";
   if (!status.differences.empty()) text += ", its run has another configuration or other data";
   if (status.state == CellState::kGuard) text += " by its guard (" + status.end + ")";
-  if (status.steps_done > 0) text += strprintf(", step %ld", long(status.steps_done));
-  if (status.steps_done > 0 && cell.known_steps) text += strprintf(" of %ld", long(cell.steps()));
+  const int64_t step = last_step(cell, status);
+  if (step == 0) return text;
+  text += strprintf(", step %ld", long(step));
+  const bool is_cells = status.differences.empty();  // else the run may have other steps to make
+  if (is_cells && cell.known_steps) text += strprintf(" of %ld", long(cell.steps()));
   return text;
 }
 

@@ -101,6 +101,30 @@ TEST_CASE("a run without its telemetry is not taken for one that made no steps")
   REQUIRE(!family.runs().status(branch).telemetry_lost);
 }
 
+TEST_CASE("the tables say how far a missing run is by its own last step") {
+  const Family family;
+  const Matrix m = family.matrix(kOneContract);  // of 60 steps
+  const Cell& cell = m.cells.front();
+  const std::string run = family.runs().run(cell), name = cell.name + ": ";
+  const auto missing = [&] {
+    return summarise_matrix(m, family.runs()).tables.front().rows.front().missing.front();
+  };
+  family.begin(cell);
+  REQUIRE(missing() == name + "partial");
+  save(run, 20);
+  REQUIRE(missing() == name + "partial, its telemetry is lost, step 20 of 60");
+  record_steps(run, 10);  // a file of an earlier day
+  REQUIRE(missing() == name + "partial, step 20 of 60");
+  std::filesystem::remove(run + "/telemetry.db");
+  save(run, 60);
+  REQUIRE(missing() == name + "trained, its telemetry is lost, step 60 of 60");
+  Config other = cell.config;
+  other.run.steps = 90;
+  write_file_atomic(run + "/config.yaml", to_yaml(other));
+  record_steps(run, 70);
+  REQUIRE(missing() == name + "partial, its run has another configuration or other data, step 70");
+}
+
 TEST_CASE("a plan says which cell could not begin") {
   const Family family;
   const Matrix m = family.matrix(kOneContract);
