@@ -147,9 +147,10 @@ void require_judgeable_claims(const Matrix& matrix) {
       if (!is_about(claim, cell)) continue;
       const auto [why, hint] = never(*measure, cell, shares);
       if (why.empty()) continue;
-      throw UserError(claim.where + ": the claim \"" + claim.name +
-                          "\" can never be judged: " + cell.name + " " + why,
-                      hint);
+      throw ModelError(cell.model,
+                       claim.where + ": the claim \"" + claim.name +
+                           "\" can never be judged: " + cell.name + " " + why,
+                       hint);
     }
   }
 }

@@ -5,12 +5,12 @@
 
 namespace assay {
 
-// UserError with the claim's file and line if the runs of one of its models, under a contract and
+// ModelError with the claim's file and line if the runs of one of its models, under a contract and
 // precision where it is judged, can never have its measure: loads of a model without experts, CORE
 // or a target that the configuration does not ask for, a share of the steps without evaluations
-// near it, routers over more logged steps (telemetry.window) than the run has; or if it is about a
-// share of the runs and no test fits it (untestable_share()). Also if its bound is not from 0 to 1
-// and the measure is, as where a share is given in percent.
+// near it, routers over more logged steps (telemetry.window) than the run has. UserError if it is
+// about a share of the runs and no test fits it (untestable_share()), or if its bound is not from 0
+// to 1 and the measure is, as where a share is given in percent.
 void require_judgeable_claims(const Matrix& matrix);
 
 }  // namespace assay

@@ -76,7 +76,7 @@ void resolve_contract_reference(const MatrixFile& file, MatrixContract& contract
                                 ContractConfig& resolved) {
   if (contract.reference.empty()) return;
   if (contract.kind == ContractKind::kSeconds) {
-    throw UserError(contract.where + ": contract seconds has a reference that is not trained yet",
+    throw UserError("contract seconds has a reference that is not trained yet",
                     "give the seconds: coefficient: 600");
   }
   const Reference reference =
@@ -230,14 +230,23 @@ std::string cell_name(const Cell& cell, const std::string& contract) {
   return cell.model + "-" + contract + "-" + cell.precision + "-seed" + std::to_string(cell.seed);
 }
 
-// Prefixes errors about a cell's configuration with `what`, which names the cell.
+// Errors of `work` say where their contract is.
 template <typename Work>
-void for_cell(const std::string& what, const Work& work) {
+void for_contract(const MatrixContract& contract, const Work& work) {
   try {
     work();
   } catch (const UserError& error) {
-    const std::string text = error.what();
-    throw UserError(text.rfind(what, 0) == 0 ? text : what + ": " + text, error.hint());
+    throw UserError(contract.where + ": " + error.what(), error.hint());
+  }
+}
+
+// Errors of `work` are the model's; under: " under contract totalDN".
+template <typename Work>
+void for_model(const std::string& model, const std::string& under, const Work& work) {
+  try {
+    work();
+  } catch (const UserError& error) {
+    throw ModelError(model, "model " + model + under + ": " + error.what(), error.hint());
   }
 }
 
@@ -276,13 +285,13 @@ Matrix lay_out(const MatrixFile& file, const ModelPlace& place) {
     resolved.fraction = contract.fraction;
     resolved.landings = contract.landings;
     resolved.shared_in_total = contract.shared_in_total;
-    for_cell(contract.where, [&] { resolve_contract_reference(file, contract, resolved); });
+    for_contract(contract, [&] { resolve_contract_reference(file, contract, resolved); });
     for (const std::string& precision : file.precisions) require_known(file, precision);
     for (const MatrixModel& model : file.models) {
       Config base;
-      const std::string what = "model " + model.name + " under contract " + contract.name;
-      for_cell("model " + model.name, [&] { base = load_model(file, model); });
-      for_cell(what, [&] { apply_contract(base, contract, resolved); });
+      const std::string under = " under contract " + contract.name;
+      for_model(model.name, "", [&] { base = load_model(file, model); });
+      for_model(model.name, under, [&] { apply_contract(base, contract, resolved); });
       for (const std::string& precision : file.precisions) {
         for (const int64_t seed : file.seeds) {
           Cell cell;
@@ -294,7 +303,7 @@ Matrix lay_out(const MatrixFile& file, const ModelPlace& place) {
           cell.config = base;
           cell.own_recipe = base.precision.recipe;
           cell.own_seed = base.run.seed;
-          for_cell(what, [&] {
+          for_model(model.name, under, [&] {
             cell.unavailable = why_unavailable(base, precision);
             if (contract.branch_of.empty()) {
               resolve(cell, matrix.file, place);

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "lab/matrix/cell_data.h"
 #include "lab/matrix/file.h"
 #include "models/audit/audit.h"
@@ -51,6 +53,17 @@ struct Cell {
   }
 };
 
+// An error of one of the models, which another choice of models may not meet.
+class ModelError : public UserError {
+ public:
+  ModelError(std::string model, const std::string& message, const std::string& hint)
+      : UserError(message, hint), model_(std::move(model)) {}
+  const std::string& model() const { return model_; }
+
+ private:
+  std::string model_;
+};
+
 struct Matrix {
   MatrixFile file;          // its contracts have the coefficients of their references
   std::vector<Cell> cells;  // contract by contract, model by model, precision by precision
@@ -61,8 +74,9 @@ struct Matrix {
   std::vector<const Cell*> order() const;
 };
 
-// Loads every model. UserError if a configuration is invalid or two cells have one name. Cells of a
-// precision whose blocks do not fit the model's widths are included, marked unavailable.
+// Loads every model. ModelError if a configuration is invalid; UserError if a contract is, or if
+// two cells have one name. Cells of a precision whose blocks do not fit the model's widths are
+// included, marked unavailable.
 // place: the device that memory is planned for.
 Matrix lay_out(const MatrixFile& file, const ModelPlace& place = {});
 

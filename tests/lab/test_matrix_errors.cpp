@@ -128,6 +128,18 @@ TEST_CASE("an invalid matrix is refused with reason and place") {
   }
 }
 
+TEST_CASE("an error of a model names it beside its text") {
+  const Family family;
+  family.write("wide.yaml", "include: dense.yaml\nmodel: {heads: 3}\n");
+  try {
+    family.matrix("models: {a: dense.yaml, b: wide.yaml}\n");
+    FAIL("it was accepted");
+  } catch (const ModelError& error) {
+    REQUIRE(error.model() == "b");
+    REQUIRE(std::string(error.what()).starts_with("model b: "));
+  }
+}
+
 TEST_CASE("a claim on routers needs as many logged steps as its window") {
   const Family family;
   // 60 steps, validated at every 20th.

@@ -356,6 +356,15 @@ def check_refusals(place):
                         ("G", "is not an amount of memory"), ("0G", "is not an amount of memory")):
         refused(good, f"--memory {wrong} {said}", "--memory", wrong, hint="a number with a unit, e.g. --memory 8GiB")
     refused(good, "--only sparse is not a model or precision", "--only", "sparse")
+    (place.path / "wide.yaml").write_text("include: dense.yaml\nmodel: {heads: 3}\n")
+    # What is wrong with a model that --only leaves out is said to be so, and nothing else is.
+    for text, error, models in ((good + "claims: [{measure: max_load, of: moe, below: 50}]\n", "has below: 50, but max_load", ()),
+                                (good + "claims: [{measure: max_load, of: dense, below: 1}]\n", "has no experts", ("moe",)),
+                                (good.replace("moe.yaml", "wide.yaml"), "model moe: model.heads = 3 does not", ("dense",))):
+        for only in ("dense", "moe"):
+            (place.path / "bad.yaml").write_text(text)
+            said = place.matrix("bad.yaml", "bad", "--only", only, expect=1).stderr
+            check(error in said and ("that --only leaves out" in said) == (only in models), (only, said))
     (place.path / "other.yaml").write_text((place.path / "moe.yaml").read_text().replace("val_tokens: 20000",
                                                                                          "val_tokens: 30000"))
     other = good.replace("moe.yaml", "other.yaml")

@@ -92,17 +92,11 @@ ModelPlace place_of(const MatrixFile& file) {
 Matrix lay_out_all(const MatrixArguments& a, const MatrixFile& file) {
   try {
     return lay_out(file, place_of(file));
-  } catch (const UserError& error) {
-    const std::string text = error.what();
-    for (const MatrixModel& model : file.models) {
-      const std::string named = "model " + model.name;
-      if (!text.starts_with(named + " ") && !text.starts_with(named + ":")) continue;
-      if (!leaves_out(file, a.only, model.name)) continue;
-      throw UserError(text, error.hint() +
-                                "; the tables have all models of the file, also this "
-                                "one that --only leaves out");
-    }
-    throw;
+  } catch (const ModelError& error) {
+    if (!leaves_out(file, a.only, error.model())) throw;
+    throw UserError(error.what(), error.hint() +
+                                      "; the tables have all models of the file, also this one "
+                                      "that --only leaves out");
   }
 }
 
@@ -354,7 +348,7 @@ Round run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFo
     note_data(matrix, folder, a.reuse.empty() ? DataOf::kBegunRuns : DataOf::kAllRuns);
   const std::vector<const Cell*> selected = selected_cells(matrix, a.only);
   const MatrixEdits edits = find_edits(folder, matrix);
-  if (!edits.started) require_judgeable(matrix, selected);
+  if (!edits.started) require_judgeable(a, matrix);
   const Reusable reusable = find_reusable(selected, folder, a.reuse);
   MatrixPlan plan = plan_matrix(matrix, folder, selected, reusable);
   for (const std::string& run : reusable.unfinished) say("not reused: " + run);

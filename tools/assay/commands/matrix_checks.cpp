@@ -1,6 +1,5 @@
 #include "tools/assay/commands/matrix_checks.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/joined.h"
@@ -9,6 +8,7 @@
 #include "lab/matrix/defaults.h"
 #include "lab/matrix/edits_text.h"
 #include "lab/matrix/judgeable.h"
+#include "lab/matrix/selection.h"
 #include "session/session_device.h"
 
 namespace assay {
@@ -94,19 +94,14 @@ std::string take_over_text(const MatrixArguments& a, const MatrixEdits& edits,
          (has_changed ? ": it deletes " + changed_runs_text(edits) + " and trains them again" : "");
 }
 
-void require_judgeable(const Matrix& matrix, const std::vector<const Cell*>& selected) {
+void require_judgeable(const MatrixArguments& a, const Matrix& matrix) {
   try {
     require_judgeable_claims(matrix);
-  } catch (const UserError& error) {
-    const std::string text = error.what();
-    const auto is_named = [&](const Cell* cell) {
-      return text.find(": " + cell->name + " ") != std::string::npos;
-    };
-    const bool all = selected.size() == matrix.cells.size();
-    if (all || std::any_of(selected.begin(), selected.end(), is_named)) throw;
-    throw UserError(text, error.hint() +
-                              "; claims are about all models of the file, also those "
-                              "that --only leaves out");
+  } catch (const ModelError& error) {
+    if (!leaves_out(matrix.file, a.only, error.model())) throw;
+    throw UserError(error.what(), error.hint() +
+                                      "; claims are about all models of the file, also those that "
+                                      "--only leaves out");
   }
 }
 

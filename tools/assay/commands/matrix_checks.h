@@ -50,8 +50,8 @@ std::string take_over_text(const MatrixArguments& a, const MatrixEdits& edits,
 // that would bring them back, and what takes the edit over.
 std::vector<std::string> advice_on_edits(const MatrixArguments& a, const MatrixEdits& edits);
 
-// require_judgeable_claims(); its hint says where the claim is about a model that is not selected.
-void require_judgeable(const Matrix& matrix, const std::vector<const Cell*>& selected);
+// require_judgeable_claims(); its hint says where it is about a model that --only leaves out.
+void require_judgeable(const MatrixArguments& a, const Matrix& matrix);
 
 // UserError where runs that are there have another configuration or were trained on other data,
 // unless --fresh-changed.
