@@ -98,10 +98,17 @@ struct WarningRule {
 WarningRule judge_measure(const std::vector<WarningRun>& runs, const WarningMeasure& measure,
                           Direction direction = Direction::kEither);
 
+// A run that is not judged.
+struct RunLeftOut {
+  std::string run, why;      // "runs/a", "too early"
+  std::string copy_of = "";  // instead of `why`: the run that is judged
+  std::string text() const;  // "runs/a: too early", "runs/b: a copy of runs/a"
+};
+
 struct EarlyWarning {
   std::vector<WarningRun> runs;
-  std::vector<std::string> left_out;  // "NAME: too early", ...
-  std::vector<WarningRule> rules;     // best by configuration first
+  std::vector<RunLeftOut> left_out;
+  std::vector<WarningRule> rules;  // best by configuration first
   // The measure too is chosen anew without each configuration (study): what a user of this table
   // gets.
   WarningCounts chosen, chosen_by_study;
@@ -127,7 +134,7 @@ std::string configuration_of(const Config& config);
 // run of the same configuration and seed as one before it.
 struct EndedRuns {
   std::vector<WarningRun> runs;
-  std::vector<std::string> left_out;  // "NAME: too early", ...
+  std::vector<RunLeftOut> left_out;
 };
 // add: is given each run with what it was read from; a text says why the run is left out.
 EndedRuns read_ended_runs(
@@ -136,8 +143,8 @@ EndedRuns read_ended_runs(
 
 // "83 runs of 25 configurations in 5 studies: 58 collapsed, 25 not; 52 left out\n",
 // and a line with how many for which reason if any were.
-std::string runs_text(const std::vector<WarningRun>& runs,
-                      const std::vector<std::string>& left_out);
+std::string runs_text(const std::vector<WarningRun>& runs, const std::vector<RunLeftOut>& left_out);
+std::vector<std::string> lines_of(const std::vector<RunLeftOut>& left_out);
 std::set<std::string> studies_of(const std::vector<WarningRun>& runs);
 std::string study_name(const std::string& study);  // the last part of the folder
 // "54 of 58 (84-97%)".

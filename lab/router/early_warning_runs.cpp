@@ -106,7 +106,9 @@ EndedRuns read_ended_runs(
   std::map<std::string, std::string> counted;  // run_identity() -> path
   for (const std::string& path : paths) {
     if (!seen_paths.insert(std::filesystem::weakly_canonical(path).string()).second) continue;
-    const auto leave = [&](const std::string& why) { ended.left_out.push_back(path + ": " + why); };
+    const auto leave = [&](const std::string& why) {
+      ended.left_out.push_back({.run = path, .why = why});
+    };
     std::optional<RunRecord> record;
     if (const auto problem = problem_of([&] { record = read_run(path); })) {
       leave(problem->what());
@@ -122,7 +124,10 @@ EndedRuns read_ended_runs(
       std::string why = why_not(*record, analysis);
       const std::string identity = run_identity(*record);
       const auto before = counted.find(identity);
-      if (why.empty() && before != counted.end()) why = "a copy of " + before->second;
+      if (why.empty() && before != counted.end()) {
+        ended.left_out.push_back({.run = path, .why = "", .copy_of = before->second});
+        return;
+      }
       if (why.empty()) {
         WarningRun run = ended_run(path, *record, analysis);
         why = add(run, *record, telemetry);

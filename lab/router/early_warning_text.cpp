@@ -55,15 +55,12 @@ std::string sentence(const EarlyWarning& w) {
   return text + "\n";
 }
 
-// "left out: 40 dense, 2 a copy (--json names them)\n" for "NAME: dense", ..., the most frequent
-// reasons first; "" for none.
-std::string reasons_text(const std::vector<std::string>& left_out) {
+// "left out: 40 dense, 2 a copy of another (--json names them)\n", the most frequent reasons first;
+// "" for none.
+std::string reasons_text(const std::vector<RunLeftOut>& left_out) {
   std::map<std::string, int64_t> count;
-  for (const std::string& line : left_out) {
-    const size_t colon = line.find(": ");
-    std::string why = colon == std::string::npos ? line : line.substr(colon + 2);
-    if (why.starts_with("a copy of ")) why = "a copy of another";
-    ++count[why];
+  for (const RunLeftOut& run : left_out) {
+    ++count[run.copy_of.empty() ? run.why : "a copy of another"];
   }
   std::vector<std::pair<std::string, int64_t>> reasons(count.begin(), count.end());
   std::stable_sort(reasons.begin(), reasons.end(),
@@ -133,8 +130,18 @@ std::string study_name(const std::string& study) {
   return study.substr(study.rfind('/') + 1);
 }
 
+std::string RunLeftOut::text() const {
+  return run + ": " + (copy_of.empty() ? why : "a copy of " + copy_of);
+}
+
+std::vector<std::string> lines_of(const std::vector<RunLeftOut>& left_out) {
+  std::vector<std::string> lines;
+  for (const RunLeftOut& run : left_out) lines.push_back(run.text());
+  return lines;
+}
+
 std::string runs_text(const std::vector<WarningRun>& runs,
-                      const std::vector<std::string>& left_out) {
+                      const std::vector<RunLeftOut>& left_out) {
   int64_t collapsed = 0;
   std::set<std::string> configurations;
   for (const WarningRun& run : runs) {
@@ -196,7 +203,7 @@ Json early_warning_json(const EarlyWarning& w) {
     json["runs"].push_back(run_json(run));
   }
   json["studies"] = studies_of(w.runs).size();
-  json["left_out"] = w.left_out;
+  json["left_out"] = lines_of(w.left_out);
   json["rules"] = Json::array();
   for (const WarningRule& r : w.rules) {
     json["rules"].push_back({{"measure", r.measure.name},

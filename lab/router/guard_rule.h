@@ -41,7 +41,7 @@ std::optional<double> critical_bound(const CollapseStopConfig& rule, const Guard
 struct GuardJudgement {
   CollapseStopConfig rule;
   std::vector<GuardRun> runs;
-  std::vector<std::string> left_out;
+  std::vector<RunLeftOut> left_out;
   WarningCounts counts;                           // of the rule as it is
   std::map<std::string, WarningCounts> by_study;  // the same
   int64_t recovered = 0, recovered_stopped = 0;   // of the others

@@ -100,7 +100,7 @@ Json guard_rule_json(const GuardJudgement& j) {
     run["saved"] = guarded.saved();
     json["runs"].push_back(std::move(run));
   }
-  json["left_out"] = j.left_out;
+  json["left_out"] = lines_of(j.left_out);
   return json;
 }
 

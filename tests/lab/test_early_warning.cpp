@@ -130,10 +130,16 @@ TEST_CASE("rules are judged on what was left out") {
 TEST_CASE("the text says why runs were left out") {
   EarlyWarning w = judge_warnings(planted());
   REQUIRE(early_warning_text(w).find("; 0 left out\nmeasure") != std::string::npos);
-  w.left_out = {"a: a copy of b", "b: dense", "c: dense", "d: a copy of e"};
-  w.left_out.push_back("f: dense");
+  w.left_out = {{.run = "a", .why = "", .copy_of = "b"},
+                {.run = "b", .why = "dense"},
+                {.run = "lr: 1e-3/c", .why = "dense"},  // a name may have what stands behind it
+                {.run = "d", .why = "", .copy_of = "e"},
+                {.run = "f", .why = "dense"}};
   REQUIRE(early_warning_text(w).find("; 5 left out\nleft out: 3 dense, 2 a copy of another "
                                      "(--json names them)\n") != std::string::npos);
+  const auto json = early_warning_json(w);
+  REQUIRE(json["left_out"][0] == "a: a copy of b");
+  REQUIRE(json["left_out"][2] == "lr: 1e-3/c: dense");
 }
 
 TEST_CASE("a study is left out whole, with its configurations elsewhere") {
