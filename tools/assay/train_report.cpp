@@ -320,13 +320,12 @@ void announce_setup(TrainingRun& run, const IsGiven& is_given) {
   if (const std::string text = landings_text(config); !text.empty()) log.info(text);
   if (const std::string text = run.passes_text(); !text.empty()) log.info(text);
   if (const std::string text = run.validation_text(); !text.empty()) log.info(text);
+  Config told = config;
   // What `auto` becomes in most runs is no news.
-  const bool usual_products =
-      run.session().automatic_products && config.precision.products == ProductsMode::kSimulated;
-  for (const std::string& line : differences_from_default(config)) {
-    if (usual_products && line.starts_with("precision.products = ")) continue;
-    log.info("  " + line);
+  if (run.session().automatic_products && config.precision.products == ProductsMode::kSimulated) {
+    told.precision.products = ProductsMode::kAuto;
   }
+  for (const std::string& line : differences_from_default(told)) log.info("  " + line);
   if (const std::string text = collapse_auto_text(config); !text.empty()) log.info(text);
   announce_precision(log, config, run.session().device);
   const Ranks* ranks = run.session().ranks;
