@@ -169,7 +169,12 @@ class Verifier {
 
   void check_data(const std::string& what, const ReceiptInput& input, const std::string& run) {
     const std::optional<FoundData> found = find_data(input.name, input.sha256, options_.data, run);
-    if (!found) throw NotAvailable("not where the run had it; give its folder with --data DIR");
+    if (!found) {
+      add(Finding::kNotAvailable, what,
+          "not where the run had it; give its folder with --data DIR");
+      checks.back().no_data = true;
+      return;
+    }
     if (found->sha256 == input.sha256)
       return add(Finding::kSame, what, short_hash(found->sha256) + " in " + found->path);
     add(Finding::kDrift, what, found->path + " has " + differs(found->sha256, input.sha256));

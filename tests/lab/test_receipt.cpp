@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 
@@ -393,6 +394,9 @@ TEST_CASE("missing inputs are reported as not available, not as drift") {
     REQUIRE(v.count(Finding::kDrift) == 0);
     for (const std::string& missing : row.named)
       REQUIRE(text_of(v).find("not available " + missing) != std::string::npos);
+    const auto without_data = std::count_if(v.checks.begin(), v.checks.end(),
+                                            [](const Check& check) { return check.no_data; });
+    REQUIRE(without_data == (row.what == std::string("data") ? 2 : 0));
   }
   const Sealed s;
   // The run was made by a different build of the program.

@@ -142,9 +142,8 @@ RerunOptions rerun_options(const VerifyArguments& a) {
 // The error of a rerun. Where it could not read data that is not in its place, the hint of `assay
 // train` is no help.
 UserError rerun_error(const UserError& error, const Verification& v, const VerifyArguments& a) {
-  const bool no_data = std::any_of(v.checks.begin(), v.checks.end(), [](const Check& check) {
-    return check.finding == Finding::kNotAvailable && check.what.starts_with("input data");
-  });
+  const bool no_data = std::any_of(v.checks.begin(), v.checks.end(),
+                                   [](const Check& check) { return check.no_data; });
   if (!no_data || !a.data.empty()) return error;
   return {error.what(), "name the folder that has the data now: --data DIR"};
 }
