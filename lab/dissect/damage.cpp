@@ -55,10 +55,15 @@ std::optional<Removal> removal_of(const std::string& name) {
   return std::nullopt;
 }
 
+std::string ExpertGroup::name() const {
+  const char* kind = of == Of::kDecile ? "decile" : of == Of::kGroup ? "group" : "expert";
+  return strprintf("%s %ld", kind, long(number));
+}
+
 std::string Intervention::name() const {
   switch (what) {
     case What::kExperts:
-      return group;
+      return group.name();
     case What::kShared:
       return "shared expert";
     case What::kRouted:
@@ -95,7 +100,7 @@ double LayerLoads::share(std::span<const int32_t> experts) const {
 namespace {
 
 void add_experts(std::vector<Intervention>& list, const DamagePlan& plan, const LayerLoads& loads,
-                 std::vector<int32_t> experts, const std::string& group, int64_t top_k) {
+                 std::vector<int32_t> experts, ExpertGroup group, int64_t top_k) {
   std::sort(experts.begin(), experts.end());
   const double share = loads.share(experts);
   for (const Removal removal : plan.removals) {
@@ -115,11 +120,12 @@ void add_layer(std::vector<Intervention>& list, const DamagePlan& plan, const La
   const std::vector<int32_t> order = loads.by_load();
   const auto count = int64_t(order.size());
   const int64_t groups = std::min(plan.groups, count / 2);
+  using Of = ExpertGroup::Of;
+  const Of of_load = groups == 10 ? Of::kDecile : Of::kGroup;
   for (int64_t g = 0; g < groups; ++g) {
     const auto begin = order.begin() + g * count / groups;
     const auto end = order.begin() + (g + 1) * count / groups;
-    const std::string name = strprintf(groups == 10 ? "decile %ld" : "group %ld", long(g + 1));
-    add_experts(list, plan, loads, {begin, end}, name, top_k);
+    add_experts(list, plan, loads, {begin, end}, {.of = of_load, .number = g + 1}, top_k);
   }
   std::vector<int32_t> single = plan.experts;
   const int64_t busiest = plan.busiest < 0 ? count : std::min(plan.busiest, count);
@@ -128,7 +134,7 @@ void add_layer(std::vector<Intervention>& list, const DamagePlan& plan, const La
   for (const int32_t e : single) {
     if (std::find(seen.begin(), seen.end(), e) != seen.end()) continue;
     seen.push_back(e);
-    add_experts(list, plan, loads, {e}, strprintf("expert %d", int(e)), top_k);
+    add_experts(list, plan, loads, {e}, {.of = Of::kExpert, .number = e}, top_k);
   }
   using What = Intervention::What;
   const auto add = [&](What what, double share) {

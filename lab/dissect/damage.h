@@ -44,6 +44,13 @@ enum class Removal { kZero, kNext, kMean };
 const char* removal_name(Removal removal);
 std::optional<Removal> removal_of(const std::string& name);
 
+// Experts that are removed together.
+struct ExpertGroup {
+  enum class Of { kDecile, kGroup, kExpert } of = Of::kGroup;
+  int64_t number = 0;        // from 1, the busiest first; of a single expert its id
+  std::string name() const;  // "decile 1", "group 3", "expert 17"
+};
+
 // One change of one layer.
 struct Intervention {
   enum class What {
@@ -57,7 +64,7 @@ struct Intervention {
   int64_t layer = 0;
   Removal removal = Removal::kZero;
   std::vector<int32_t> experts = {};  // ascending
-  std::string group = "";             // "decile 1", "expert 17": of the experts
+  ExpertGroup group = {};             // of the experts
   double share = 0;                   // of the layer's assignments that they take, on held-out text
 
   std::string name() const;  // "decile 1", "shared expert", "uniform router", ...

@@ -46,11 +46,6 @@ std::vector<Row> rows_of(const DamageReport& report, int64_t layer) {
   return rows;
 }
 
-// "decile", "group" or "expert".
-std::string kind_of(const Row& row) {
-  return row.first->group.substr(0, row.first->group.find(' '));
-}
-
 // One row instead of several of a kind in turn whose experts have no load, which have no damage
 // either: "group 3 to 7", "12 unused experts".
 std::vector<Row> with_unused_together(const std::vector<Row>& rows) {
@@ -59,17 +54,17 @@ std::vector<Row> with_unused_together(const std::vector<Row>& rows) {
   };
   std::vector<Row> fewer;
   for (const Row& row : rows) {
-    if (!fewer.empty() && unused(row) && unused(fewer.back()) &&
-        kind_of(row) == kind_of(fewer.back())) {
-      const std::string number = row.name.substr(row.name.rfind(' ') + 1);
-      const std::string& before = fewer.back().name;
-      fewer.back().experts += row.experts;
-      fewer.back().name = kind_of(row) == "expert"
-                              ? strprintf("%ld unused experts", long(fewer.back().experts))
-                              : before.substr(0, before.find(" to ")) + " to " + number;
-    } else {
+    const ExpertGroup& group = row.first->group;
+    if (fewer.empty() || !unused(row) || !unused(fewer.back()) ||
+        group.of != fewer.back().first->group.of) {
       fewer.push_back(row);
+      continue;
     }
+    Row& together = fewer.back();
+    together.experts += row.experts;
+    together.name = group.of == ExpertGroup::Of::kExpert
+                        ? strprintf("%ld unused experts", long(together.experts))
+                        : together.first->name() + strprintf(" to %ld", long(group.number));
   }
   return fewer;
 }
@@ -97,11 +92,11 @@ std::string sentence(const DamageReport& report, const LayerLoads& loads) {
   for (size_t i = 0; i < report.done.size(); ++i) {
     const Intervention& change = report.done[i];
     if (change.layer != loads.layer || change.what != Intervention::What::kExperts ||
-        change.removal != Removal::kZero || change.group.rfind("expert", 0) == 0) {
+        change.removal != Removal::kZero || change.group.of == ExpertGroup::Of::kExpert) {
       continue;
     }
     if (name.empty()) {
-      name = change.group;
+      name = change.name();
       first = report.damage[i].nats;
       share = change.share;
     }

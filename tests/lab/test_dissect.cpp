@@ -55,6 +55,30 @@ TEST_CASE("experts by load, their shares, and what is removed") {
   REQUIRE_THROWS_AS(interventions({.experts = {5}}, all, 3, true), UserError);
 }
 
+TEST_CASE("experts without load share a row of the table") {
+  const LayerLoads l = {
+      .layer = 1, .counts = {6, 0, 2, 0, 0, 0, 0, 0}, .first_use = {0, -1, 1, -1, -1, -1, -1, -1}};
+  const std::vector<LayerLoads> all = {l};
+  DamageReport report;
+  report.loads = all;
+  report.done = interventions({.removals = {Removal::kZero},
+                               .groups = 4,
+                               .busiest = -1,
+                               .shared = false,
+                               .routed = false,
+                               .routers = false},
+                              all, 2, false);
+  report.damage.resize(report.done.size());
+  report.damage.front().nats = 0.5;
+  const std::string text = damage_text(report);
+  CAPTURE(text);
+  REQUIRE(text.find("group 1 ") != std::string::npos);
+  REQUIRE(text.find("\ngroup 2 to 4 ") != std::string::npos);
+  REQUIRE(text.find("group 3") == std::string::npos);
+  REQUIRE(text.find("\n6 unused experts ") != std::string::npos);
+  REQUIRE(text.find("layer 1: group 1, the busiest, has 100.0% of") != std::string::npos);
+}
+
 TEST_CASE("overlap of loads, and what sampling alone gives") {
   // Shares 0.5, 0.5, 0 and 0.25, 0.5, 0.25: half of the distance is 0.25.
   const std::vector<int64_t> a = {2, 2, 0}, b = {1, 2, 1};
