@@ -55,16 +55,15 @@ std::vector<std::string> moved_without_changes(const MatrixEdits& edits) {
 // a contract derives.
 std::string set_of(const FieldDifference& difference, bool derived_steps) {
   const std::string& field = difference.field;
-  for (const char* other : {"data.", "contract.", "precision.recipe", "run.seed",
-                            "eval.core.bundle", "eval.samples.file"}) {
+  for (const char* other : {"data.", "contract.", "precision.recipe", "run.seed"}) {
     if (field.starts_with(other)) return "";
   }
   if (derived_steps && field == "run.steps") return "";
   const std::vector<FieldRow> fields = all_config_fields();
   const FieldRow* const row = find_row(fields, field);
   const bool has_value = !difference.before.empty() && difference.before != "absent";
-  return row != nullptr && row->type != "section" && has_value ? field + "=" + difference.before
-                                                               : "";
+  const bool can_set = row != nullptr && row->type != "section" && !row->check.path;
+  return can_set && has_value ? field + "=" + difference.before : "";
 }
 
 // Whether a --set can have made one of the differences. The contract of a run is compared by the

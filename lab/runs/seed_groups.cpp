@@ -6,7 +6,6 @@
 #include <map>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "base/check.h"
@@ -60,8 +59,12 @@ bool is_of_endpoint(const std::string& path) {
   });
 }
 
+std::string compared_value(const FieldRow& field) {
+  return field.check.path ? file_names(field.value) : field.value;
+}
+
 std::string line_of(const FieldRow& field) {
-  return field.path + "=" + (field.check.path ? file_names(field.value) : field.value) + "\n";
+  return field.path + "=" + compared_value(field) + "\n";
 }
 
 // Of the ranks only the parts of the batch change numbers; 0 are 1, and `auto` products simulated,
@@ -73,15 +76,26 @@ Config as_resolved(Config config) {
   return config;
 }
 
-std::string identity_without(const Config& config,
-                             const std::function<bool(const std::string& path)>& without) {
+std::vector<FieldRow> rows_without(const Config& config,
+                                   const std::function<bool(const std::string& path)>& without) {
+  std::vector<FieldRow> rows = config_fields(as_resolved(config));
+  std::erase_if(rows, [&](const FieldRow& row) {
+    return kWithoutEffect.contains(row.path) || is_of_rule(row.path) || without(row.path);
+  });
+  return rows;
+}
+
+std::string identity_of(const std::vector<FieldRow>& rows) {
   std::string identity;
-  for (const FieldRow& field : config_fields(as_resolved(config))) {
-    if (kWithoutEffect.contains(field.path) || is_of_rule(field.path) || without(field.path))
-      continue;
-    identity += line_of(field);
-  }
+  for (const FieldRow& row : rows) identity += line_of(row);
   return identity;
+}
+
+std::vector<FieldRow> model_rows(const Config& config) {
+  const bool by_seconds = config.contract.kind == ContractKind::kSeconds;
+  return rows_without(config, [&](const std::string& path) {
+    return by_seconds && kMeasuredUnderSeconds.contains(path);
+  });
 }
 
 std::string lines_of(const Config& config, bool (*is_wanted)(const std::string& path)) {
@@ -173,10 +187,7 @@ std::vector<RunRecord> read_runs(const std::vector<std::string>& paths) {
 }
 
 std::string model_identity(const Config& config) {
-  const bool by_seconds = config.contract.kind == ContractKind::kSeconds;
-  return identity_without(config, [&](const std::string& path) {
-    return by_seconds && kMeasuredUnderSeconds.contains(path);
-  });
+  return identity_of(model_rows(config));
 }
 
 std::string model_identity(const RunRecord& run) {
@@ -186,11 +197,7 @@ std::string model_identity(const RunRecord& run) {
 std::vector<std::string> model_differences(const Config& a, const Config& b) {
   const auto fields_of = [](const Config& config) {
     std::map<std::string, std::string> fields;
-    std::istringstream lines(model_identity(config));
-    for (std::string line; std::getline(lines, line);) {
-      const size_t equal = line.find('=');
-      if (equal != std::string::npos) fields[line.substr(0, equal)] = line.substr(equal + 1);
-    }
+    for (const FieldRow& row : model_rows(config)) fields[row.path] = compared_value(row);
     return fields;
   };
   const std::map<std::string, std::string> of_a = fields_of(a), of_b = fields_of(b);
@@ -206,7 +213,7 @@ std::vector<std::string> model_differences(const Config& a, const Config& b) {
 }
 
 std::string recipe_identity(const Config& config) {
-  return identity_without(config, is_of_endpoint);
+  return identity_of(rows_without(config, is_of_endpoint));
 }
 
 std::string recipe_identity(const RunRecord& run) {
