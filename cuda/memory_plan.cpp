@@ -122,9 +122,7 @@ void* MemoryPlan::take(Section section, size_t bytes) const {
   return block;
 }
 
-void MemoryPlan::allocate(gpu::Context* gpu) {
-  CHECK(blocks_.empty(), "memory plan: allocated twice (%zu bytes)", total_bytes());
-  gpu_ = gpu;
+void MemoryPlan::require_room(const gpu::Context* gpu) const {
   const size_t needed = bytes_on(gpu);
   const MemoryLimit host = memory_limit();
   const size_t available = gpu ? room_on(*gpu) : host.bytes;
@@ -138,6 +136,12 @@ void MemoryPlan::allocate(gpu::Context* gpu) {
                   in_gib(available), gpu ? " free for it" : ""),
         "reduce run.micro_batch or the model; the table above lists what needs memory", available);
   }
+}
+
+void MemoryPlan::allocate(gpu::Context* gpu) {
+  CHECK(blocks_.empty(), "memory plan: allocated twice (%zu bytes)", total_bytes());
+  require_room(gpu);
+  gpu_ = gpu;
   for (const Section section : kSections) {
     const size_t bytes = section_bytes(section);
     if (bytes == 0) continue;

@@ -63,9 +63,11 @@ class MemoryPlan {
     add_bytes(section, std::move(name), view.bytes(), reinterpret_cast<void**>(&view.data));
   }
 
+  // Throws NotEnoughMemory, with the table on stderr, if the machine, the cgroup of the process, or
+  // the GPU has too little.
+  void require_room(const gpu::Context* gpu = nullptr) const;
   // Allocates every section (256-byte aligned entries, huge pages where the system grants them) and
-  // sets the registered views. Throws NotEnoughMemory, with the table on stderr, if the machine,
-  // the cgroup of the process, or the GPU has too little.
+  // sets the registered views. After require_room().
   void allocate(gpu::Context* gpu = nullptr);
 
   size_t total_bytes() const;

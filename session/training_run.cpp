@@ -305,16 +305,18 @@ Config TrainingRun::kept_by_finished_run() {
 
 void TrainingRun::open() {
   CHECK(!dir_, "TrainingRun::open() twice, folder %s", options_.folder.c_str());
-  open_folder();
   on_ = session_.exec();
+  const auto of_ranks = [&] { require_room(session_.ranks, memory_.plan, on_.gpu); };
+  // Before --fresh deletes a run, or a new one has a folder.
+  memory_.require_room(config(), session_.recipe, on_.gpu, of_ranks);
+  open_folder();
   // Before the run's memory is allocated: measuring needs some of its own, for a moment.
   double peak = peak_flop_per_s(session_.device, on_, session_.recipe);
   if (Group* const group = session_.host_group()) {
     const std::vector<double> peaks = gather(*group, peak);
     peak = std::accumulate(peaks.begin(), peaks.end(), 0.0);
   }
-  memory_.allocate(config(), session_.recipe, on_.gpu,
-                   [&] { require_room(session_.ranks, memory_.plan, on_.gpu); });
+  memory_.allocate(config(), session_.recipe, on_.gpu, of_ranks);
   memory_.bind(on_);
   if (memory_.rank_sums) {
     ranks_.emplace(TrainingRanks{.layout = layout_of(config(), session_.place(data_.mask_id)),

@@ -66,11 +66,11 @@ std::vector<Segment> TrainingMemory::share(const Config& config, const RankGroup
   return owned;
 }
 
-void TrainingMemory::allocate(const Config& config, Recipe recipe, gpu::Context* gpu,
-                              const std::function<void()>& require_room) {
+void TrainingMemory::require_room(const Config& config, Recipe recipe, const gpu::Context* gpu,
+                                  const std::function<void()>& of_ranks) const {
   try {
-    if (require_room) require_room();
-    plan.allocate(gpu);
+    if (of_ranks) of_ranks();
+    plan.require_room(gpu);
   } catch (const NotEnoughMemory& error) {
     // What was planned beside this, buffers of evaluations above all, does not shrink with it.
     const size_t own = TrainingMemory(config, recipe, place_).plan.bytes_on(gpu);
@@ -90,6 +90,12 @@ void TrainingMemory::allocate(const Config& config, Recipe recipe, gpu::Context*
                               long(fits), long(config.run.micro_batch)) +
                         end);
   }
+}
+
+void TrainingMemory::allocate(const Config& config, Recipe recipe, gpu::Context* gpu,
+                              const std::function<void()>& of_ranks) {
+  require_room(config, recipe, gpu, of_ranks);
+  plan.allocate(gpu);
 }
 
 void TrainingMemory::bind(Exec& on) {

@@ -47,11 +47,13 @@ struct TrainingMemory {
   // with one rank, or to plan for a rank of a launch that does not exist.
   TrainingMemory(const Config& config, Recipe recipe, const ModelPlace& place = {},
                  const RankGroups& ranks = {});
-  // Calls plan.allocate. If memory is too small, throws UserError with the largest run.micro_batch
-  // that fits. require_room: called before; throws NotEnoughMemory where the ranks beside this one
-  // leave too little.
+  // If memory is too small, throws UserError with the largest run.micro_batch that fits. of_ranks:
+  // called before; throws NotEnoughMemory where the ranks beside this one leave too little.
+  void require_room(const Config& config, Recipe recipe, const gpu::Context* gpu,
+                    const std::function<void()>& of_ranks = {}) const;
+  // Calls plan.allocate, after the same.
   void allocate(const Config& config, Recipe recipe, gpu::Context* gpu = nullptr,
-                const std::function<void()>& require_room = {});
+                const std::function<void()>& of_ranks = {});
   // After allocate(): binds model and optimizer, and sets on.workspace.
   void bind(Exec& on);
 
