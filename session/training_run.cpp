@@ -80,7 +80,7 @@ RunData data_of(const Session& session) {
 
 // The checkpoint to resume from; nothing if the run has none yet. UserError when none of the run's
 // checkpoints is valid.
-std::optional<std::string> newest_checkpoint(const Checkpoints& checkpoints) {
+std::optional<std::string> newest_checkpoint(Checkpoints& checkpoints) {
   const std::optional<std::string> newest = checkpoints.newest();
   const std::vector<std::string> all = checkpoints.all();
   if (newest || all.empty()) return newest;

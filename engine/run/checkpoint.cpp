@@ -22,7 +22,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kBest = "best";
-constexpr uint64_t kLargestCount = uint64_t{1} << 53;
 
 json parse_file(const std::string& path) {
   try {
@@ -86,54 +85,6 @@ WrittenFile write_state(const std::string& folder, const TrainingState& state) {
 
 }  // namespace
 
-json to_json(const TrainingState& s) {
-  json j;
-  j["step"] = s.step;
-  j["tokens"] = s.tokens;
-  j["cursor"]["shard"] = s.cursor.shard;
-  j["cursor"]["batch"] = s.cursor.batch;
-  j["cursor"]["epoch"] = s.cursor.epoch;
-  j["seed"] = s.seed;
-  j["schedule_share"] = s.schedule_share;
-  j["config"] = s.config_yaml;
-  j["config_hashes"] = s.config_hashes;
-  j["versions"] = s.versions;
-  j["extra"] = s.extra;
-  return j;
-}
-
-TrainingState training_state(const json& j) {
-  try {
-    const json& cursor = j.at("cursor");
-    for (const json* count : {&j.at("step"), &j.at("tokens"), &cursor.at("shard"),
-                              &cursor.at("batch"), &cursor.at("epoch")}) {
-      const bool whole =
-          count->is_number_integer() && (count->is_number_unsigned() || count->get<int64_t>() >= 0);
-      if (!whole || count->get<uint64_t>() > kLargestCount) {
-        throw json::other_error::create(501, count->dump() + " is not a count", nullptr);
-      }
-    }
-    if (!j.at("extra").is_object()) {
-      throw json::other_error::create(501, "extra is not an object", nullptr);
-    }
-    return {.step = j.at("step"),
-            .tokens = j.at("tokens"),
-            .cursor = {.shard = cursor.at("shard"),
-                       .batch = cursor.at("batch"),
-                       .epoch = cursor.at("epoch")},
-            .seed = j.at("seed"),
-            .schedule_share = j.at("schedule_share"),
-            .config_yaml = j.at("config"),
-            .config_hashes = j.at("config_hashes"),
-            .versions = j.at("versions"),
-            .extra = j.at("extra")};
-  } catch (const json::exception& error) {
-    throw UserError(
-        std::string("the checkpoint's state is not in this version's format: ") + error.what(),
-        "remove the checkpoint's folder to use the previous one, or start over with --fresh");
-  }
-}
-
 Checkpoints::Checkpoints(std::string run_directory, int64_t keep_last, Warn warn, Group* ranks)
     : folder_(std::move(run_directory) + "/checkpoints"),
       keep_last_(keep_last),
@@ -151,6 +102,7 @@ std::string Checkpoints::save(const TrainingState& state, const std::vector<Tens
 std::string Checkpoints::save_slices(const TrainingState& state, std::span<const Slice> model,
                                      std::span<const Slice> optimizer, Keep keep) {
   const std::string name = folder_ + "/" + step_name(state.step);
+  mark_damaged_ones();
   try {
     if (ranks_ != nullptr) {
       write_together(name, state, model, optimizer, keep);
@@ -162,7 +114,7 @@ std::string Checkpoints::save_slices(const TrainingState& state, std::span<const
                                       ") and run the same command again: it resumes from the "
                                       "previous checkpoint");
   }
-  if (ranks_ == nullptr) prune(state.step);
+  if (ranks_ == nullptr) prune_after_save(state.step);
   return name;
 }
 
@@ -238,7 +190,7 @@ void Checkpoints::write_together(const std::string& name, const TrainingState& s
     manifest.files[kCheckpointState] = write_state(path, state);
     write_file_atomic(path + "/" + kCheckpointManifest, manifest.text());
     temporary->publish(name);
-    prune(state.step);
+    prune_after_save(state.step);
     return std::string();
   });
 }
@@ -256,25 +208,45 @@ std::vector<std::string> Checkpoints::all() const {
   return folders;
 }
 
-std::optional<std::string> Checkpoints::newest() const {
+std::optional<std::string> Checkpoints::newest() {
   if (ranks_ == nullptr) return newest_here();
   const std::string folder = on_first_rank(*ranks_, [&] { return newest_here().value_or(""); });
   return folder.empty() ? std::nullopt : std::optional(folder);
 }
 
-std::optional<std::string> Checkpoints::newest_here() const {
+std::optional<std::string> Checkpoints::newest_here() {
   std::vector<std::string> folders = all();
+  damaged_.clear();
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
     const std::string problem = checkpoint_problem(*folder);
     if (problem.empty()) return *folder;
+    damaged_[*folder] = problem;
     if (warn_) warn_("ignoring the checkpoint " + *folder + ": " + problem);
   }
   return std::nullopt;
 }
 
+std::optional<std::string> Checkpoints::newest_by_name() const {
+  const std::vector<std::string> folders = all();
+  const auto newest = std::find_if(folders.rbegin(), folders.rend(), [](const std::string& folder) {
+    return !is_marked_damaged(folder);
+  });
+  return newest == folders.rend() ? std::nullopt : std::optional(*newest);
+}
+
+// Also what an earlier launch found.
+bool Checkpoints::is_damaged(const std::string& folder) const {
+  return damaged_.contains(folder) || is_marked_damaged(folder);
+}
+
+// So that launches to come know it too, which need not look: there are newer ones then.
+void Checkpoints::mark_damaged_ones() const {
+  for (const auto& [folder, problem] : damaged_) mark_damaged(folder, problem);
+}
+
 // The checkpoint itself is kept if it is whole; else the copy takes its place. A folder that is no
 // checkpoint stays, and mark_best() warns.
-void Checkpoints::link_copied_best() const {
+void Checkpoints::link_copied_best() {
   const std::string best = folder_ + "/" + kBest,
                     away = folder_ + "/" + kTemporary + "copy-of-best";
   const std::optional<int64_t> step = step_of_copy(best);
@@ -285,6 +257,7 @@ void Checkpoints::link_copied_best() const {
     if (!whole && fs::exists(checkpoint)) remove_checkpoint(checkpoint);
     fs::remove_all(away);
     fs::rename(best, whole ? away : checkpoint);
+    if (!whole) damaged_.erase(checkpoint);
     fs::create_symlink(step_name(*step), best);
     fs::remove_all(away);
   } catch (const std::exception& error) {
@@ -318,33 +291,59 @@ std::optional<int64_t> Checkpoints::best_step() const {
 
 void Checkpoints::tidy(int64_t loaded_step) {
   if (ranks_ != nullptr && ranks_->rank() > 0) return;
+  const std::string loaded = folder_ + "/" + step_name(loaded_step);
+  mark_damaged_ones();
+  std::error_code ignored;
+  fs::remove(fs::path(loaded) / kDamagedMark, ignored);  // its files were put back
   const std::vector<std::string> folders = all();
-  if (folders.empty() || folders.back() != folder_ + "/" + step_name(loaded_step)) return;
+  if (folders.empty() || folders.back() != loaded) return;
   remove_leftovers(folder_);
   link_copied_best();
   prune(loaded_step);
 }
 
-// Folders without a manifest are kept for inspection: they do not count, and their step may be
-// saved again. Nor do those from after the newest: they are damaged, since the run went on from an
-// earlier one.
-void Checkpoints::prune(int64_t newest) {
+// What may be removed of the checkpoints up to a step, newest first: not the best one, and no
+// milestone. Folders without a manifest are kept for inspection: they do not count, and their step
+// may be saved again. Nor do those from after the newest: they are damaged, since the run went on
+// from an earlier one.
+std::vector<std::string> Checkpoints::removable(int64_t newest) const {
   std::vector<std::string> folders = all();
+  const std::optional<int64_t> best = best_step();
   std::erase_if(folders, [&](const std::string& folder) {
-    return step_of(fs::path(folder).filename().string()) > newest;
+    const int64_t step = step_of(fs::path(folder).filename().string());
+    return step > newest || step == best || is_milestone(folder).value_or(true);
   });
-  if (const std::optional<int64_t> best = best_step()) {
-    std::erase(folders, folder_ + "/" + step_name(*best));
-  }
+  std::reverse(folders.begin(), folders.end());
+  return folders;
+}
+
+int64_t Checkpoints::removed_by_next_save(int64_t loaded_step) const {
+  const std::vector<std::string> folders = removable(loaded_step);
+  const int64_t rolling = std::count_if(
+      folders.begin(), folders.end(),
+      [&](const std::string& folder) { return !is_by_time(folder) && !is_damaged(folder); });
+  return std::max<int64_t>(0, rolling + 1 - keep_last_);
+}
+
+// A damaged one does not count, and goes when all that are kept are newer.
+void Checkpoints::prune(int64_t newest) {
+  const int64_t keep_last = std::max(keep_last_, keep_last_before_);
   int64_t rolling = 0;
-  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
-    if (is_by_time(*folder)) {
-      if (*folder != folder_ + "/" + step_name(newest)) remove_old(*folder);
-      continue;
+  for (const std::string& folder : removable(newest)) {
+    if (is_by_time(folder)) {
+      if (folder != folder_ + "/" + step_name(newest)) remove_old(folder);
+    } else if (rolling >= keep_last) {
+      remove_old(folder);
+    } else if (!is_damaged(folder)) {
+      rolling += 1;
     }
-    if (is_milestone(*folder).value_or(true) || ++rolling <= keep_last_) continue;
-    remove_old(*folder);
   }
+}
+
+void Checkpoints::prune_after_save(int64_t step) {
+  damaged_.erase(folder_ + "/" + step_name(step));
+  keep_last_before_ = 0;
+  prune(step);
 }
 
 void Checkpoints::remove_old(const std::string& folder) const {
@@ -444,7 +443,7 @@ std::string require_checkpoint(const std::string& run_or_checkpoint,
     throw UserError("no checkpoint at " + named.string(), "did you mean " + whole.string() + "?");
   }
   const std::string run = require_run(run_or_checkpoint).string();
-  const Checkpoints checkpoints(run, 1, warn);
+  Checkpoints checkpoints(run, 1, warn);
   if (const std::optional<std::string> newest = checkpoints.newest()) return *newest;
   const std::vector<std::string> all = checkpoints.all();
   if (all.empty()) refuse_without_checkpoint(run);

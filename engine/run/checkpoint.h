@@ -58,7 +58,8 @@ class Checkpoints {
   Checkpoints(std::string run_directory, int64_t keep_last, Warn warn, Group* ranks = nullptr);
 
   // Returns the folder. Removes rolling checkpoints beyond keep_last only after the new one is
-  // complete. Throws UserError if it cannot be written; earlier checkpoints are not changed.
+  // complete; one that newest() found damaged, in this process or an earlier one, is none of the
+  // keep_last. Throws UserError if it cannot be written; earlier checkpoints are not changed.
   // For one rank.
   std::string save(const TrainingState& state, const std::vector<TensorRef>& model,
                    const std::vector<TensorRef>& optimizer, Keep keep = Keep::kRolling);
@@ -73,7 +74,15 @@ class Checkpoints {
 
   // The newest valid checkpoint; warns of each newer, damaged one. Collective with ranks: rank 0
   // looks, and all have its answer.
-  std::optional<std::string> newest() const;
+  std::optional<std::string> newest();
+  // The newest that no launch has found damaged. Reads none of its files.
+  std::optional<std::string> newest_by_name() const;
+
+  // Until a checkpoint is saved, as many are kept as the launch before kept, if that is more than
+  // keep_last.
+  void keep_until_saved(int64_t keep_last_before) { keep_last_before_ = keep_last_before; }
+  // How many checkpoints the next save would remove, of those up to this step.
+  int64_t removed_by_next_save(int64_t loaded_step) const;
 
   // The link checkpoints/best: its checkpoint is kept until another one is marked. The step must
   // have been saved. best_step: nullopt if none is marked or its checkpoint is gone. Where a copy
@@ -82,8 +91,9 @@ class Checkpoints {
   void mark_best(int64_t step);
   std::optional<int64_t> best_step() const;
 
-  // After the checkpoint of this step was loaded: removes what a save that was killed would have
-  // removed. Nothing if there are newer ones, which must be damaged.
+  // After the checkpoint of this step was loaded: marks those that newest() found damaged, and
+  // removes what a save that was killed would have removed. It removes nothing if there are newer
+  // ones, which must be damaged.
   void tidy(int64_t loaded_step);
 
   // Folders of all steps, oldest first, valid or not.
@@ -94,13 +104,18 @@ class Checkpoints {
              std::span<const Slice> optimizer, Keep keep) const;
   void write_together(const std::string& name, const TrainingState& state,
                       std::span<const Slice> model, std::span<const Slice> optimizer, Keep keep);
-  std::optional<std::string> newest_here() const;
-  void link_copied_best() const;
+  std::optional<std::string> newest_here();
+  bool is_damaged(const std::string& folder) const;
+  void mark_damaged_ones() const;
+  std::vector<std::string> removable(int64_t newest) const;
+  void link_copied_best();
   void prune(int64_t newest);
+  void prune_after_save(int64_t step);
   void remove_old(const std::string& folder) const;
 
   std::string folder_;
-  int64_t keep_last_;
+  int64_t keep_last_, keep_last_before_ = 0;
+  std::map<std::string, std::string> damaged_;  // what newest() found: the problem, by folder
   Warn warn_;
   Group* ranks_;  // nullptr: one rank
 };

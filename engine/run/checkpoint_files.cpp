@@ -194,6 +194,20 @@ std::string checkpoint_problem(const std::string& folder) {
   }
 }
 
+bool is_marked_damaged(const std::string& folder) {
+  std::error_code ignored;
+  return fs::exists(fs::path(folder) / kDamagedMark, ignored);
+}
+
+void mark_damaged(const std::string& folder, const std::string& problem) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored) || is_marked_damaged(folder)) return;
+  try {
+    write_file_atomic(folder + "/" + kDamagedMark, problem + "\n");
+  } catch (const UserError&) {  // the launch that found it knows it all the same
+  }
+}
+
 std::string step_name(int64_t step) {
   return strprintf("step-%08ld", static_cast<long>(step));
 }

@@ -50,6 +50,13 @@ CheckpointManifest read_checkpoint_manifest(const std::string& folder);
 // once, else the problem. ReadFailed if a file is there and cannot be read.
 std::string checkpoint_problem(const std::string& folder);
 
+// A file in the folder of a checkpoint that a launch found damaged, and went on from an earlier
+// one: the problem, for people. Whether the checkpoint is whole now, checkpoint_problem() says.
+inline constexpr const char* kDamagedMark = "DAMAGED.txt";
+bool is_marked_damaged(const std::string& folder);
+// Nothing if the mark is there already, or cannot be written.
+void mark_damaged(const std::string& folder, const std::string& problem);
+
 // "step-00001000"; and the step of such a name, -1 if it is another one.
 std::string step_name(int64_t step);
 int64_t step_of(const std::string& name);

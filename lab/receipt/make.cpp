@@ -9,6 +9,7 @@
 #include "data/json_text.h"
 #include "data/sha256.h"
 #include "engine/run/checkpoint.h"
+#include "engine/run/checkpoint_files.h"
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/reader.h"
 #include "lab/receipt/telemetry_dump.h"
@@ -136,6 +137,7 @@ class RunReceipt {
   void add_checkpoint() {
     const std::vector<std::string> folders = Checkpoints(run_.string(), 1, {}).all();
     for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
+      if (is_marked_damaged(*folder)) continue;
       const Json manifest = json_in_file<Json>(*folder + "/MANIFEST.json");
       if (!manifest.is_object() || !manifest.contains("files")) continue;
       const std::string name = "checkpoints/" + fs::path(*folder).filename().string() + "/";

@@ -59,8 +59,12 @@ struct Run {
   std::vector<std::string> warnings;
   Checkpoints checkpoints;
 
-  explicit Run(int64_t keep = 2)
-      : checkpoints(folder.path(), keep, [this](const std::string& w) { warnings.push_back(w); }) {}
+  explicit Run(int64_t keep = 2) : checkpoints(of_launch(keep)) {}
+
+  Checkpoints of_launch(int64_t keep) {
+    return {folder.path(), keep, [this](const std::string& w) { warnings.push_back(w); }};
+  }
+  void launch_again(int64_t keep) { checkpoints = of_launch(keep); }
 
   std::string save(int64_t step, Checkpoints::Keep keep = Checkpoints::Keep::kRolling) {
     model.fill(step);
@@ -208,6 +212,76 @@ TEST_CASE("checkpoints from after the one that a run went on from do not push ou
   run.save(30);
   REQUIRE(run.names() == std::vector<std::string>{"step-00000010", "step-00000030"});
   REQUIRE(run.load() == 30);
+}
+
+TEST_CASE("a checkpoint that was found damaged is none of those that are kept") {
+  using Names = std::vector<std::string>;
+  Run run(2);
+  run.save(10);
+  const std::string damaged = run.save(12), file = damaged + "/optimizer.safetensors";
+  const std::string whole = read_file(file);
+  flip_a_bit(file);
+  REQUIRE(run.checkpoints.newest_by_name() == damaged);
+  REQUIRE(run.load() == 10);
+  run.checkpoints.tidy(10);
+  REQUIRE(run.checkpoints.newest_by_name() == run.path(10));
+  SECTION("until enough newer ones are there, also in another process") {
+    const Names all = {"step-00000010", "step-00000012", "step-00000015"};
+    run.save(15);
+    REQUIRE(run.names() == all);
+    run.launch_again(2);
+    REQUIRE(run.load() == 15);
+    run.checkpoints.tidy(15);
+    REQUIRE(run.names() == all);
+    REQUIRE(run.warnings.size() == 1);  // of the first process
+    run.save(20);
+    REQUIRE(run.names() == Names{"step-00000015", "step-00000020"});
+  }
+  SECTION("until its files are put back") {
+    write_file_atomic(file, whole);
+    REQUIRE(run.load() == 12);
+    run.checkpoints.tidy(12);
+    REQUIRE(run.checkpoints.newest_by_name() == damaged);
+    run.save(15);
+    REQUIRE(run.names() == Names{"step-00000012", "step-00000015"});
+  }
+  SECTION("until its step is saved again") {
+    run.save(12);
+    REQUIRE(run.checkpoints.newest_by_name() == damaged);
+    run.save(15);
+    REQUIRE(run.names() == Names{"step-00000012", "step-00000015"});
+  }
+}
+
+TEST_CASE("a launch that keeps fewer removes none before it has saved one") {
+  using Names = std::vector<std::string>;
+  Run run(9);
+  for (int64_t step = 10; step <= 50; step += 10) run.save(step);
+  run.launch_again(2);
+  run.checkpoints.keep_until_saved(9);
+  REQUIRE(run.checkpoints.removed_by_next_save(50) == 4);
+  run.checkpoints.tidy(50);
+  REQUIRE(run.names().size() == 5);
+  run.checkpoints.mark_best(50);
+  REQUIRE(run.names().size() == 6);
+  REQUIRE(run.checkpoints.removed_by_next_save(50) == 3);
+  {
+    const FileSizeLimit disk(1500);
+    expect_error([&] { run.save(60); }, "cannot write");
+  }
+  REQUIRE(run.names().size() == 6);
+  run.save(60);
+  REQUIRE(run.names() == Names{"best", "step-00000040", "step-00000050", "step-00000060"});
+}
+
+TEST_CASE("what a save that was killed would have removed goes when the run goes on") {
+  Run run(9);
+  for (int64_t step = 10; step <= 50; step += 10) run.save(step);
+  run.launch_again(2);
+  run.checkpoints.keep_until_saved(3);
+  run.checkpoints.tidy(50);
+  REQUIRE(run.names() ==
+          std::vector<std::string>{"step-00000030", "step-00000040", "step-00000050"});
 }
 
 TEST_CASE("nothing is read if one tensor is missing") {

@@ -164,6 +164,27 @@ def check_other_model(place):
     check("models/presets/cpu/moe.yaml is not in this folder: taking the preset /" in done.stderr, done.stderr)
 
 
+def check_damaged_newest(place):
+    """A damaged checkpoint from before the run's newest one: no good one goes for it, and no receipt names it."""
+    def steps():
+        return [int(folder.name[5:]) for folder in checkpoints(place.run("bad"))]
+
+    place.train("bad", "--stop-after", "25")
+    file = checkpoints(place.run("bad"))[-1] / "optimizer.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-5] ^= 1
+    file.write_bytes(data)
+    done = place.train("bad", "--stop-after", "3")
+    check("resumes after step 20" in done.stderr and steps() == [20, 23, 25], f"{steps()} {done.stderr}")
+    check("another SHA-256" in file.with_name("DAMAGED.txt").read_text(), "the folder says why it was not taken")
+    done = assay("receipt", "verify", place.run("bad"))
+    check(done.returncode == 0 and "step-00000023/MANIFEST.json" in done.stdout, done.stdout + done.stderr)
+    place.train("bad", "--stop-after", "7")
+    check(steps() == [23, 25, 30], f"{steps()}")
+    place.train("bad", "--stop-after", "1")
+    check(steps() == [30, 31], f"{steps()}")
+
+
 def check_unreadable(place):
     """A checkpoint that the system does not let one look at is not a damaged one, before which the run would go on."""
     place.train("unreadable", "--stop-after", "20")
@@ -193,6 +214,7 @@ def main():
         check_automatic_recipe(place)
         check_finished_run(place)
         check_other_model(place)
+        check_damaged_newest(place)
         check_unreadable(place)
         check_large_intervals(place)
     print("resume of records: ok")

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <climits>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "comm/last_words.h"
@@ -29,14 +29,15 @@ namespace assay {
 
 namespace {
 
+// The step of a checkpoint's folder; 0 if there is none.
+int64_t step_in(const std::optional<std::string>& folder) {
+  return folder ? step_of(std::filesystem::path(*folder).filename().string()) : 0;
+}
+
 // The step of the newest checkpoint, by its name; 0 if there is none. A checkpoint gets its name
-// when it is complete.
+// when it is complete, and a mark when a launch that goes on from an earlier one finds it damaged.
 int64_t newest_step(const std::string& run) {
-  if (run.empty()) return 0;
-  const std::vector<std::string> all = Checkpoints(run, 1, {}).all();
-  if (all.empty()) return 0;
-  const std::string name = std::filesystem::path(all.back()).filename();
-  return std::strtoll(name.c_str() + name.find_last_of('-') + 1, nullptr, 10);
+  return run.empty() ? 0 : step_in(Checkpoints(run, 1, {}).newest_by_name());
 }
 
 // Of the run; `otherwise` before it has a configuration.
@@ -201,8 +202,7 @@ int explain(const MpirunEnd& end, const RankLaunch& launch) {
 // is read for it.
 int64_t valid_step(const RankLaunch& launch) {
   if (launch.stop_after == 0) return 0;
-  const std::optional<std::string> newest = Checkpoints(launch.run, 1, {}).newest();
-  return newest ? step_of(std::filesystem::path(*newest).filename().string()) : 0;
+  return step_in(Checkpoints(launch.run, 1, {}).newest());
 }
 
 // For a run that has no configuration yet: fewer ranks would begin it with fewer parts.
@@ -275,9 +275,10 @@ int launch_ranks(const RankLaunch& launch) {
       without_fresh(command);
     }
     const int64_t now = reached();
-    if (now > saved) {
+    // Less than before: what was the newest then was found damaged since.
+    const bool progress = now > std::exchange(saved, now);
+    if (progress) {
       used = 0;
-      saved = now;
     } else if (launch.min_ranks > 0) {
       const bool begins = fresh || !std::filesystem::exists(launch.run + "/config.yaml", ignored);
       ranks = fewer_ranks(

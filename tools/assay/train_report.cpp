@@ -202,10 +202,10 @@ void report_collapse(Log& log, const RunResult& result, const RunRecord& record)
 
 // Logs what is NaN or infinite, and what helps.
 void report_not_finite(Log& log, const RunDir& dir, const Config& config, const RunResult& result) {
-  const std::vector<std::string> kept = Checkpoints(dir.path(), 1, {}).all();
+  const std::optional<std::string> kept = Checkpoints(dir.path(), 1, {}).newest_by_name();
   const std::string left =
-      kept.empty() ? "there is no checkpoint yet: the same command begins again at step 1"
-                   : "the checkpoint " + kept.back() + " is kept";
+      kept ? "the checkpoint " + *kept + " is kept"
+           : "there is no checkpoint yet: the same command begins again at step 1";
   std::string help = strprintf("lower optimizer.lr, which is %g", config.optimizer.lr);
   if (config.optimizer.clip == 0) help += ", or set optimizer.clip";
   help += ", in another --run or with --fresh";
