@@ -25,6 +25,7 @@
 #include "session/passed_landings.h"
 #include "session/rank_memory.h"
 #include "session/same_on_all.h"
+#include "session/since_last_launch.h"
 
 namespace assay {
 namespace {
@@ -240,7 +241,10 @@ void TrainingRun::open_folder() {
       dir_->path(), config().run.keep_checkpoints,
       [this](const std::string& text) { log_->warn(text); }, group);
   newest_ = newest_checkpoint(*checkpoints_);
-  if (newest_) before_ = load_state(*newest_);
+  if (newest_) {
+    before_ = load_state(*newest_);
+    checkpoints_->keep_until_saved(configuration_of_checkpoint().run.keep_checkpoints);
+  }
   if (dir_->previous()) require_configuration_before();
   require_same_data(before_, read_files(data_));
   require_precision_of_finished_run();
@@ -300,6 +304,7 @@ Config TrainingRun::kept_by_finished_run() {
   const double target = config().run.target_loss;
   if (target > 0 && target != kept.run.target_loss) late_target_ = target;
   session_.config.run.target_loss = kept.run.target_loss;
+  session_.config.run.keep_best |= kept.run.keep_best;  // a mark that a killed process had to make
   return kept;
 }
 
@@ -357,6 +362,7 @@ void TrainingRun::open() {
   if (const std::string text = products_->summary(); !text.empty()) log_->info(text);
   for (const std::string& line : session_.warnings) log_->warn(line);
   if (!other_instructions.empty()) log_->warn(other_instructions);
+  announce_changes();
   if (const std::string text =
           passed_landings_text(dir_->path(), landings(config()), start_.steps_done);
       !text.empty()) {
@@ -369,6 +375,18 @@ void TrainingRun::open() {
   if (energy_) log_->info(energy_->text(), "");
   log_->info(hashed_text(data_.hashed, data_.hash_seconds));
   for (const std::string& line : data_warnings(config(), data_)) log_->warn(line);
+}
+
+// Of a run that makes further steps: they are made with what this launch gives.
+void TrainingRun::announce_changes() {
+  if (!dir_->previous() || before_.step == 0 || before_.step >= config().run.steps) return;
+  if (const std::string text = since_last_launch_text(*dir_->previous(), config()); !text.empty()) {
+    log_->info(text);
+  }
+  for (const std::string& line :
+       checkpoint_warnings(configuration_of_checkpoint(), config(), *checkpoints_, before_.step)) {
+    log_->warn(line);
+  }
 }
 
 // The telemetry. peak_flop_per_s: of all ranks.

@@ -114,6 +114,7 @@ class TrainingRun {
   void require_configuration_before() const;
   void require_precision_of_finished_run() const;
   Config kept_by_finished_run();
+  void announce_changes();
   void open_records(double peak_flop_per_s);
   LoaderConfig announcing_loader();
   void plan_others(TrainingMemory& memory);

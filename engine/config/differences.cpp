@@ -80,6 +80,19 @@ std::vector<FieldDifference> result_changing_differences(const Config& before, c
   return differences;
 }
 
+std::vector<FieldDifference> changed_settings(const Config& before, const Config& now) {
+  const std::vector<FieldRow> new_rows = config_fields(now);
+  std::vector<FieldDifference> differences;
+  for (const FieldRow& row : config_fields(before)) {
+    const FieldRow* other = find_row(new_rows, row.path);
+    if (other == nullptr || other->value == row.value) continue;
+    if (means_the_same(row.path, before, now)) continue;
+    if (row.check.path && file_names(row.value) == file_names(other->value)) continue;
+    differences.push_back(changed(row, *other));
+  }
+  return differences;
+}
+
 std::vector<FieldDifference> differences_of_ranks(const Config& first, const Config& other) {
   const std::vector<FieldRow> theirs = config_fields(other);
   std::vector<FieldDifference> differences;

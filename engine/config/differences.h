@@ -27,6 +27,10 @@ struct FieldDifference {
 std::vector<FieldDifference> result_changing_differences(const Config& before, const Config& now,
                                                          int64_t steps_done);
 
+// All fields in which they differ, but for another way of writing a value and files of the same
+// name.
+std::vector<FieldDifference> changed_settings(const Config& before, const Config& now);
+
 // Fields in which ranks of one run differ and may not: all but run.threads, data.cache
 // and the folders of files.
 std::vector<FieldDifference> differences_of_ranks(const Config& first, const Config& other);

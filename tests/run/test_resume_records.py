@@ -185,6 +185,37 @@ def check_damaged_newest(place):
     check(steps() == [30, 31], f"{steps()}")
 
 
+def check_settings_left_out(place):
+    """A launch without what --set gave to the one before says what changed, and no checkpoint goes before the next is there."""
+    def names():
+        return sorted(path.name for path in (place.run("left") / "checkpoints").iterdir())
+
+    def steps(number):
+        return ("--set", "schedule.warmdown=0", "--set", f"run.steps={number}")
+
+    keeps = ("--set", "run.keep_checkpoints=9", "--set", "run.keep_best=true")
+    place.train("left", *keeps, *steps(2000), "--stop-after", "45")
+    before, best = names(), best_of(place, "left")
+    check(len(before) == 6 and best != "step-00000045", f"{before}, best {best}")  # with the link
+    fewer = "run.keep_checkpoints: 9 -> 2: the next save removes 3 checkpoints (--set run.keep_checkpoints=9 keeps them)"
+    for launches in (1, 2):  # what the first of them wrote into config.yaml is no reason for the second
+        code, said = stop_at(place.command("left", *steps(2000), "--set", "run.checkpoint_every=0"), 46, signal.SIGKILL)
+        check(code == -signal.SIGKILL and names() == before, f"killed: {code} {names()} {said}")
+        text = (place.run("left") / "log.txt").read_text()
+        check(text.count(fewer) == launches, text)
+        check(text.count(f"checkpoints/best stays at step {int(best[5:])}, whatever") == launches, text)
+    changed = ("changed since the last launch: run.checkpoint_every: 10 -> 0; run.keep_checkpoints: 9 -> 2; "
+               "run.keep_best: true -> false\n")
+    check(text.count(changed) == text.count("changed since the last launch") == 1, text)
+    place.train("left", *steps(2000), "--stop-after", "1")
+    check(names() == sorted({"best", best, "step-00000045", "step-00000046"}) and best_of(place, "left") == best, f"{names()}")
+    place.train("left", *keeps, *steps(60))
+    before = names()
+    check(len(before) > 4, f"{before}")
+    done = place.train("left", *steps(60))
+    check("there is nothing left to train" in done.stderr and "-> 2" not in done.stderr and names() == before, done.stderr)
+
+
 def check_unreadable(place):
     """A checkpoint that the system does not let one look at is not a damaged one, before which the run would go on."""
     place.train("unreadable", "--stop-after", "20")
@@ -215,6 +246,7 @@ def main():
         check_finished_run(place)
         check_other_model(place)
         check_damaged_newest(place)
+        check_settings_left_out(place)
         check_unreadable(place)
         check_large_intervals(place)
     print("resume of records: ok")
