@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/pre_split.h"
 #include "data/tokenizer_files.h"
 
 namespace assay {
@@ -201,6 +202,7 @@ Manifest CorpusWriter::commit(const std::string& validation) {
         "lines end in CR LF), or validation text of its own: --val FILE");
   Manifest manifest{.tokenizer_file = kTokenizerName,
                     .tokenizer_sha256 = tokenizer_hash(tokenizer_),
+                    .pre_split = pre_split_tables(),
                     .vocab_size = tokenizer_.vocab_size(),
                     .eot_id = tokenizer_.eot(),
                     .text_bytes = text_bytes_,

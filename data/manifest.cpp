@@ -68,6 +68,7 @@ Manifest read_manifest_file(const std::string& path) {
                       "write the corpus again with: assay data prepare");
     Manifest manifest{.tokenizer_file = file.at("tokenizer").at("file"),
                       .tokenizer_sha256 = file.at("tokenizer").at("sha256"),
+                      .pre_split = file.at("tokenizer").value("pre_split", ""),
                       .vocab_size = file.at("vocab_size"),
                       .eot_id = file.at("eot_id"),
                       .text_bytes = file.at("text_bytes"),
@@ -118,6 +119,7 @@ std::string manifest_text(const Manifest& manifest) {
       {"eot_id", manifest.eot_id},
       {"text_bytes", manifest.text_bytes},
       {"shards", std::move(shards)}};
+  if (!manifest.pre_split.empty()) file["tokenizer"]["pre_split"] = manifest.pre_split;
   if (!manifest.validation.empty()) file["validation"] = manifest.validation;
   if (manifest.shuffle_seed) file["shuffle_seed"] = *manifest.shuffle_seed;
   if (!manifest.sources.empty()) file["sources"] = std::move(sources);

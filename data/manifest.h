@@ -33,6 +33,7 @@ struct ShardEntry {
 struct Manifest {
   std::string tokenizer_file;    // name inside the folder
   std::string tokenizer_sha256;  // tokenizer_hash()
+  std::string pre_split = "";    // pre_split_tables() where it was written; "" in older ones
   int64_t vocab_size = 0;
   int64_t eot_id = 0;
   int64_t text_bytes = 0;       // bytes of text encoded, of both splits

@@ -83,6 +83,18 @@ size_t valid_utf8_prefix(std::string_view text) {
   return at;
 }
 
+std::string pre_split_tables() {
+  const auto of = [](uint32_t what) {
+    const int units = pcre2_config(what, nullptr);  // with the zero at the end
+    CHECK(units > 0, "PCRE2 does not say its version: %d", units);
+    std::string text(size_t(units), '\0');
+    pcre2_config(what, text.data());
+    text.resize(text.find('\0'));
+    return text;
+  };
+  return "PCRE2 " + of(PCRE2_CONFIG_VERSION) + ", Unicode " + of(PCRE2_CONFIG_UNICODE_VERSION);
+}
+
 PreSplit::PreSplit() : match_(pcre2_match_data_create(1, nullptr)) {
   CHECK(match_ != nullptr, "PCRE2 gave no match data");
 }

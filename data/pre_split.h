@@ -10,12 +10,17 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace assay {
 
 // Number of bytes at the start of `text` that are whole, valid UTF-8 characters.
 size_t valid_utf8_prefix(std::string_view text);
+
+// The tables of letters and numbers that this machine's library has: "PCRE2 10.42 2022-12-11,
+// Unicode 14.0.0". A character that is newer than them is neither a letter nor a number.
+std::string pre_split_tables();
 
 // Iterates over the pieces of a text. Owns PCRE2 match data, so use one per thread.
 class PreSplit {

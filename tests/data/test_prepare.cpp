@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "data/loader.h"
+#include "data/pre_split.h"
 #include "data/prepare.h"
 #include "data/sha256.h"
 #include "data/tokenizer_files.h"
@@ -42,6 +43,13 @@ TEST_CASE("prepare writes shards, tokenizer and manifest") {
   REQUIRE(manifest.shards[1].sha256 == sha256_file(out + "/cats_train_000001.bin"));
   REQUIRE(tokenizer_json(read_tokenizer(out)) == tokenizer_json(small_tokenizer()));
   REQUIRE(verify_corpus(manifest, out).empty());
+  REQUIRE(manifest.pre_split == pre_split_tables());
+  REQUIRE(manifest.pre_split.find(", Unicode 1") != std::string::npos);
+  Manifest older = manifest;  // which does not say it
+  older.pre_split = "";
+  write_file_plain(out + "/manifest.json", manifest_text(older));
+  REQUIRE(read_manifest(out).pre_split.empty());
+  REQUIRE(verify_corpus(read_manifest(out), out).empty());
 
   expect_error([&] { prepare(small_tokenizer(), corpus.config); }, "already holds a corpus");
 
