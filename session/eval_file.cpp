@@ -1,10 +1,14 @@
 #include "session/eval_file.h"
 
 #include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "data/json_text.h"
+#include "eval/core_score.h"
 
 namespace assay {
 
@@ -18,13 +22,15 @@ std::string evaluation_file(const std::string& run, int64_t step, const std::str
 
 namespace {
 
-struct CoreSize {
-  int64_t rows = 0, max_tokens = 0;
-  auto operator<=>(const CoreSize&) const = default;
+// What a file has of CORE.
+struct CoreExtent {
+  std::map<std::string, int64_t> rows;  // by task
+  int64_t max_tokens = 0;               // of a prompt
+  bool whole = false;                   // all rows of all tasks of CORE
 };
 
 // Of the value of "core" in a file; nothing if there is none.
-CoreSize core_size(const ordered_json& file) {
+CoreExtent core_extent(const ordered_json& file) {
   const auto at = [](const ordered_json& object, const char* key) {
     const auto found = object.find(key);
     return found == object.end() ? ordered_json() : *found;
@@ -33,10 +39,29 @@ CoreSize core_size(const ordered_json& file) {
     return value.is_number_integer() ? value.get<int64_t>() : 0;
   };
   const ordered_json core = at(file, "core");
-  CoreSize size{.max_tokens = number(at(core, "max_tokens"))};
+  CoreExtent extent;
+  extent.max_tokens = number(at(core, "max_tokens"));
   const ordered_json tasks = at(core, "tasks");
-  for (const ordered_json& task : tasks) size.rows += number(at(task, "rows"));
-  return size;
+  for (const ordered_json& task : tasks) {
+    const ordered_json label = at(task, "label");
+    if (label.is_string()) extent.rows[label.get<std::string>()] = number(at(task, "rows"));
+  }
+  std::vector<std::string> labels;
+  for (const auto& [label, rows] : extent.rows) labels.push_back(label);
+  extent.whole = is_core(labels) && number(at(core, "max_rows_per_task")) == 0;
+  return extent;
+}
+
+// Whether `later` has every task of `before` with at least as many rows, and if it has no more than
+// these, prompts that are no shorter. All of CORE covers what is only part of it, or of another
+// bundle.
+bool covers(const CoreExtent& later, const CoreExtent& before) {
+  if (later.whole && !before.whole) return true;
+  for (const auto& [label, rows] : before.rows) {
+    const auto found = later.rows.find(label);
+    if (found == later.rows.end() || found->second < rows) return false;
+  }
+  return later.rows != before.rows || later.max_tokens >= before.max_tokens;
 }
 
 // Who measured: beside the losses in the file, and in its "core", which may be of another command.
@@ -61,7 +86,7 @@ RecordedEvaluation record_evaluation(const std::string& run, int64_t step, order
                       "it is damaged: move it away and evaluate again");
     }
   }
-  const bool kept_core = result.contains("core") && core_size(result) < core_size(all);
+  const bool kept_core = result.contains("core") && !covers(core_extent(result), core_extent(all));
   if (kept_core) result.erase("core");
   if (result.contains("core")) {
     for (const char* key : kOrigin) {

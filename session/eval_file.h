@@ -15,7 +15,8 @@ std::string evaluation_file(const std::string& run, int64_t step, const std::str
 
 struct RecordedEvaluation {
   std::string path;
-  bool kept_core = false;  // the file has CORE of more rows or of longer prompts, which stays
+  // The file has CORE of tasks or rows that the new one lacks, or of longer prompts: it stays.
+  bool kept_core = false;
 };
 
 // Merges `result` into the file; the step's earlier measurements under other keys are kept. Its

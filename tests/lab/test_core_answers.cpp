@@ -268,6 +268,33 @@ TEST_CASE("CORE of fewer rows does not replace that of more") {
   REQUIRE(stored()["core"] == core_of("0000", "0000"));
 }
 
+TEST_CASE("CORE of some tasks does not replace that of others") {
+  const TempFolder folder;
+  const FakeRun run{.path = folder / "a", .data = folder / "data"};
+  run.write();
+  const auto core = [](const std::vector<std::pair<std::string, int64_t>>& rows_by_task) {
+    Json core{{"max_tokens", 64}, {"max_rows_per_task", 0}, {"tasks", Json::array()}};
+    for (const auto& [label, rows] : rows_by_task) {
+      core["tasks"].push_back({{"label", label}, {"rows", rows}});
+    }
+    return core;
+  };
+  const auto kept = [&](const Json& core) {
+    return record_evaluation(run.path, FakeRun::kSteps, Json{{"core", core}}).kept_core;
+  };
+  REQUIRE_FALSE(kept(core({{"copa", 20}, {"piqa", 20}})));
+  REQUIRE(kept(core({{"copa", 100}})));
+  REQUIRE(kept(core({{"copa", 100}, {"piqa", 10}})));
+  REQUIRE(kept(core({{"copa", 100}, {"winograd", 100}})));
+  REQUIRE_FALSE(kept(core({{"copa", 20}, {"piqa", 20}, {"winograd", 20}})));
+  REQUIRE_FALSE(kept(core({{"copa", 100}, {"piqa", 20}, {"winograd", 20}})));
+  Json shorter = core({{"copa", 100}, {"piqa", 20}, {"winograd", 20}});
+  shorter["max_tokens"] = 32;
+  REQUIRE(kept(shorter));
+  REQUIRE_FALSE(kept(core_of("1", "1")));      // all of CORE
+  REQUIRE(kept(core({{"another", 100000}})));  // of another bundle
+}
+
 TEST_CASE("an evaluation file says who measured CORE, and who the losses") {
   const TempFolder folder;
   const RunRecord run = run_with(folder, "a", core_of("1100", "1111"));  // of an earlier version

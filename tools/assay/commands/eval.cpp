@@ -264,8 +264,11 @@ void record(const EvalArguments& a, const CheckpointSource& source, ordered_json
   const auto where = recorded(source, result);
   if (where && where->kept_core) {
     std::fflush(stdout);
-    std::fprintf(stderr, "note: %s keeps its CORE, of more rows or longer prompts than this one\n",
-                 where->path.c_str());
+    std::fprintf(
+        stderr,
+        "note: %s keeps its CORE, of more rows or longer prompts than this one, or of tasks "
+        "that it lacks\n",
+        where->path.c_str());
   }
   if (where && !a.json) std::printf("recorded in %s\n", where->path.c_str());
 }
