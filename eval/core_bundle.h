@@ -1,7 +1,8 @@
 // CORE (Li et al., DataComp-LM, 2024): 22 few-shot tasks, defined by the files of its bundle.
 //
 //   BUNDLE/core.yaml             the tasks, in the order of the score
-//   BUNDLE/eval_meta_data.csv    accuracy of guessing by task, in percent
+//   BUNDLE/eval_meta_data.csv    accuracy of guessing by task, in percent, of a version of CORE
+//                                (eval/core_score.h)
 //   BUNDLE/eval_data/...jsonl    rows, one JSON object per line
 #pragma once
 

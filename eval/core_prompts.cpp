@@ -151,6 +151,7 @@ CoreQuestion CoreExamples::question(int64_t idx, Encoder& encoder, int32_t bos,
   for (CorePrompt& prompt : question.prompts) {
     const int64_t cut =
         max_tokens > 0 ? std::max(int64_t{0}, int64_t(prompt.tokens.size()) - max_tokens) : 0;
+    question.cut_prompts += cut > 0 ? 1 : 0;
     prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.begin() + cut);
     prompt.begin -= cut;
     prompt.end -= cut;

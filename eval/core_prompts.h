@@ -36,7 +36,8 @@ struct CorePrompt {
 struct CoreQuestion {
   std::vector<CorePrompt> prompts;  // one per option; language modeling: one
   int64_t gold = 0;
-  std::string not_scored;  // why; "" = it can be scored
+  int64_t cut_prompts = 0;  // that were longer than the limit
+  std::string not_scored;   // why; "" = it can be scored
 };
 
 class CoreExamples {

@@ -176,6 +176,7 @@ void score_core_rows(QuestionScorer& scorer, const CoreExamples& examples, Encod
     CoreQuestion question = examples.question(i, encoder, rows.bos, rows.max_tokens);
     not_scored.push_back(question.not_scored);
     if (!question.not_scored.empty()) continue;
+    result.add_cut_prompts(question.cut_prompts);
     for (const CorePrompt& prompt : question.prompts) {
       work.prompts += 1;
       work.prompt_tokens += int64_t(prompt.tokens.size());

@@ -10,6 +10,34 @@ namespace assay {
 
 namespace {
 
+struct TaskOfCore {
+  const char* label;
+  double v1, v2;  // accuracy of guessing, in percent
+};
+
+constexpr TaskOfCore kTasksOfCore[] = {{"hellaswag_zeroshot", 25, 25},
+                                       {"jeopardy", 0, 0},
+                                       {"bigbench_qa_wikidata", 0, 0},
+                                       {"arc_easy", 25, 25},
+                                       {"arc_challenge", 25, 25},
+                                       {"copa", 50, 50},
+                                       {"commonsense_qa", 20, 40.3},
+                                       {"piqa", 50, 50},
+                                       {"openbook_qa", 25, 25},
+                                       {"lambada_openai", 0, 0},
+                                       {"hellaswag", 25, 25},
+                                       {"winograd", 50, 50},
+                                       {"winogrande", 50, 50},
+                                       {"bigbench_dyck_languages", 0, 0},
+                                       {"agi_eval_lsat_ar", 20, 25},
+                                       {"bigbench_cs_algorithms", 0, 0},
+                                       {"bigbench_operators", 0, 0},
+                                       {"bigbench_repeat_copy_logic", 0, 0},
+                                       {"squad", 0, 0},
+                                       {"coqa", 0, 0},
+                                       {"boolq", 62, 62},
+                                       {"bigbench_language_identification", 9.1, 25}};
+
 double centered_of(double accuracy, double baseline_percent) {
   const double b = baseline_percent / 100;
   return (accuracy - b) / (1 - b);
@@ -46,7 +74,12 @@ void CoreTaskResult::add_not_scored(int64_t line, const std::string& why) {
   skipped.emplace_back(line, why);
 }
 
+void CoreTaskResult::add_cut_prompts(const std::optional<int64_t>& more) {
+  cut_prompts = cut_prompts && more ? std::optional(*cut_prompts + *more) : std::nullopt;
+}
+
 void CoreTaskResult::add_rows(const CoreTaskResult& following) {
+  add_cut_prompts(following.cut_prompts);
   answers += following.answers;
   right.insert(right.end(), following.right.begin(), following.right.end());
   skipped.insert(skipped.end(), following.skipped.begin(), following.skipped.end());
@@ -93,34 +126,41 @@ CoreScore core_score(const std::vector<CoreTaskResult>& tasks) {
 }
 
 const std::vector<std::string>& core_labels() {
-  static const std::vector<std::string> labels = {"hellaswag_zeroshot",
-                                                  "jeopardy",
-                                                  "bigbench_qa_wikidata",
-                                                  "arc_easy",
-                                                  "arc_challenge",
-                                                  "copa",
-                                                  "commonsense_qa",
-                                                  "piqa",
-                                                  "openbook_qa",
-                                                  "lambada_openai",
-                                                  "hellaswag",
-                                                  "winograd",
-                                                  "winogrande",
-                                                  "bigbench_dyck_languages",
-                                                  "agi_eval_lsat_ar",
-                                                  "bigbench_cs_algorithms",
-                                                  "bigbench_operators",
-                                                  "bigbench_repeat_copy_logic",
-                                                  "squad",
-                                                  "coqa",
-                                                  "boolq",
-                                                  "bigbench_language_identification"};
+  static const std::vector<std::string> labels = [] {
+    std::vector<std::string> all;
+    for (const TaskOfCore& task : kTasksOfCore) all.emplace_back(task.label);
+    return all;
+  }();
   return labels;
 }
 
 bool is_core(const std::vector<std::string>& labels) {
   return std::is_permutation(labels.begin(), labels.end(), core_labels().begin(),
                              core_labels().end());
+}
+
+const char* core_version_name(CoreVersion version) {
+  return version == CoreVersion::kV1 ? "v1" : "v2";
+}
+
+std::optional<std::vector<CoreTaskResult>> as_in_version(std::vector<CoreTaskResult> tasks,
+                                                         CoreVersion version) {
+  for (CoreTaskResult& task : tasks) {
+    const auto* const found =
+        std::find_if(std::begin(kTasksOfCore), std::end(kTasksOfCore),
+                     [&](const TaskOfCore& one) { return task.label == one.label; });
+    if (found == std::end(kTasksOfCore)) return std::nullopt;
+    task.baseline_percent = version == CoreVersion::kV1 ? found->v1 : found->v2;
+  }
+  return tasks;
+}
+
+bool is_of_version(const std::vector<CoreTaskResult>& tasks, CoreVersion version) {
+  const auto as_there = as_in_version(tasks, version);
+  return as_there && std::equal(tasks.begin(), tasks.end(), as_there->begin(),
+                                [](const CoreTaskResult& a, const CoreTaskResult& b) {
+                                  return a.baseline_percent == b.baseline_percent;
+                                });
 }
 
 const std::vector<CoreSubset>& core_subsets() {

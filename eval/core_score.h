@@ -4,7 +4,7 @@
 //                            tokens, the first of equals
 //   language modeling        right if every counted token is the most likely one
 //   accuracy = right / scored
-//   centered = (accuracy - b / 100) / (1 - b / 100), b: accuracy of guessing in percent
+//   centered = (accuracy - b / 100) / (1 - b / 100), b: the bundle's accuracy of guessing, percent
 //   CORE = mean of centered over the tasks
 //
 // The standard error is the standard deviation over `kResamples` bootstrap samples of the rows
@@ -46,6 +46,9 @@ struct CoreTaskResult {
   CoreKind kind = CoreKind::kMultipleChoice;
   int64_t shots = 0, rows = 0;
   double baseline_percent = 0;
+  // Prompts of scored rows that were too long and lost their beginning; nullopt: an earlier version
+  // did not count them.
+  std::optional<int64_t> cut_prompts = 0;
   // One character per row of this part, in order: kRight, kWrong or kNotScored. The two lists below
   // hold the same rows.
   std::string answers;
@@ -56,6 +59,7 @@ struct CoreTaskResult {
   static constexpr char kRight = '1', kWrong = '0', kNotScored = '-';
   void add_answer(bool is_right);
   void add_not_scored(int64_t line, const std::string& why);
+  void add_cut_prompts(const std::optional<int64_t>& more);
   void add_rows(const CoreTaskResult& following);
 
   int64_t scored() const { return int64_t(right.size()); }
@@ -75,7 +79,19 @@ const std::vector<std::string>& core_labels();
 // Whether these are the 22 tasks, each once, in any order.
 bool is_core(const std::vector<std::string>& labels);
 
-// Published means over fewer tasks, for bundles without all files.
+// CORE has two versions, of the same tasks, rows and prompts: in September 2025 its authors
+// corrected the accuracies of guessing of three tasks. Scores of one are not comparable with those
+// of the other.
+enum class CoreVersion { kV1, kV2 };
+const char* core_version_name(CoreVersion version);  // "v1", "v2"
+// The tasks with the version's accuracies of guessing; nullopt if one of them is not of CORE.
+std::optional<std::vector<CoreTaskResult>> as_in_version(std::vector<CoreTaskResult> tasks,
+                                                         CoreVersion version);
+// Whether they have these already.
+bool is_of_version(const std::vector<CoreTaskResult>& tasks, CoreVersion version);
+
+// Means over fewer tasks, for bundles without all files. Nobody publishes them, but they follow
+// from published accuracies.
 struct CoreSubset {
   std::string name;                 // "CORE-18 (without both hellaswag, squad, coqa)"
   std::vector<std::string> absent;  // labels left out

@@ -72,6 +72,7 @@ json block_json(size_t number, const ScoredBlock& block) {
           {"answers", block.rows.answers},
           {"rows", rows},
           {"not_scored", block.rows.skipped},
+          {"cut_prompts", block.rows.cut_prompts.value_or(0)},
           {"prompts", block.work.prompts},
           {"prompt_tokens", block.work.prompt_tokens},
           {"rows_computed", block.rows_computed},
@@ -90,6 +91,7 @@ ScoredBlock parsed_block(const json& j) {
       block.rows.add_answer(answer == CoreTaskResult::kRight);
     }
   }
+  block.rows.cut_prompts = j.at("cut_prompts").get<int64_t>();
   for (const json& row : j.at("rows")) block.rows.scores.push_back(parsed_row(row));
   block.work = {.prompts = j.at("prompts"), .prompt_tokens = j.at("prompt_tokens")};
   block.rows_computed = j.at("rows_computed");

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Downloads the evaluation bundle of CORE: 22 tasks, their few-shot settings and the scores of
-# guessing.
+# guessing, which are those of its version 1 (docs/eval.md).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/fetch.sh"
 

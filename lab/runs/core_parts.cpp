@@ -163,6 +163,12 @@ TaskPart task_part(const PartFile& part, const ordered_json& task, int64_t rows)
   return out;
 }
 
+// Parts of earlier versions have none.
+std::optional<int64_t> cut_prompts_of(const PartFile& part, const ordered_json& task) {
+  if (!task.contains("cut_prompts")) return std::nullopt;
+  return field<int64_t>(part, task, "cut_prompts");
+}
+
 CoreTaskResult merged_task(const std::vector<PartFile>& parts, size_t index) {
   std::vector<TaskPart> pieces;
   CoreTaskResult result;
@@ -184,6 +190,7 @@ CoreTaskResult merged_task(const std::vector<PartFile>& parts, size_t index) {
                                 part.file.c_str(), parts[0].file.c_str(), here.label.c_str()),
                       "merge parts of one checkpoint, bundle and settings");
     }
+    result.add_cut_prompts(cut_prompts_of(part, task));
     pieces.push_back(task_part(part, task, here.rows));
   }
   for (int64_t i = 0; i < result.rows; ++i) {

@@ -67,9 +67,12 @@ std::string difference(const Questions& a, const Questions& b) {
     const auto found = b.tasks.find(label);
     if (found == b.tasks.end()) return others;
     const RecordedTask& other = *found->second;
-    if (differ(task->rows, other.rows) || differ(task->shots, other.shots) ||
-        task->baseline_percent != other.baseline_percent)
-      return others;
+    if (differ(task->rows, other.rows) || differ(task->shots, other.shots)) return others;
+    if (task->baseline_percent != other.baseline_percent) {
+      return strprintf("%s was scored with a guessing accuracy of %g%% for %s, %s with %g%%",
+                       a.run.c_str(), task->baseline_percent, label.c_str(), b.run.c_str(),
+                       other.baseline_percent);
+    }
     if (task->rows_sha256 == other.rows_sha256) continue;
     if (task->rows_sha256.empty() || other.rows_sha256.empty()) continue;
     return a.run + " was scored on other rows of " + label + " than " + b.run;

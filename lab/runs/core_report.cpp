@@ -66,6 +66,52 @@ std::string score_line(const std::string& name, const CoreScore& score) {
                    score.standard_error);
 }
 
+constexpr CoreVersion kVersions[] = {CoreVersion::kV1, CoreVersion::kV2};
+
+// Of which versions of CORE the accuracies of guessing are: "v1", "v2", "v1 and v2" of tasks for
+// which both have the same, or "other".
+std::string versions_of(const CoreReport& report) {
+  std::string names;
+  for (const CoreVersion version : kVersions) {
+    if (!is_of_version(report.tasks, version)) continue;
+    names += (names.empty() ? "" : " and ") + std::string(core_version_name(version));
+  }
+  return names.empty() ? "other" : names;
+}
+
+// "Guessing is as in CORE v1; as in v2 the score is 0.0881 +- 0.0065"; "" where both versions give
+// the same score, or none has these tasks.
+std::string versions_text(const CoreReport& report) {
+  std::string own, others;
+  for (const CoreVersion version : kVersions) {
+    const char* const name = core_version_name(version);
+    const auto as_there = as_in_version(report.tasks, version);
+    if (!as_there) return "";
+    if (is_of_version(report.tasks, version)) {
+      own += std::string("Guessing is as in CORE ") + name;
+    } else if (const CoreScore score = core_score(*as_there); score.core) {
+      others += strprintf("; as in %s the score is %.4f +- %.4f", name, *score.core,
+                          score.standard_error);
+    }
+  }
+  if (others.empty()) return "";
+  return (own.empty() ? "Guessing is as in no version of CORE" : own) + others + "\n";
+}
+
+// "3,412 of 9,504 prompts lost their beginning: arc_easy 3,102, copa 310"; "" if none did, or an
+// earlier version did not count them.
+std::string cut_text(const CoreReport& report) {
+  const std::optional<int64_t> all = report.cut_prompts();
+  if (all.value_or(0) == 0) return "";
+  std::string tasks;
+  for (const CoreTaskResult& task : report.tasks) {
+    if (*task.cut_prompts == 0) continue;
+    tasks += (tasks.empty() ? "" : ", ") + task.label + " " + grouped(*task.cut_prompts);
+  }
+  return strprintf("%s of %s prompts lost their beginning: %s\n", grouped(*all).c_str(),
+                   grouped(report.work.prompts).c_str(), tasks.c_str());
+}
+
 ordered_json score_json(const CoreScore& score, size_t tasks) {
   ordered_json j;
   j["tasks"] = tasks;
@@ -88,6 +134,12 @@ bool CoreReport::whole() const {
 
 double CoreReport::total_seconds() const {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+}
+
+std::optional<int64_t> CoreReport::cut_prompts() const {
+  CoreTaskResult all;
+  for (const CoreTaskResult& task : tasks) all.add_cut_prompts(task.cut_prompts);
+  return all.cut_prompts;
 }
 
 std::string core_metric(const CoreReport& report) {
@@ -117,6 +169,7 @@ std::string core_text(const CoreReport& report) {
       strprintf("mean of %zu of %zu tasks:", report.tasks.size(), tasks_of_bundle(report));
   const std::string name = report.whole() ? "CORE" : core_metric(report);
   text += score_line(report.complete() ? name : mean, score) + not_core_text(report);
+  text += versions_text(report);
   const std::string few =
       report.max_rows > 0 ? strprintf(", at most %s rows each", grouped(report.max_rows).c_str())
                           : "";
@@ -131,6 +184,7 @@ std::string core_text(const CoreReport& report) {
         "scores differ from those of whole tasks by more than the standard error\n",
         grouped(report.max_rows).c_str());
   }
+  text += cut_text(report);
   const double seconds = report.passed_s.value_or(report.total_seconds());
   const std::string of_ranks =
       report.passed_s ? strprintf(" (%.1f s of all ranks together)", report.total_seconds()) : "";
@@ -184,6 +238,7 @@ ordered_json core_task_json(const CoreReport& report, size_t i) {
   t["rows"] = task.rows;
   t["baseline_percent"] = task.baseline_percent;
   t["seconds"] = report.seconds[i];
+  if (task.cut_prompts) t["cut_prompts"] = *task.cut_prompts;
   t["not_scored"] = ordered_json::array();
   for (const auto& [line, why] : task.skipped) {
     ordered_json one;
@@ -204,6 +259,13 @@ ordered_json core_json(const CoreReport& report) {
   const CoreScore score = core_score(report.tasks);
   j["core"] = report.whole() ? or_null(score.core) : ordered_json();
   j["present"] = score_json(score, report.tasks.size());
+  j["guessing"] = versions_of(report);
+  j["versions"] = ordered_json::object();
+  for (const CoreVersion version : kVersions) {
+    if (const auto tasks = as_in_version(report.tasks, version)) {
+      j["versions"][core_version_name(version)] = score_json(core_score(*tasks), tasks->size());
+    }
+  }
   j["subsets"] = ordered_json::object();
   for (const CoreSubset& subset : core_subsets()) {
     if (const auto members = subset_of(report.tasks, subset)) {
@@ -224,6 +286,7 @@ ordered_json core_json(const CoreReport& report) {
   }
   j["prompts"] = report.work.prompts;
   j["prompt_tokens"] = report.work.prompt_tokens;
+  if (const auto cut = report.cut_prompts()) j["cut_prompts"] = *cut;
   j["rows_computed"] = report.rows_computed;
   j["seconds"] = report.total_seconds();
   return j;

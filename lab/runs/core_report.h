@@ -28,6 +28,8 @@ struct CoreReport {
   nlohmann::ordered_json origin = nlohmann::ordered_json::object();
 
   double total_seconds() const;
+  // Prompts that lost their beginning; nullopt where a part of an earlier version has no count.
+  std::optional<int64_t> cut_prompts() const;
   bool complete() const;  // its tasks are those of CORE
   bool whole() const;     // and their rows are all: its score is CORE
 };

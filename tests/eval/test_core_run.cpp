@@ -101,6 +101,31 @@ TEST_CASE("rows without a finite score are counted as not scored") {
   REQUIRE(result.skipped[0].second == "the model's scores are not finite");
 }
 
+TEST_CASE("prompts that lost their beginning are counted") {
+  Oracle first([](const CoreQuestion& q) {
+    return std::vector<PromptScore>(q.prompts.size(), {.nats = 1});
+  });
+  std::vector<CoreRow> rows = rows_of(CoreKind::kMultipleChoice, 20);
+  for (size_t i = 0; i < rows.size(); i += 4) rows[i].options[0] += std::string(80, 'x');
+  rows[1].options[0] = std::string(200, 'y');  // longer than the limit by itself: not scored
+  const CoreExamples examples(task_of(CoreKind::kMultipleChoice, 0), rows);
+  const auto result = [&](int64_t max_tokens, CorePart part = {}) {
+    return run_core_task(first, examples, byte_tokenizer(),
+                         {.max_tokens = max_tokens, .part = part}, [](int64_t, const CoreWork&) {});
+  };
+  REQUIRE(result(0).cut_prompts == 0);
+  REQUIRE(result(128).cut_prompts == 0);
+  REQUIRE(result(96).cut_prompts == 5);
+  REQUIRE(result(96).skipped.size() == 1);
+  CoreTaskResult both = result(96, {.index = 0, .count = 2});
+  both.add_rows(result(96, {.index = 1, .count = 2}));
+  REQUIRE(both.cut_prompts == 5);
+  CoreTaskResult unknown;
+  unknown.cut_prompts.reset();
+  both.add_rows(unknown);
+  REQUIRE(!both.cut_prompts);
+}
+
 // A small decoder with random weights.
 struct SmallModel {
   std::unique_ptr<Model> model;

@@ -6,7 +6,6 @@
 #include "lab/matrix/claims.h"
 #include "lab/runs/core_answers.h"
 #include "lab/runs/core_questions.h"
-#include "lab/runs/core_report.h"
 #include "lab/runs/launches.h"
 #include "lab/runs/machine.h"
 #include "lab/runs/run_measures.h"
@@ -139,6 +138,18 @@ TEST_CASE("answers to other rows of a task are not compared, though as many") {
           "a was scored on other rows of " + core_labels()[1] + " than b");
   const RunRecord old = run_with(folder, "old", core_of("1000", "1011"));
   REQUIRE(difference(old, b));
+}
+
+TEST_CASE("scores above other accuracies of guessing are not compared") {
+  const TempFolder folder;
+  Json v2 = core_of("1000", "1011");
+  for (Json& task : v2["tasks"]) {
+    if (task["label"] == "commonsense_qa") task["baseline_percent"] = 40.3;
+  }
+  const RunRecord a = run_with(folder, "a", core_of("1100", "1111")), b = run_with(folder, "b", v2);
+  REQUIRE_FALSE(difference(a, b));
+  REQUIRE(compare_core_rows(group_of(a), group_of(b)).absent ==
+          "a was scored with a guessing accuracy of 0% for commonsense_qa, b with 40.3%");
 }
 
 TEST_CASE("runs are asked other questions where any two say so") {
@@ -323,40 +334,6 @@ TEST_CASE("an evaluation file says who measured CORE, and who the losses") {
   REQUIRE(file["val_loss_nats"] == 3.25);
   REQUIRE(read_run(run.path).name == "a");
   REQUIRE(core_answers(read_run(run.path)));
-}
-
-TEST_CASE("a bundle of other tasks has no CORE, and none of its published parts") {
-  CoreReport report;
-  report.bundle = "trimmed";
-  for (const char* label : {"copa", "piqa", "winograd"}) {
-    CoreTaskResult task;
-    task.label = label;
-    task.add_answer(true);
-    report.tasks.push_back(task);
-    report.seconds.push_back(1);
-  }
-  const std::string text = core_text(report);
-  REQUIRE(text.find("mean of 3 of 3 tasks: 1.0000") != std::string::npos);
-  REQUIRE(text.find("This is not CORE: the tasks of trimmed are not its 22") != std::string::npos);
-  REQUIRE(text.find("CORE-1") == std::string::npos);
-  REQUIRE_FALSE(report.complete());
-  const Json json = core_json(report);
-  REQUIRE(json["core"].is_null());
-  REQUIRE(json["subsets"].empty());
-  REQUIRE(json["present"]["mean_centered"] == 1);
-  REQUIRE_FALSE(is_whole_core(json));
-}
-
-TEST_CASE("prompt tokens/s of several ranks are of the time that passed") {
-  CoreReport report;
-  report.tasks.resize(2);
-  report.seconds = {4, 6};
-  report.work.prompt_tokens = 1000;
-  REQUIRE(core_text(report).find(" in 10.0 s: 100 prompt tokens/s;") != std::string::npos);
-  report.passed_s = 5;
-  REQUIRE(
-      core_text(report).find(" in 5.0 s (10.0 s of all ranks together): 200 prompt tokens/s;") !=
-      std::string::npos);
 }
 
 TEST_CASE("a run that went on elsewhere has all its devices") {
