@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -21,6 +20,7 @@
 #include "engine/telemetry/telemetry.h"
 #include "models/audit/horizon.h"
 #include "session/eval_file.h"
+#include "session/step_measurements.h"
 
 namespace assay {
 
@@ -106,25 +106,16 @@ void link_files(const fs::path& from, const fs::path& to) {
 
 // The texts that the trunk generated up to the step.
 void copy_samples(const fs::path& from, const fs::path& to, int64_t step) {
-  std::istringstream lines(text_if_there(from));
-  std::string kept;
-  for (std::string line; std::getline(lines, line);) {
-    const Json sample = json_of<Json>(line);
-    const bool counts = sample.is_object() && sample.contains("step") &&
-                        sample["step"].is_number_integer() && sample["step"] <= step;
-    if (counts) kept += line + "\n";
-  }
+  const std::string kept = sample_lines_up_to(text_if_there(from), step);
   if (!kept.empty()) write_file_atomic(to.string(), kept);
 }
 
 // What was measured of the trunk up to the step: step-N.json, and files that belong to it.
 void copy_evaluations(const fs::path& from, const fs::path& to, int64_t step) {
-  for (const std::string& name : names_in(from.string())) {
-    const int64_t of = step_of(name.substr(0, name.find('.')));
-    if (of < 0 || of > step || !name.ends_with(".json") || !fs::is_regular_file(from / name))
-      continue;
-    fs::create_directories(to);
-    fs::copy_file(from / name, to / name);
+  for (const std::string& name : evaluation_files(from.string())) {
+    if (evaluated_step(name) > step) continue;
+    fs::create_directories(to / kEvaluations);
+    fs::copy_file(from / kEvaluations / name, to / kEvaluations / name);
   }
 }
 
@@ -144,8 +135,9 @@ void fill(const Branch& branch, const fs::path& folder) {
   }
   copy_telemetry(telemetry_file(trunk), telemetry_file(folder), branch.at.step);
   copy_samples(trunk / kSamplesFile, folder / kSamplesFile, branch.at.step);
-  copy_evaluations(trunk / kEvaluations, folder / kEvaluations, branch.at.step);
-  write_file_atomic((folder / kBranchFile).string(), json_text(origin_of(branch), 1) + "\n");
+  copy_evaluations(trunk, folder, branch.at.step);
+  write_file_atomic((folder / kBranchFile).string(), json_text(origin_of(branch), 1) + "
+");
 }
 
 // The branch of an imported run has a copy of its tokenizer, and its configuration names that.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -15,6 +14,7 @@
 #include "eval/prompt_file.h"
 #include "eval/ranks.h"
 #include "models/linear/precision.h"
+#include "session/step_measurements.h"
 
 namespace assay {
 
@@ -81,15 +81,7 @@ std::string line_of(const ordered_json& json) {
 
 // The file's lines of steps before `step`: a repeated evaluation replaces its own lines.
 std::string lines_before(const std::string& path, int64_t step) {
-  std::string kept;
-  if (!std::filesystem::exists(path)) return kept;
-  std::istringstream lines(read_file(path));
-  for (std::string line; std::getline(lines, line);) {
-    const auto json = json_of<ordered_json>(line);
-    const bool known = json.is_object() && json.contains("step") && json["step"].is_number();
-    if (known && json["step"].get<int64_t>() < step) kept += line + "\n";
-  }
-  return kept;
+  return std::filesystem::exists(path) ? sample_lines_up_to(read_file(path), step - 1) : "";
 }
 
 }  // namespace

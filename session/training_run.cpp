@@ -26,6 +26,7 @@
 #include "session/rank_memory.h"
 #include "session/same_on_all.h"
 #include "session/since_last_launch.h"
+#include "session/step_measurements.h"
 
 namespace assay {
 namespace {
@@ -416,10 +417,22 @@ void TrainingRun::open_records(double peak_flop_per_s) {
   }
 }
 
+// As telemetry loses its rows of steps after the checkpoint. Training goes on if they stay.
+void TrainingRun::remove_later_measurements() {
+  try {
+    const std::string removed = remove_measurements_after(dir_->path(), start_.steps_done);
+    if (!removed.empty()) log_->info("removed, of steps that are made again: " + removed, "");
+  } catch (const UserError& error) {
+    log_->warn(strprintf("what is measured of steps after %ld, which are made again, stays: %s",
+                         long(start_.steps_done), error.what()));
+  }
+}
+
 RunResult TrainingRun::train(const TrainingHooks& hooks) {
   CHECK(dir_ && !trained_, "TrainingRun::train() before open(), or twice: folder %s",
         options_.folder.c_str());
   trained_ = true;
+  if (first()) remove_later_measurements();
   const auto stop_requested = [&] { return hooks.stop_requested && hooks.stop_requested(); };
   RunParts parts = this->parts();
   parts.on_step = [&](const StepStats& stats) {

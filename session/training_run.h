@@ -116,6 +116,7 @@ class TrainingRun {
   Config kept_by_finished_run();
   void announce_changes();
   void open_records(double peak_flop_per_s);
+  void remove_later_measurements();
   LoaderConfig announcing_loader();
   void plan_others(TrainingMemory& memory);
   RecorderConfig recorder_config(double peak_flop_per_s) const;

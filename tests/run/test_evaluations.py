@@ -184,6 +184,26 @@ def check_failure(place):
     check("eval 20/20 core_of_at_most_30_rows_each" in done.stderr, done.stderr)
 
 
+def check_abandoned(place):
+    """A run that goes on from before a damaged checkpoint keeps no measurement of that checkpoint's weights."""
+    run = place.run("abandoned")
+    settings = [*core_settings(place, every=10), *SAMPLES, "--set", "run.keep_checkpoints=2"]
+    place.train("abandoned", *settings, "--stop-after", "30")
+    at = {step: run / "evals" / f"step-{step:08d}.json" for step in (20, 30)}
+    check(all(file.is_file() for file in at.values()), sorted((run / "evals").iterdir()))
+    at_20 = at[20].read_bytes()
+    model = run / "checkpoints" / "step-00000030" / "model.safetensors"
+    model.write_bytes(model.read_bytes()[:-1])
+    place.train("abandoned", *settings, "--stop-after", "2")
+    check(at[20].read_bytes() == at_20 and not at[30].exists(), f"goes on from step 20: {sorted((run / 'evals').iterdir())}")
+    steps = {json.loads(line)["step"] for line in samples(run).splitlines()}
+    check(steps == {15}, f"texts of steps {steps}")
+    check("removed, of steps that are made again: evals/step-00000030.json, 2 lines of samples.jsonl" in
+          (run / "log.txt").read_text(), "the log says so")
+    place.train("abandoned", *settings, "--stop-after", "8")
+    check(at[30].is_file() and {json.loads(line)["step"] for line in samples(run).splitlines()} == {15, 30}, "and measures step 30 again")
+
+
 def check_landings(place):
     landings = ["--set", "contract.kind=steps", "--set", "contract.landings=[0.25, 1]", "--steps", "24"]
     place.train("landings", *core_settings(place, max_rows=5, at_landings=True), *landings)
@@ -247,6 +267,7 @@ def main():
         check_asked_later(place)
         check_phase(place)
         check_failure(place)
+        check_abandoned(place)
         check_landings(place)
         check_validated_late(place)
     print("evaluations: ok")

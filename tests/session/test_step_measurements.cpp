@@ -1,0 +1,50 @@
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "engine/run/run_dir.h"
+#include "session/eval_file.h"
+#include "session/step_measurements.h"
+#include "tests/catch.h"
+#include "tests/data/temp_folder.h"
+
+namespace assay::test_step_measurements {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+std::string sample_of(int64_t step) {
+  return Json{{"step", step}, {"text", "a text"}}.dump() + "\n";
+}
+
+}  // namespace
+
+TEST_CASE("a run that goes on from a step has no measurements of later ones") {
+  const TempFolder folder;
+  const std::string run = folder / "run", texts = run + "/" + kSamplesFile;
+  REQUIRE(remove_measurements_after(run, 25).empty());
+  for (const int64_t step : {0, 25, 30}) {
+    write_file_atomic(evaluation_file(run, step), "{}");
+    write_file_atomic(evaluation_file(run, step, ".core-1-of-2"), "{}");
+  }
+  write_file_atomic(run + "/evals/notes.json", "{}");
+  write_file_atomic(texts, sample_of(15) + sample_of(25) + sample_of(30) + sample_of(30));
+
+  REQUIRE(remove_measurements_after(run, 30).empty());
+  REQUIRE(remove_measurements_after(run, 25) ==
+          "evals/step-00000030.core-1-of-2.json, evals/step-00000030.json, 2 lines of "
+          "samples.jsonl");
+  REQUIRE(names_in(run + "/evals") ==
+          std::vector<std::string>{"notes.json", "step-00000000.core-1-of-2.json",
+                                   "step-00000000.json", "step-00000025.core-1-of-2.json",
+                                   "step-00000025.json"});
+  REQUIRE(read_file(texts) == sample_of(15) + sample_of(25));
+  REQUIRE(remove_measurements_after(run, 25).empty());
+
+  REQUIRE(remove_measurements_after(run, 0).ends_with("2 lines of samples.jsonl"));
+  REQUIRE(!fs::exists(texts));
+  REQUIRE(fs::exists(evaluation_file(run, 0)));
+}
+
+}  // namespace assay::test_step_measurements
