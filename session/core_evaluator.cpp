@@ -73,10 +73,14 @@ TrainingCore::TrainingCore(const Config& config, const RunData& data, std::strin
   }
 }
 
+std::vector<CoreTask> TrainingCore::tasks() const {
+  std::vector<CoreTask> all;
+  for (const CoreExamples& examples : examples_) all.push_back(examples.task());
+  return all;
+}
+
 std::vector<std::pair<std::string, std::string>> TrainingCore::bundle_hashes() const {
-  CoreBundle bundle{.folder = config_.bundle, .tasks = {}, .missing = missing_};
-  for (const CoreExamples& examples : examples_) bundle.tasks.push_back(examples.task());
-  return core_bundle_hashes(bundle);
+  return core_bundle_hashes({.folder = config_.bundle, .tasks = tasks(), .missing = missing_});
 }
 
 bool TrainingCore::due(const EvalMoment& at) const {

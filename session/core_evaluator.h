@@ -29,7 +29,8 @@ class TrainingCore final : public Evaluator {
   TrainingCore(const Config& config, const RunData& data, std::string run, std::string device,
                const EvaluationRanks& ranks = {});
 
-  // core_bundle_hashes() of the tasks that are scored.
+  std::vector<CoreTask> tasks() const;  // that are scored
+  // core_bundle_hashes() of these.
   std::vector<std::pair<std::string, std::string>> bundle_hashes() const;
 
   std::string task() const override { return "core"; }

@@ -21,6 +21,7 @@
 #include "models/parameters/expert_shares.h"
 #include "session/data_evidence.h"
 #include "session/measure_step.h"
+#include "session/other_guessing.h"
 #include "session/other_instructions.h"
 #include "session/passed_landings.h"
 #include "session/rank_memory.h"
@@ -372,6 +373,11 @@ void TrainingRun::open() {
   if (const std::string text = ranks_ ? shared_experts_text(config(), ranks_->layout) : "";
       !text.empty()) {
     log_->info(text);
+  }
+  if (evaluators_.core) {
+    const std::string text =
+        other_guessing_before(dir_->path(), evaluators_.core->tasks(), start_.steps_done);
+    if (!text.empty()) log_->warn(text);
   }
   if (energy_) log_->info(energy_->text(), "");
   log_->info(hashed_text(data_.hashed, data_.hash_seconds));

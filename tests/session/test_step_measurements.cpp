@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "engine/run/run_dir.h"
 #include "session/eval_file.h"
+#include "session/other_guessing.h"
 #include "session/step_measurements.h"
 #include "tests/catch.h"
 #include "tests/data/temp_folder.h"
@@ -16,6 +17,13 @@ using Json = nlohmann::ordered_json;
 
 std::string sample_of(int64_t step) {
   return Json{{"step", step}, {"text", "a text"}}.dump() + "\n";
+}
+
+CoreTask task_of(const std::string& label, double baseline) {
+  CoreTask task;
+  task.label = label;
+  task.baseline_percent = baseline;
+  return task;
 }
 
 }  // namespace
@@ -45,6 +53,32 @@ TEST_CASE("a run that goes on from a step has no measurements of later ones") {
   REQUIRE(remove_measurements_after(run, 0).ends_with("2 lines of samples.jsonl"));
   REQUIRE(!fs::exists(texts));
   REQUIRE(fs::exists(evaluation_file(run, 0)));
+}
+
+TEST_CASE("a run that goes on with other accuracies of guessing says so") {
+  const TempFolder folder;
+  const std::string run = folder / "run";
+  const std::vector<CoreTask> v1 = {task_of("copa", 50), task_of("commonsense_qa", 20)};
+  const std::vector<CoreTask> v2 = {task_of("copa", 50), task_of("commonsense_qa", 40.3)};
+  REQUIRE(other_guessing_before(run, v1, 100).empty());
+  const auto scored = [&](int64_t step, const std::vector<CoreTask>& tasks) {
+    Json core{{"max_tokens", 64}, {"tasks", Json::array()}};
+    for (const CoreTask& task : tasks) {
+      core["tasks"].push_back(
+          {{"label", task.label}, {"rows", 10}, {"baseline_percent", task.baseline_percent}});
+    }
+    record_evaluation(run, step, Json{{"core", core}});
+  };
+  scored(10, v2);
+  scored(25, v1);
+  record_evaluation(run, 30, Json{{"val_loss_nats", 3.5}});
+  write_file_atomic(evaluation_file(run, 40), "{");
+  REQUIRE(other_guessing_before(run, v1, 50).empty());
+  REQUIRE(other_guessing_before(run, v2, 50) ==
+          "CORE before step 26 has a guessing accuracy of 20% for commonsense_qa, the bundle has "
+          "40.3%: scores before and after it are not comparable");
+  REQUIRE(other_guessing_before(run, v2, 20).empty());  // later steps are made again
+  REQUIRE(other_guessing_before(run, {task_of("piqa", 50)}, 50).empty());
 }
 
 }  // namespace assay::test_step_measurements
