@@ -136,8 +136,7 @@ void fill(const Branch& branch, const fs::path& folder) {
   copy_telemetry(telemetry_file(trunk), telemetry_file(folder), branch.at.step);
   copy_samples(trunk / kSamplesFile, folder / kSamplesFile, branch.at.step);
   copy_evaluations(trunk, folder, branch.at.step);
-  write_file_atomic((folder / kBranchFile).string(), json_text(origin_of(branch), 1) + "
-");
+  write_file_atomic((folder / kBranchFile).string(), json_text(origin_of(branch), 1) + "\n");
 }
 
 // The branch of an imported run has a copy of its tokenizer, and its configuration names that.
