@@ -174,53 +174,16 @@ std::optional<double> common_target(std::span<const RunRecord> runs, const Compa
   return std::nullopt;
 }
 
-// One quantity of --contract, by its place in held_fixed(). Returns false, with the comparison
-// marked, if it is not equal in all runs.
-bool is_held(Comparison& c, std::span<const RunRecord> runs, const std::string& kind,
-             size_t place) {
-  const auto held_in = [&](const RunRecord& run) {
-    return held_fixed(*choice_named<ContractKind>(kind), run).at(place);
-  };
-  const RunRecord *least = nullptr, *most = nullptr;
-  for (const RunRecord& run : runs) {
-    const HeldFixed held = held_in(run);
-    if (!held.value) {
-      c.notes.push_back(strprintf("--contract %s: %s of %s were not logged", kind.c_str(),
-                                  held.what, run.name.c_str()));
-      c.not_held = strprintf("Not known to be held fixed: %s, not logged in %s.", held.what,
-                             run.name.c_str());
-      return false;
-    }
-    if (!least || *held.value < *held_in(*least).value) least = &run;
-    if (!most || *held.value > *held_in(*most).value) most = &run;
-  }
-  const HeldFixed low = held_in(*least), high = held_in(*most);
-  if (*high.value <= (1 + kHeldWithin) * *low.value) return true;
-  const std::string values = strprintf("%s: %.6g in %s, %.6g in %s", low.what, *low.value,
-                                       least->name.c_str(), *high.value, most->name.c_str());
-  c.notes.push_back("--contract " + kind + " is not kept: " + values);
-  c.not_held = "Not held fixed: " + values + ".";
-  return false;
-}
-
-// Seconds of two machines are not one quantity.
-void check_machine(Comparison& c, std::span<const RunRecord> runs) {
+// Marks the comparison if what the contract makes equal is not equal in all runs. by: how the
+// contract was named.
+void check_held(Comparison& c, std::span<const RunRecord> runs, ContractKind kind,
+                const std::string& by) {
   std::vector<const RunRecord*> all;
   for (const RunRecord& run : runs) all.push_back(&run);
-  const std::string why = other_machine(all);
-  if (why.empty()) return;
-  c.notes.push_back("the contract seconds is not kept: " + why);
-  c.not_held = "Not held fixed: seconds: " + why + ".";
-}
-
-// Marks the comparison if what --contract names is not equal in all runs.
-void check_held(Comparison& c, std::span<const RunRecord> runs, const std::string& kind) {
-  const ContractKind named = *choice_named<ContractKind>(kind);
-  const size_t quantities = held_fixed(named, runs.front()).size();
-  for (size_t i = 0; i < quantities; ++i) {
-    if (!is_held(c, runs, kind, i)) return;
-  }
-  if (named == ContractKind::kSeconds) check_machine(c, runs);
+  const std::optional<NotHeld> found = not_held_fixed(kind, all);
+  if (!found) return;
+  c.not_held = found->sentence;
+  c.notes.push_back(by + name_of(kind) + found->note);
 }
 
 void name_contract(Comparison& c, std::span<const RunRecord> runs, const CompareOptions& options) {
@@ -231,7 +194,7 @@ void name_contract(Comparison& c, std::span<const RunRecord> runs, const Compare
                       " different contracts: see their column in the table");
   if (options.contract) {
     c.contract = *options.contract + ", set by --contract";
-    return check_held(c, runs, *options.contract);
+    return check_held(c, runs, *choice_named<ContractKind>(*options.contract), "--contract ");
   }
   if (texts.size() != 1) {
     c.no_ranking =
@@ -240,7 +203,8 @@ void name_contract(Comparison& c, std::span<const RunRecord> runs, const Compare
     return;
   }
   c.contract = *texts.begin();
-  if (runs.front().config.contract.kind == ContractKind::kSeconds) check_machine(c, runs);
+  if (c.models.size() < 2) return;
+  check_held(c, runs, runs.front().config.contract.kind, "the contract ");
 }
 
 // Weights that were trained elsewhere before: no contract holds that training fixed.

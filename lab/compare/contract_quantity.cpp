@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "lab/runs/contract_horizon.h"
+#include "lab/runs/machine.h"
 #include "models/audit/audit_report.h"
 
 namespace assay {
@@ -38,6 +39,34 @@ double total_parameters(const RunRecord& run) {
   const bool own = contract.kind == ContractKind::kTotalDN;
   return contract_parameters(ContractKind::kTotalDN, run.audit,
                              own ? shared_experts(contract) : SharedExperts::kInTotal);
+}
+
+std::optional<double> planned_seconds(const RunRecord& run) {
+  const std::optional<double> spent = run.seconds_at(run.steps_done);
+  if (!spent || run.steps_done == 0) return spent;
+  return *spent * double(run.config.run.steps) / double(run.steps_done);
+}
+
+// One quantity of the contract, by its place in held_fixed().
+std::optional<NotHeld> other_quantity(ContractKind kind, std::span<const RunRecord* const> runs,
+                                      size_t place) {
+  const auto held_in = [&](const RunRecord& run) { return held_fixed(kind, run).at(place); };
+  const RunRecord *least = nullptr, *most = nullptr;
+  for (const RunRecord* run : runs) {
+    const HeldFixed held = held_in(*run);
+    if (!held.value) {
+      return NotHeld{.sentence = strprintf("Not known to be held fixed: %s, not logged in %s.",
+                                           held.what, run->name.c_str()),
+                     .note = strprintf(": %s of %s were not logged", held.what, run->name.c_str())};
+    }
+    if (!least || *held.value < *held_in(*least).value) least = run;
+    if (!most || *held.value > *held_in(*most).value) most = run;
+  }
+  const HeldFixed low = held_in(*least), high = held_in(*most);
+  if (*high.value <= (1 + kHeldWithin) * *low.value) return std::nullopt;
+  const std::string values = strprintf("%s: %.6g in %s, %.6g in %s", low.what, *low.value,
+                                       least->name.c_str(), *high.value, most->name.c_str());
+  return NotHeld{.sentence = "Not held fixed: " + values + ".", .note = " is not kept: " + values};
 }
 
 }  // namespace
@@ -78,9 +107,24 @@ std::vector<HeldFixed> held_fixed(ContractKind kind, const RunRecord& run) {
     case ContractKind::kFlops:
       return {{"training FLOPs", run.flops_at(run.config.run.steps)}};
     case ContractKind::kSeconds:
-      return {{"seconds of training", run.seconds_at(run.steps_done)}};
+      return {{"seconds of training", planned_seconds(run)}};
   }
   CHECK(false, "contract %d", int(kind));
+}
+
+std::optional<NotHeld> not_held_fixed(ContractKind kind, std::span<const RunRecord* const> runs) {
+  if (runs.empty()) return std::nullopt;
+  if (kind == ContractKind::kSeconds) {
+    if (const std::string why = other_machine(runs); !why.empty()) {
+      return NotHeld{.sentence = "Not held fixed: seconds: " + why + ".",
+                     .note = " is not kept: " + why};
+    }
+  }
+  const size_t quantities = held_fixed(kind, *runs.front()).size();
+  for (size_t place = 0; place < quantities; ++place) {
+    if (auto found = other_quantity(kind, runs, place)) return found;
+  }
+  return std::nullopt;
 }
 
 }  // namespace assay

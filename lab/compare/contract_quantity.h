@@ -1,9 +1,10 @@
-// What a comparison holds fixed: the contract of a run as text, and the quantity that a contract
-// makes equal.
+// What a comparison holds fixed: the contract of a run as text, the quantity that a contract makes
+// equal, and whether it is equal in the runs that are compared.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,11 +20,21 @@ constexpr double kHeldWithin = 0.01;
 std::string contract_text(const RunRecord& run);
 
 // What a contract of this kind (models/audit/horizon.h) makes equal, such as "tokens per active
-// parameter", and its planned value (seconds: the measured value).
+// parameter", and its planned value (seconds: those of the planned steps at the measured speed, as
+// a run may have stopped at its target).
 struct HeldFixed {
   const char* what;
   std::optional<double> value;
 };
 std::vector<HeldFixed> held_fixed(ContractKind kind, const RunRecord& run);
+
+// A contract that the runs do not keep, or are not known to.
+struct NotHeld {
+  std::string sentence;  // "Not held fixed: planned steps: 60 in a, 80 in b."
+  std::string note;      // after the contract's name: " is not kept: planned steps: 60 in a, ..."
+};
+// The first quantity of the contract that differs by more than kHeldWithin or was not logged, or
+// seconds of two machines; nullopt if it is kept.
+std::optional<NotHeld> not_held_fixed(ContractKind kind, std::span<const RunRecord* const> runs);
 
 }  // namespace assay

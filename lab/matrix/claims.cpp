@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "lab/matrix/table_contract.h"
 #include "lab/matrix/verdict_counts.h"
 #include "lab/runs/core_questions.h"
 #include "lab/runs/machine.h"
@@ -215,7 +216,12 @@ ClaimResult evaluate(const MatrixClaim& claim, const std::vector<Place>& places)
   CHECK(measure != nullptr, "no measure %s", claim.measure.c_str());
   double sign = 1;
   for (const Place& place : places) {
-    for (const ClaimTerm& term : terms_at(claim, place, sign)) result.terms.push_back(term);
+    std::vector<const SummaryRow*> rows;
+    for (const ClaimTerm& term : terms_at(claim, place, sign)) {
+      result.terms.push_back(term);
+      rows.push_back(term.row);
+    }
+    if (result.not_held.empty()) result.not_held = why_not_held(*place.table, rows);
     sign = -1;
   }
   result.planned = result.terms.front().row->planned;
@@ -441,6 +447,13 @@ std::string claims_markdown(const std::vector<ClaimResult>& results,
         "A share of collapsed runs has no Student's interval: the counts stand there, and a "
         "verdict needs p <= 0.05 of the exact test, which is the sign test on the seeds in "
         "which two models differ, against a number the binomial test.\n";
+  }
+  if (std::any_of(results.begin(), results.end(), [](const ClaimResult& r) {
+        return marked_verdict(r).ends_with(kContractNotKept);
+      })) {
+    text +=
+        "contract not kept: the two models' runs differ in what the contract holds fixed "
+        "(\"Not held fixed\" of its table), so the verdict is about these runs only.\n";
   }
   if (seal) text += "\n" + seal_text(*seal) + "\n";
   return text;

@@ -33,6 +33,8 @@ struct ClaimResult {
   std::vector<ClaimTerm> terms;
   ClaimVerdict verdict = ClaimVerdict::kNoRun;
   std::string why;  // reason other than the interval: "one seed", ...
+  // Of why_not_held() the two models: the verdict is about their runs, not about the contract.
+  std::string not_held = {};
   // Of the two models, or, with `across`, the comparison at its two places, the second first.
   std::optional<Summary> value, other;
   std::optional<Summary> compared;  // the sum of the terms

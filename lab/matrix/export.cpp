@@ -152,6 +152,7 @@ ordered_json claim_json(const ClaimResult& result) {
   j["precision"] = result.precision;
   j["verdict"] = claim_verdict_name(result.verdict);
   j["why"] = result.why.empty() ? ordered_json() : ordered_json(result.why);
+  j["not_held"] = result.not_held.empty() ? ordered_json() : ordered_json(result.not_held);
   j["value"] = json_of(result.value);
   j["other"] = json_of(result.other);
   j["compared"] = json_of(result.compared);
@@ -310,6 +311,7 @@ std::string summary_json(const MatrixSummary& summary) {
     t["other_core_questions"] = table.other_core_questions.empty()
                                     ? ordered_json()
                                     : ordered_json(table.other_core_questions);
+    t["not_held"] = table.not_held.empty() ? ordered_json() : ordered_json(table.not_held);
     t["confounds"] = confounds_json(table.confounds);
     t["rows"] = ordered_json::array();
     for (const SummaryRow& row : table.rows) {

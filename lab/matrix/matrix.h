@@ -46,6 +46,10 @@ struct Cell {
   int64_t steps() const { return known_steps ? config.run.steps : 0; }
   int64_t tokens() const { return steps() * config.run.batch_tokens; }
   double flops() const { return double(audit.flops_per_token) * double(tokens()); }
+  // Of training, where the contract measures the machine first; else 0.
+  double measured_seconds() const {
+    return known_steps ? 0 : config.contract.coefficient * config.contract.fraction;
+  }
   // Of the steps that its own run takes after `done` of them: a branch has those of its trunk.
   double flops_after(int64_t done) const {
     const int64_t left = std::max<int64_t>(0, steps() - std::max(done, branch_step));

@@ -8,7 +8,7 @@
 #include "base/memory_units.h"
 #include "data/json_text.h"
 #include "engine/run/progress.h"
-#include "lab/matrix/summary.h"
+#include "lab/matrix/table_contract.h"
 
 namespace assay {
 namespace {
@@ -28,13 +28,25 @@ std::string state_text(const PlannedCell& run) {
   return status.differences.empty() ? text : text + ", EDITED";
 }
 
-double flops_left(const PlannedCell& run, bool fresh_changed) {
+// Whether an edited run is trained again from its first step.
+bool begins_again(const PlannedCell& run, bool fresh_changed) {
+  return fresh_changed && !run.status.differences.empty();
+}
+
+bool has_rest(const PlannedCell& run, bool fresh_changed) {
   const bool ended = run.status.state == CellState::kDone || run.status.state == CellState::kGuard;
   const bool copied = !run.reuse.empty() && run.refused.empty();
-  if (copied || run.cell->steps() == 0) return 0;
-  if (fresh_changed && !run.status.differences.empty()) return run.cell->flops_after(0);
-  if (ended) return 0;
-  return run.cell->flops_after(run.status.kept());
+  return !copied && (!ended || begins_again(run, fresh_changed));
+}
+
+double flops_left(const PlannedCell& run, bool fresh_changed) {
+  if (!has_rest(run, fresh_changed)) return 0;
+  return run.cell->flops_after(begins_again(run, fresh_changed) ? 0 : run.status.kept());
+}
+
+// How much of a begun run is left is not known before it has measured its steps.
+double measured_seconds_left(const PlannedCell& run, bool fresh_changed) {
+  return has_rest(run, fresh_changed) ? run.cell->measured_seconds() : 0;
 }
 
 std::string mib_text(int64_t bytes) {
@@ -51,6 +63,21 @@ std::string claim_line(const MatrixClaim& claim) {
 
 std::string steps_text(const Cell& cell) {
   return cell.known_steps ? strprintf("%ld", long(cell.steps())) : "measured";
+}
+
+std::string tokens_text(const Cell& cell) {
+  return cell.known_steps ? count_text(double(cell.tokens())) : "-";
+}
+
+std::string flops_text(const Cell& cell) {
+  return cell.known_steps ? strprintf("%.3e", cell.flops()) : "-";
+}
+
+// ", without 2 runs whose steps are measured"; "" of none.
+std::string without_measured_text(int64_t runs) {
+  if (runs == 0) return "";
+  return strprintf(", without %ld run%s whose steps are measured", long(runs),
+                   runs == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -140,14 +167,13 @@ std::string plan_text(const MatrixPlan& plan) {
   for (const Cell& cell : plan.matrix->cells) width = std::max(width, cell.name.size());
   text += strprintf("\n  #  %-*s  %8s  %9s  %10s  %7s  %s\n", int(width), "cell", "steps", "tokens",
                     "FLOPs", "MiB", "state");
-  double flops = 0, separate = 0, left = 0;
-  int64_t tokens = 0, largest = 0, number = 0, refused = 0;
+  double flops = 0, separate = 0, left = 0, seconds = 0, seconds_left = 0;
+  int64_t tokens = 0, largest = 0, number = 0, refused = 0, measured = 0;
   for (const PlannedCell& run : plan.runs) {
     const Cell& cell = *run.cell;
     text += strprintf("%3ld  %-*s  %8s  %9s  %10s  %7s  %s\n", long(++number), int(width),
-                      cell.name.c_str(), steps_text(cell).c_str(),
-                      count_text(double(cell.tokens())).c_str(),
-                      strprintf("%.3e", cell.flops()).c_str(), mib_text(cell.memory_bytes).c_str(),
+                      cell.name.c_str(), steps_text(cell).c_str(), tokens_text(cell).c_str(),
+                      flops_text(cell).c_str(), mib_text(cell.memory_bytes).c_str(),
                       state_text(run).c_str());
     if (cell.memory_bytes > file.memory_bytes) text += "     exceeds the memory budget\n";
     for (const std::string& also : run.also) text += "     = " + also + "\n";
@@ -161,16 +187,20 @@ std::string plan_text(const MatrixPlan& plan) {
     flops += cell.flops_after(0);
     separate += cell.flops();
     left += flops_left(run, plan.fresh_changed);
+    measured += cell.known_steps ? 0 : 1;
+    seconds += cell.measured_seconds();
+    seconds_left += measured_seconds_left(run, plan.fresh_changed);
     tokens += cell.tokens() - cell.branch_step * cell.config.run.batch_tokens;
     largest = std::max(largest, cell.memory_bytes);
   }
   for (const Cell* cell : plan.unavailable) {
     text += strprintf("  -  %-*s  %8s  %9s  %10s  %7s  %s\n", int(width), cell->name.c_str(),
-                      steps_text(*cell).c_str(), count_text(double(cell->tokens())).c_str(),
-                      strprintf("%.3e", cell->flops()).c_str(), "-", cell->unavailable.c_str());
+                      steps_text(*cell).c_str(), tokens_text(*cell).c_str(),
+                      flops_text(*cell).c_str(), "-", cell->unavailable.c_str());
   }
-  text += strprintf("\n%s tokens, %.3e FLOPs, %.3e of them left; ",
+  text += strprintf("\n%s tokens, %.3e FLOPs, %.3e of them left",
                     count_text(double(tokens)).c_str(), flops, left);
+  text += without_measured_text(measured) + "; ";
   text += strprintf(
       "%ld at a time%s, %ld threads each; the largest run needs %s of %s MiB\n", long(file.jobs),
       file.device == "auto" ? "" : (" on " + file.device).c_str(),
@@ -185,9 +215,10 @@ std::string plan_text(const MatrixPlan& plan) {
                       long(plan.most_runs()), long(plan.most_seeds));
   }
   if (plan.flop_per_s > 0) {
-    text += strprintf(
-        "at %g TFLOP/s: %.2f hours, %.2f of them left; without evaluations and saves\n",
-        plan.flop_per_s / 1e12, flops / plan.flop_per_s / 3600, left / plan.flop_per_s / 3600);
+    text +=
+        strprintf("at %g TFLOP/s: %.2f hours, %.2f of them left; without evaluations and saves\n",
+                  plan.flop_per_s / 1e12, (flops / plan.flop_per_s + seconds) / 3600,
+                  (left / plan.flop_per_s + seconds_left) / 3600);
   }
   for (const std::string& note : nearly_equal_runs(plan)) {
     text += "note: " + note + "; with the same landings they would be trained once\n";
@@ -227,9 +258,11 @@ std::string plan_json(const MatrixPlan& plan) {
   };
   for (const PlannedCell& run : plan.runs) {
     ordered_json c = cell_json(*run.cell);
-    c["hours"] = plan.flop_per_s > 0 && run.cell->known_steps
-                     ? ordered_json(run.cell->flops_after(0) / plan.flop_per_s / 3600)
-                     : ordered_json();
+    c["hours"] = ordered_json();
+    if (!run.cell->known_steps) c["hours"] = run.cell->measured_seconds() / 3600;
+    if (run.cell->known_steps && plan.flop_per_s > 0) {
+      c["hours"] = run.cell->flops_after(0) / plan.flop_per_s / 3600;
+    }
     c["memory_bytes"] = run.cell->memory_bytes;
     c["threads"] = run.cell->config.run.threads;
     c["state"] = cell_state_name(run.status.state);

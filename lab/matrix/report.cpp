@@ -8,6 +8,7 @@
 #include "engine/run/progress.h"
 #include "lab/matrix/claims.h"
 #include "lab/matrix/gap.h"
+#include "lab/matrix/table_contract.h"
 #include "lab/runs/markdown_table.h"
 #include "lab/runs/run_measures.h"
 
@@ -314,7 +315,9 @@ std::string table_markdown(const ContractTable& table, const Matrix& matrix) {
   text += gap_markdown(table);
   text += routers_text(table);
   if (has_rows) text += markdown_table(cost_rows(table), 2) + "\n";
-  text += target_text(table) + ranking_text(table);
+  text += target_text(table);
+  if (!table.not_held.empty()) text += table.not_held + "\n";
+  text += ranking_text(table);
   for (const Confound& c : table.confounds) text += "- confound: " + c.text + "\n";
   for (const SummaryRow& row : table.rows) {
     if (!row.is_shown) continue;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/joined.h"
 #include "engine/run/run.h"
+#include "lab/matrix/table_contract.h"
 #include "lab/runs/core_questions.h"
 #include "lab/runs/data_roles.h"
 #include "lab/runs/run_measures.h"
@@ -97,38 +98,6 @@ std::string why_not_ranked(const SummaryRow& row, bool by_target) {
   const size_t runs = row.runs.runs.size();
   if (!by_target || size_t(row.reached) == runs) return "";
   return strprintf("reached the target in %ld of %zu runs", long(row.reached), runs);
-}
-
-// Steps of the cells under a contract: fewest and most; nullopt if none are known.
-std::optional<std::pair<int64_t, int64_t>> range_of_steps(const Matrix& matrix,
-                                                          const std::string& contract) {
-  std::optional<std::pair<int64_t, int64_t>> range;
-  for (const Cell& cell : matrix.cells) {
-    if (cell.contract != contract || !cell.known_steps) continue;
-    if (!range) range = {cell.steps(), cell.steps()};
-    range->first = std::min(range->first, cell.steps());
-    range->second = std::max(range->second, cell.steps());
-  }
-  return range;
-}
-
-// Whether the models take different numbers of steps, which no contract gives them.
-bool takes_own_steps(const MatrixContract& contract, const Matrix& matrix) {
-  if (contract.kind && !takes_run_steps(*contract.kind)) return false;
-  const auto range = range_of_steps(matrix, contract.name);
-  return range && range->first < range->second;
-}
-
-// Why the losses under a contract are not those of one contract; "" if they are. Without contracts
-// the models may bring one: the same tokens per parameter, say.
-std::string why_no_ranking(const MatrixContract& contract, const Matrix& matrix) {
-  if (!takes_own_steps(contract, matrix)) return "";
-  for (const Cell& cell : matrix.cells) {
-    const bool has_contract = cell.configured && !takes_run_steps(cell.config.contract.kind);
-    if (!contract.kind && has_contract) return "";
-  }
-  const auto [fewest, most] = *range_of_steps(matrix, contract.name);
-  return strprintf("the models take %ld to %ld steps", long(fewest), long(most));
 }
 
 void rank(ContractTable& table, const Matrix& matrix) {
@@ -283,6 +252,8 @@ ContractTable table_of(const MatrixSummary& summary, const MatrixContract& contr
     rows.push_back(&row);
   }
   table.other_core_questions = core_questions_of(rows);
+  table.own_steps = takes_own_steps(contract, *summary.matrix);
+  table.not_held = why_not_held(table, rows);
   table.confounds = confounds_of(table.rows);
   choose_target(table);
   if (table.target_nats > 0) {
@@ -465,30 +436,6 @@ const char* relation_name(ContractTable::Relation relation) {
       return "no_seed";
   }
   return "";
-}
-
-std::string contract_text(const MatrixContract& c, const Matrix& matrix) {
-  std::string text;
-  const std::string own_steps = "each model's own number of steps";
-  const bool own = takes_own_steps(c, matrix);
-  if (!c.kind || (own && c.kind == ContractKind::kSteps)) return own_steps;
-  if (c.kind == ContractKind::kActiveDN)
-    text = strprintf("%.6g tokens per active parameter", c.coefficient);
-  if (c.kind == ContractKind::kTotalDN)
-    text = strprintf("%.6g tokens per parameter", c.coefficient);
-  if (c.kind == ContractKind::kFlops) text = strprintf("%.6g training FLOPs", c.coefficient);
-  if (c.kind == ContractKind::kSeconds) text = strprintf("%g seconds of training", c.coefficient);
-  if (c.kind == ContractKind::kActiveWidth) text = strprintf("active FFN width %g", c.coefficient);
-  if (own) text += ", " + own_steps;
-  if (c.kind == ContractKind::kSteps) text = "the same steps";
-  if (!c.shared_in_total) text += ", shared experts left out";
-  if (!c.reference.empty()) text += ", as in " + c.reference + "'s run";
-  if (!c.branch_of.empty()) {
-    return text +
-           strprintf(", a branch of %s that ends at %g%%", c.branch_of.c_str(), 100 * c.fraction);
-  }
-  if (c.fraction < 1) text += strprintf(", %g%% of it", 100 * c.fraction);
-  return text;
 }
 
 }  // namespace assay

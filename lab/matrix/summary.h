@@ -78,6 +78,8 @@ struct ContractTable {
   // they are. A row that was asked others than the first one has no core_difference.
   std::string other_core_questions;
   std::vector<Confound> confounds;  // of confounds_of() the rows
+  bool own_steps = false;           // of takes_own_steps()
+  std::string not_held = {};        // of why_not_held() all rows
 
   // Best first: rows with a loss of which no guard stopped a run, by their mean final loss; where
   // runs stop at a target, of these the rows of which every run reached it, by their mean steps to
@@ -134,9 +136,5 @@ MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder)
 // Differences, rankings, counts of cells and p (Holm) stay those of the whole matrix.
 void show_only(MatrixSummary& summary, const std::vector<const Cell*>& cells,
                const std::vector<std::string>& only);
-
-// "20 tokens per active parameter", "2.1e+12 training FLOPs, as in dense-active's run". Under
-// `steps` the models of the matrix may have numbers of their own.
-std::string contract_text(const MatrixContract& contract, const Matrix& matrix);
 
 }  // namespace assay

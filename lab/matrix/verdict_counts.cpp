@@ -23,8 +23,10 @@ std::string counted(int64_t count, ClaimVerdict verdict) {
 }  // namespace
 
 std::string marked_verdict(const ClaimResult& result) {
-  const std::string verdict = claim_verdict_name(result.verdict);
-  return is_marked(result) ? verdict + ", not after Holm" : verdict;
+  std::string verdict = claim_verdict_name(result.verdict);
+  if (is_marked(result)) verdict += ", not after Holm";
+  if (is_decided(result.verdict) && !result.not_held.empty()) verdict += kContractNotKept;
+  return verdict;
 }
 
 void VerdictCounts::add(const ClaimResult& result) {

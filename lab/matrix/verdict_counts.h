@@ -10,7 +10,10 @@
 
 namespace assay {
 
-// "holds", "undecided", "fails, not after Holm"; without ClaimResult::why.
+inline constexpr const char* kContractNotKept = ", contract not kept";
+
+// "holds", "undecided", "fails, not after Holm", "holds, contract not kept"; without
+// ClaimResult::why.
 std::string marked_verdict(const ClaimResult& result);
 
 class VerdictCounts {

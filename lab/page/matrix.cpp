@@ -10,6 +10,7 @@
 #include "lab/matrix/folder.h"
 #include "lab/matrix/report.h"
 #include "lab/matrix/summary.h"
+#include "lab/matrix/table_contract.h"
 
 namespace assay {
 

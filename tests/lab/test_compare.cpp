@@ -162,6 +162,41 @@ TEST_CASE("seconds of two machines are not held fixed") {
   REQUIRE(compare(runs, {.contract = "seconds"}).not_held == c.not_held);
 }
 
+TEST_CASE("what the configurations name as held fixed is checked like what is asked for") {
+  std::vector<RunRecord> runs = two_models();
+  for (RunRecord& run : runs) {
+    run.config.contract.kind = ContractKind::kSeconds;
+    run.config.contract.coefficient = 50;
+    run.config.contract.step_seconds = 0.5;
+  }
+  for (StepValue& seconds : runs[3].train_s) seconds.value *= 1.4;
+  const std::string values = "seconds of training: 50 in dense-s1, 70 in moe-s2";
+  const Comparison c = compare(runs, {});
+  REQUIRE(c.not_held == "Not held fixed: " + values + ".");
+  REQUIRE(mentions(c.notes, "the contract seconds is not kept: " + values));
+  REQUIRE(compare(runs, {.contract = "seconds"}).not_held == c.not_held);
+  REQUIRE(compare(std::vector{runs[2], runs[3]}, {}).not_held.empty());  // seeds of one model
+  // A run that stopped at its target would have taken its own speed to the end.
+  runs[3] = runs[2];
+  runs[3].name = "moe-s2", runs[3].config.run.seed = 2, runs[3].end = "target_loss";
+  runs[3].steps_done = 60;
+  REQUIRE(compare(runs, {}).not_held.empty());
+  // Whole steps of a short horizon.
+  runs = two_models();
+  for (RunRecord& run : runs) {
+    run.config.contract.kind = ContractKind::kActiveDN;
+    run.config.contract.coefficient = 1.8;
+    run.config.run.steps = 9;  // floor of 1.8 * 5000 / 1000
+  }
+  REQUIRE(compare(runs, {}).not_held.empty());
+  for (const size_t i : {2, 3}) {
+    runs[i].audit.active = 4900;
+    runs[i].config.run.steps = 8;  // of 8.82
+  }
+  REQUIRE(compare(runs, {}).not_held ==
+          "Not held fixed: tokens per active parameter: 1.63265 in moe-s1, 1.8 in dense-s1.");
+}
+
 TEST_CASE("time to a target, and who reached it") {
   std::vector<RunRecord> runs = two_models();
   runs[1].val_loss_nats.back().value = 3.45;

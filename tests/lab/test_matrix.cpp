@@ -6,6 +6,7 @@
 #include "lab/matrix/plan.h"
 #include "lab/matrix/report.h"
 #include "lab/matrix/state.h"
+#include "lab/matrix/table_contract.h"
 #include "models/audit/contract.h"
 #include "models/audit/horizon.h"
 #include "tests/catch.h"

@@ -278,6 +278,26 @@ set: {schedule.warmup: 0, schedule.warmdown: 0}
     check(verified.returncode == 0, verified.stdout)
 
 
+def check_not_held(place):
+    """Equal steps of other lengths are not what the contract steps holds fixed: the ranking and the claims say so."""
+    (place.path / "lengths.yaml").write_text("""
+models: {short: dense.yaml, long: {config: dense.yaml, set: {run.batch_tokens: 1024}}}
+contracts: [{kind: steps}]
+precisions: [fp32]
+seeds: [1, 2]
+set: {run.steps: 20}
+claims:
+  - {name: longer, measure: val_loss, of: long, below: short}
+""")
+    done = assay("matrix", place.path / "lengths.yaml", "--run-dir", place.path / "lengths")
+    said = "Not held fixed: tokens per step: 512 in short-steps-fp32-seed1, 1024 in long-steps-fp32-seed1."
+    check(done.returncode == 0 and f"\n{said}\n" in done.stdout, done.stdout + done.stderr)
+    table = json.loads((place.path / "lengths" / "summary.json").read_text())
+    check(table["contracts"][0]["not_held"] == said and table["claims"][0]["not_held"] == said, table)
+    verified = assay("receipt", "verify", place.path / "lengths")
+    check(verified.returncode == 0, verified.stdout)
+
+
 def check_fraction(place):
     """Runs of a fraction of a horizon take as many steps as the plan says."""
     (place.path / "half.yaml").write_text("""
@@ -365,6 +385,7 @@ def main():
         check_reused_claims(place)
         check_tampered(place)
         check_seconds(place)
+        check_not_held(place)
         check_fraction(place)
     print("matrix_claims: ok")
 

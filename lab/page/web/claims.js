@@ -33,7 +33,8 @@ const gapChartSpec = () => ({id: 'matrix-gap', title: 'Gap over training', wide:
   present: () => gapContracts().length > 0, build: gapChart});
 
 const decided = (claim) => claim.verdict === 'holds' || claim.verdict === 'fails';
-const verdictWords = (claim) => claim.verdict + (claim.why ? ': ' + claim.why : decided(claim) && claim.after_holm === false ? ', not after Holm' : '');
+const verdictWords = (claim) => claim.verdict + (claim.why ? ': ' + claim.why : decided(claim) && claim.after_holm === false ? ', not after Holm' : '') +
+  (decided(claim) && claim.not_held ? ', contract not kept' : '');
 
 function claimTable() {
   const several = (key) => new Set(report.matrix.claims.map((claim) => claim[key])).size > 1;

@@ -36,6 +36,7 @@ function matrixAnswer() {
   const text = [`Matrix ${matrix}: ${done} of ${cells} cells are done` + (unavailable ? `, ${unavailable} cannot be trained in their precision` : '') + (complete ? '.' : '; the values may change.'),
     ...contracts.filter((c) => c.ranking.length > 1).map((c) => `Under ${c.name}: ${rankingText(c)}.`),
     ...contracts.map(notRankedText),
+    ...contracts.map((c) => (c.not_held ? `Under ${c.name}: ${c.not_held}` : '')),
     ...contracts.map((c) => (c.other_core_questions ? `CORE is not comparable under ${c.name}: ${c.other_core_questions}.` : '')),
     claims.length ? claimsAnswer(claims) : ''];
   return [...text.filter(Boolean).map((line) => element('p', {className: 'answer', textContent: line})),
