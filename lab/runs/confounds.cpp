@@ -20,6 +20,10 @@ const std::set<std::string> kByDesign = {"experts", "data", "tokenizer", "sequen
 
 constexpr size_t kShownFields = 3;  // of one name
 
+// Shares of the steps that are called equal: a contract changes the steps by design, and with them
+// the share of a warm-down that was given in steps.
+constexpr double kNearShare = 0.05;
+
 // The formats that the run was trained in: `auto` as the machine resolved it, and without what only
 // counts where something is quantised.
 PrecisionConfig trained_precision(const RunRecord& run) {
@@ -88,6 +92,36 @@ std::vector<NamedConfig> trained_configs(std::span<const SeedGroup> groups) {
   resolve_part(models, schedules, &Schedule::warmdown, &ScheduleConfig::warmdown,
                &ScheduleConfig::warmdown_fraction);
   return models;
+}
+
+// A cosine that takes every step after the warm-up.
+bool decays_to_the_end(const ScheduleConfig& s) {
+  return s.decay == DecayShape::kCosine && s.warmdown == 0 && !s.warmdown_fraction;
+}
+
+// "schedule": a warm-down of as many steps, which is another part of runs of other lengths. Where
+// its steps differ too, there is a line on these.
+void add_warmdown_shares(std::span<const SeedGroup> groups, std::vector<Confound>& found) {
+  const auto of_steps = [](const Confound& c) {
+    return c.text.starts_with("schedule.warmdown differs");
+  };
+  if (std::any_of(found.begin(), found.end(), of_steps)) return;
+  std::vector<std::string> names, values;
+  std::vector<double> shares;
+  int64_t fewest = make_schedule(groups.front().config()).steps;
+  bool to_the_end = true;
+  for (const SeedGroup& group : groups) {
+    const Schedule schedule = make_schedule(group.config());
+    shares.push_back(double(schedule.warmdown) / double(schedule.steps));
+    fewest = std::min(fewest, schedule.steps);
+    to_the_end &= decays_to_the_end(group.config().schedule);
+    names.push_back(group.name);
+    values.push_back(strprintf("%.0f%%", 100 * shares.back()));
+  }
+  const auto [low, high] = std::minmax_element(shares.begin(), shares.end());
+  if (to_the_end || *high - *low <= std::max(kNearShare, 1 / double(fewest))) return;
+  found.push_back({"schedule", "share of the warm-down in the steps differs: " +
+                                   values_by_model(names, values)});
 }
 
 void add_seeds(std::span<const SeedGroup> groups, std::vector<Confound>& found) {
@@ -175,6 +209,7 @@ std::vector<Confound> run_confounds(std::span<const SeedGroup> groups) {
   if (groups.size() < 2) return {};
   std::vector<Confound> found = recorded_confounds(trained_configs(groups));
   std::erase_if(found, [](const Confound& c) { return kByDesign.contains(c.name); });
+  add_warmdown_shares(groups, found);
   if (auto data = other_training_data(groups)) found.push_back(*std::move(data));
   add_passes(groups, found);
   add_seeds(groups, found);

@@ -18,7 +18,8 @@ namespace assay {
 // (lab/runs/passes.h); empty for fewer than two models. Each group has a run. Left out are numbers
 // of experts, which mixtures differ in by design, and tokenizer and validation, which forbid a
 // comparison (incomparable_differences() of lab/compare/compare.h). Precision is that of the runs.
-// Warm-up and warm-down differ where neither their steps nor their shares of the run agree.
+// Warm-up and warm-down differ where neither their steps nor their shares of the run agree; a
+// warm-down of as many steps also where its shares are far apart.
 std::vector<Confound> run_confounds(std::span<const SeedGroup> groups);
 
 // "They also differ in precision, data order."; "" if there are none.

@@ -8,6 +8,7 @@
 #include "engine/config/fields.h"
 #include "models/audit/family.h"
 #include "models/audit/routed_scale.h"
+#include "models/linear/precision.h"
 #include "models/parameters/table.h"
 
 namespace assay {
@@ -212,6 +213,54 @@ void add_mixtures(const std::vector<NamedConfig>& sparse, std::vector<Confound>&
   }
 }
 
+// A difference in how a step is split, between models to which that is not only a matter of speed.
+void add_split(const std::vector<NamedConfig>& models, const char* name, const std::string& field,
+               int64_t (*of)(const Config&), const std::string& why, std::vector<Confound>& found) {
+  const auto other = [&](const NamedConfig& m) {
+    return of(m.config) != of(models.front().config);
+  };
+  if (std::none_of(models.begin(), models.end(), other)) return;
+  const auto value = [&](size_t i) { return std::to_string(of(models[i].config)); };
+  found.push_back({name, field + " differs: " + by_model(models, value) + "; " + why});
+}
+
+int64_t micro_batch_of(const Config& config) {
+  return config.run.micro_batch;
+}
+
+// Auxiliary losses of the assignments of a micro-batch, or of those of a step or its part so far.
+void add_balancing(const std::vector<NamedConfig>& sparse, std::vector<Confound>& found) {
+  std::vector<NamedConfig> of_micro, of_step;
+  for (const NamedConfig& model : sparse) {
+    const MoeConfig& moe = *model.config.model.moe;
+    if (!has_working_aux(moe) || moe.router.aux_scope == AuxScope::kSequence) continue;
+    (moe.router.aux_scope == AuxScope::kStep ? of_step : of_micro).push_back(model);
+  }
+  add_split(of_micro, "balancing", "run.micro_batch", micro_batch_of,
+            "the auxiliary loss of aux_scope micro is of a micro-batch", found);
+  add_split(of_step, "balancing", "run.micro_batch", micro_batch_of,
+            "the auxiliary loss of aux_scope step is of the micro-batches so far", found);
+  add_split(
+      of_step, "balancing", "parallel.parts",
+      [](const Config& config) { return config.parallel.batch_parts(); },
+      "the auxiliary loss of aux_scope step is of a part of the step so far", found);
+}
+
+// Products that scale or round all rows of a micro-batch together.
+void add_common_scales(const std::vector<NamedConfig>& models, std::vector<Confound>& found) {
+  const auto other = [&](const NamedConfig& m) {
+    return micro_batch_of(m.config) != micro_batch_of(models.front().config);
+  };
+  if (std::none_of(models.begin(), models.end(), other)) return;
+  std::vector<NamedConfig> common;
+  for (const NamedConfig& model : models) {
+    const PrecisionTable table = precision_table(model.config.precision, model.config.model);
+    if (!rows_have_own_scales(table)) common.push_back(model);
+  }
+  add_split(common, "precision", "run.micro_batch", micro_batch_of,
+            "the formats scale or round the rows of a micro-batch together", found);
+}
+
 // Of mixtures, and of a dense model beside them, which has 1.
 void add_branch_scale(const std::vector<NamedConfig>& models, std::vector<Confound>& found) {
   constexpr double kEqualWithin = 0.01;  // what the formulas are good for
@@ -294,6 +343,8 @@ std::vector<Confound> recorded_confounds(const std::vector<NamedConfig>& models)
   add_branch_scale(models, found);
   add_unequal_fields(models, false, found);
   add_unequal_fields(mixtures_of(models), true, found);
+  add_balancing(mixtures_of(models), found);
+  add_common_scales(models, found);
   return found;
 }
 

@@ -96,7 +96,80 @@ TEST_CASE("what a contract or a mixture changes is no confound") {
   for (const size_t i : {2, 3}) runs[i].config.schedule.warmdown = 60;
   REQUIRE(of(runs).at(0).text == "schedule.warmdown differs: dense 30, moe 60");
   for (const size_t i : {2, 3}) runs[i].config.schedule.warmdown = 30;  // as many steps
+  for (const size_t i : {2, 3}) {
+    runs[i].config.run.steps = 115;
+    runs[i].config.schedule.warmup = 12;
+  }
   REQUIRE(of(runs).empty());
+}
+
+TEST_CASE("a warm-down of as many steps is another part of a run of another length") {
+  std::vector<RunRecord> runs = two_models();
+  for (size_t i = 0; i < runs.size(); ++i) {
+    runs[i].config.schedule = {.warmup = 5, .warmdown = 15};
+    runs[i].config.run.steps = i < 2 ? 20 : 93;
+    runs[i].config.contract.kind = ContractKind::kTotalDN;
+    runs[i].config.contract.coefficient = 1;
+  }
+  REQUIRE(of(runs).size() == 1);
+  REQUIRE(of(runs)[0].name == "schedule");
+  REQUIRE(of(runs)[0].text == "share of the warm-down in the steps differs: dense 75%, moe 16%");
+  // Another number of steps has a line already.
+  for (const size_t i : {2, 3}) runs[i].config.schedule.warmdown = 14;
+  REQUIRE(of(runs).size() == 1);
+  REQUIRE(of(runs)[0].text == "schedule.warmdown differs: dense 15, moe 14");
+  // One share of few steps, rounded up.
+  for (size_t i = 0; i < runs.size(); ++i) {
+    runs[i].config.schedule.warmup = 0;
+    runs[i].config.schedule.warmdown = 0;
+    runs[i].config.schedule.warmdown_fraction = 0.3;
+    runs[i].config.run.steps = i < 2 ? 7 : 10;  // 3 of both
+  }
+  REQUIRE(of(runs).empty());
+}
+
+TEST_CASE("the split of a step is a confound where a loss or a format depends on it") {
+  std::vector<RunRecord> runs = two_models();
+  const auto set = [&](auto&& change) {
+    for (size_t i = 0; i < runs.size(); ++i) change(runs[i].config, i < 2);
+  };
+  set([](Config& c, bool first) {
+    MoeConfig& moe = c.model.moe.emplace();
+    moe.experts = 8, moe.top_k = 2;
+    moe.router.aux = RouterAux::kNone;
+    moe.router.aux_alpha = 0.01;
+    c.run.micro_batch = first ? 4 : 32;
+  });
+  REQUIRE(of(runs).empty());
+  set([](Config& c, bool) { c.model.moe->router.aux = RouterAux::kSwitch; });
+  REQUIRE(of(runs).size() == 1);
+  REQUIRE(of(runs)[0].name == "balancing");
+  REQUIRE(of(runs)[0].text ==
+          "run.micro_batch differs: dense 4, moe 32; the auxiliary loss of aux_scope micro is of a "
+          "micro-batch");
+  set([](Config& c, bool) { c.model.moe->router.aux_scope = AuxScope::kSequence; });
+  REQUIRE(of(runs).empty());
+  set([](Config& c, bool first) {
+    c.model.moe->router.aux_scope = AuxScope::kStep;
+    c.run.micro_batch = 4;
+    c.parallel.parts = first ? 0 : 2;
+  });
+  REQUIRE(of(runs)[0].text ==
+          "parallel.parts differs: dense 1, moe 2; the auxiliary loss of aux_scope step is of a "
+          "part of the step so far");
+  set([](Config& c, bool first) {
+    c.model.moe.reset();
+    c.parallel.parts = 0;
+    c.run.micro_batch = first ? 4 : 32;
+    c.precision.recipe = "mxfp8";  // scales of its rows' own
+  });
+  REQUIRE(of(runs).empty());
+  set([](Config& c, bool) { c.precision.recipe = "fp8_tensor"; });
+  REQUIRE(of(runs).size() == 1);
+  REQUIRE(of(runs)[0].name == "precision");
+  REQUIRE(of(runs)[0].text ==
+          "run.micro_batch differs: dense 4, moe 32; the formats scale or round the rows of a "
+          "micro-batch together");
 }
 
 TEST_CASE("a part of the schedule that was given alike is alike over other steps") {
