@@ -43,11 +43,6 @@ double coefficient_of(const Config& config, const AuditOptions& options) {
                                                                        : 0;
 }
 
-SharedExperts shared_of(const Config& config, const AuditOptions& options) {
-  return options.shared == SharedExperts::kLeftOut ? options.shared
-                                                   : shared_experts(config.contract);
-}
-
 int64_t tokens_of(const Config& config, int64_t steps) {
   int64_t tokens = 0;
   if (__builtin_mul_overflow(steps, config.run.batch_tokens, &tokens))
@@ -210,6 +205,11 @@ void fill_column(ModelTable& table, size_t column, const Config& config,
 }
 
 }  // namespace
+
+SharedExperts shared_of(const Config& config, const AuditOptions& options) {
+  return options.shared == SharedExperts::kLeftOut ? options.shared
+                                                   : shared_experts(config.contract);
+}
 
 std::string audit_table(const std::vector<NamedConfig>& models, const AuditOptions& options) {
   std::vector<std::string> names;

@@ -16,13 +16,16 @@ struct AuditOptions {
   double coefficient = 0;              // 0 = each config's own contract.coefficient
   std::vector<double> fractions = {};  // empty = the config's contract.fraction, or 0.2 if it is 1
   std::vector<int64_t> steps = {};     // steps at which ratios are given; empty = the run's steps
-  SharedExperts shared = SharedExperts::kInTotal;
+  SharedExperts shared = SharedExperts::kInTotal;  // kLeftOut: in all, whatever their contracts say
 };
 
 struct NamedConfig {
   std::string name;
   Config config;
 };
+
+// As the options or the configuration's own contract say.
+SharedExperts shared_of(const Config& config, const AuditOptions& options);
 
 // One column per model.
 std::string audit_table(const std::vector<NamedConfig>& models, const AuditOptions& options);

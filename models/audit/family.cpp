@@ -23,12 +23,12 @@ std::optional<double> coefficient_of(ContractKind kind, const Reference& referen
     if (step > 0) return step * double(reference.steps);
     return std::nullopt;
   }
-  return reference_coefficient(kind, reference, options.shared);
+  return reference_coefficient(kind, reference, shared_of(reference.config, options));
 }
 
 std::optional<int64_t> steps_under(ContractKind kind, double coefficient,
                                    const Reference& reference, Config config,
-                                   const AuditOptions& options) {
+                                   SharedExperts shared) {
   ContractConfig& c = config.contract;
   const Audit a = audit(config);
   if (kind == ContractKind::kActiveWidth && double(a.ffn_active_width) != coefficient)
@@ -40,17 +40,19 @@ std::optional<int64_t> steps_under(ContractKind kind, double coefficient,
   c.kind = kind;
   c.coefficient = coefficient;
   c.step_seconds = step_seconds;
-  c.shared_in_total = options.shared == SharedExperts::kInTotal;
+  c.shared_in_total = shared == SharedExperts::kInTotal;
   return horizon(config, a);
 }
 
-std::string coefficient_text(ContractKind kind, double coefficient) {
+std::string coefficient_text(const FamilyHorizon& h) {
+  const ContractKind kind = h.kind;
   if (kind == ContractKind::kSteps) return "";
   const char* unit = is_tokens_per_parameter(kind)    ? "tokens per parameter"
                      : kind == ContractKind::kFlops   ? "FLOPs"
                      : kind == ContractKind::kSeconds ? "s"
                                                       : "wide";
-  return strprintf(" (%.6g %s)", coefficient, unit);
+  return strprintf(" (%.6g %s)%s", h.coefficient, unit,
+                   h.shared == SharedExperts::kLeftOut ? ", shared experts left out" : "");
 }
 
 double horizon_tokens(const Config& config, int64_t steps) {
@@ -95,9 +97,10 @@ std::vector<FamilyHorizon> family_horizons(const std::vector<NamedConfig>& model
     const std::optional<double> coefficient = coefficient_of(kind, reference, options);
     if (!coefficient) continue;
     FamilyHorizon h{.kind = kind, .coefficient = *coefficient};
+    if (kind == ContractKind::kTotalDN) h.shared = shared_of(reference.config, options);
     for (size_t i = 0; i < models.size(); ++i) {
       const std::optional<int64_t> steps =
-          steps_under(kind, *coefficient, reference, models[i].config, options);
+          steps_under(kind, *coefficient, reference, models[i].config, h.shared);
       h.steps.push_back(steps);
       h.epochs.push_back(steps && epoch[i] && *epoch[i] > 0
                              ? std::optional(double(*steps) / *epoch[i])
@@ -121,7 +124,7 @@ std::string family_table(const std::vector<NamedConfig>& models, const AuditOpti
       const auto set = [&](const std::string& row, const std::string& value) {
         table.set(row, i, value);
       };
-      const std::string head = name_of(h.kind) + coefficient_text(h.kind, h.coefficient);
+      const std::string head = name_of(h.kind) + coefficient_text(h);
       set(head, h.steps[i] ? grouped(*h.steps[i]) : "-");
       if (!h.steps[i]) continue;
       const double tokens = horizon_tokens(config, *h.steps[i]);
@@ -150,6 +153,9 @@ Json family_json(const std::vector<NamedConfig>& models, const AuditOptions& opt
   for (const FamilyHorizon& h : horizons) {
     Json& contract = json["contracts"][name_of(h.kind)];
     contract["coefficient"] = h.kind == ContractKind::kSteps ? Json() : Json(h.coefficient);
+    if (h.kind == ContractKind::kTotalDN) {
+      contract["shared_in_total"] = h.shared == SharedExperts::kInTotal;
+    }
     for (size_t i = 0; i < models.size(); ++i) {
       Json& model = contract["models"][models[i].name];
       model["steps"] = h.steps[i] ? Json(*h.steps[i]) : Json();

@@ -16,7 +16,9 @@ namespace assay {
 // measurement.
 struct FamilyHorizon {
   ContractKind kind;
-  double coefficient = 0;                          // 0 for kind steps
+  double coefficient = 0;  // 0 for kind steps
+  // Of totalDN, as the reference's contract has it (shared_of()).
+  SharedExperts shared = SharedExperts::kInTotal;
   std::vector<std::optional<int64_t>> steps = {};  // by model
   std::vector<std::optional<double>> epochs = {};  // by model; nullopt if data size is unknown
 };

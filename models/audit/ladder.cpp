@@ -55,8 +55,12 @@ int64_t width_for(Config config, LadderEqual equal, double target, int64_t multi
 }
 
 void require_mixture(const Config& base, const char* what) {
-  if (base.model.moe) return;
-  throw UserError(std::string("the base is dense: there are no experts ") + what,
+  if (moe_blocks(base.model) > 0) return;
+  const std::string dense =
+      base.model.moe ? strprintf(" (model.moe.first_dense_layers = %ld of %ld layers)",
+                                 long(base.model.moe->first_dense_layers), long(base.model.layers))
+                     : "";
+  throw UserError("the base is dense" + dense + ": there are no experts " + what,
                   "give a mixture, e.g. --like models/presets/cpu/moe.yaml");
 }
 
@@ -122,10 +126,15 @@ Rung shared_rung(const Config& base, int64_t shared, LadderEqual equal, int64_t 
   return rung;
 }
 
+bool has_own_steps(const Config& base) {
+  const ContractConfig& c = base.contract;
+  return c.kind == ContractKind::kSteps && c.reference.empty() && c.fraction == 1;
+}
+
 // The rungs' matrix fixes their steps, so the base's must be its own, too.
 void require_own_steps(const Config& base) {
   const ContractConfig& c = base.contract;
-  if (c.kind == ContractKind::kSteps && c.reference.empty() && c.fraction == 1) return;
+  if (has_own_steps(base)) return;
   const std::string by =
       c.reference.empty()
           ? strprintf("contract.kind %s and contract.fraction %g", name_of(c.kind), c.fraction)
@@ -181,6 +190,12 @@ Rung depth_rung(const Config& base, int64_t layers, int64_t multiple) {
     rung.changes += strprintf("  moe: {expert_ffn: %ld}\n", long(m.moe->expert_ffn));
   }
   validate(rung.config);
+  if (moe_blocks(b) > 0 && moe_blocks(m) == 0) {
+    throw UserError(strprintf("%ld layers: the base's model.moe.first_dense_layers = %ld leaves no "
+                              "block for the experts",
+                              long(layers), long(b.moe->first_dense_layers)),
+                    "give more layers than that, or a base with fewer dense ones");
+  }
   return rung;
 }
 

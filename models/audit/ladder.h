@@ -33,13 +33,19 @@ struct Rung {
   std::string changes;  // as YAML lines below the include of the base: "model: {...}\n"
 };
 
-// UserError: a dense base; experts, choices or shared experts that are no whole number.
+// Whether the base trains run.steps steps by a contract `steps` of its own.
+bool has_own_steps(const Config& base);
+
+// UserError: a base without experts in any block; experts, choices or shared experts that are no
+// whole number.
 Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, int64_t multiple,
                       RungGates gates = RungGates::kOfBase);
 // UserError likewise; shared may be 0.
 Rung shared_rung(const Config& base, int64_t shared, LadderEqual equal, int64_t multiple);
-// run.steps and the warm-down times `factor`; the warm-up keeps its steps.
+// run.steps and the warm-down times `factor`; the warm-up keeps its steps. UserError unless
+// has_own_steps(base).
 Rung horizon_rung(const Config& base, int64_t factor);
+// UserError: a mixture whose dense layers would be all that is left.
 Rung depth_rung(const Config& base, int64_t layers, int64_t multiple);
 
 // 100 (value - base) / base of P_total, P_active and FLOPs per token.

@@ -77,6 +77,29 @@ TEST_CASE("coefficients, fractions, seconds and shared experts follow the option
   REQUIRE(json["seconds"]["models"]["moe-256"]["steps"] == 2049);  // 9536 * 0.15757 / 0.73301
 }
 
+TEST_CASE("a reference that leaves its shared experts out keeps its own steps") {
+  std::vector<NamedConfig> models = speedrun();
+  std::swap(models[0], models[1]);
+  ContractConfig& contract = models[0].config.contract;
+  contract.kind = ContractKind::kTotalDN;
+  contract.coefficient = 8;
+  const int64_t in_total = planned_steps(models[0].config);
+  contract.shared_in_total = false;
+  const int64_t own = planned_steps(models[0].config);
+  REQUIRE(own < in_total);
+  const auto total = family_json(models, {})["contracts"]["totalDN"];
+  REQUIRE(total["models"]["moe-64"]["steps"] == own);
+  REQUIRE(total["coefficient"].get<double>() == Approx(8).epsilon(1e-3));
+  REQUIRE(total["shared_in_total"] == false);
+  REQUIRE(family_table(models, {}).find(" tokens per parameter), shared experts left out") !=
+          std::string::npos);
+  // With 8 tokens per parameter asked for, as the table of the models has it.
+  AuditOptions options;
+  options.coefficient = 8;
+  REQUIRE(family_json(models, options)["contracts"]["totalDN"]["models"]["moe-64"]["steps"] ==
+          audit_json(models, options)["models"]["moe-64"]["totalDN"]["full_steps"]);
+}
+
 TEST_CASE("confounds are named with their values") {
   std::vector<NamedConfig> models = speedrun();
   auto found = confounds(models, {});

@@ -200,7 +200,10 @@ for arguments, names in ((("--experts", "2,8", "--contract", "total"), ("e2", "e
     printed = ladder(*arguments)
     for name in names:
         read = audit_json(written / names[0] / f"{name}.yaml")["models"][name]
-        expect(read["params"]["total"] == printed[name]["total"] and read["run"]["steps"] == printed[name]["steps"], f"{name}: {read}")
+        expect(read["params"]["total"] == printed[name]["total"], f"{name}: {read}")
+    planned = json.loads(assay("matrix", written / names[0] / "matrix.yaml", "--dry-run", "--json").stdout)["runs"]
+    expect({run["model"]: run["steps"] for run in planned} == {name: printed[name]["steps"] for name in names},
+           f"the steps of the matrix: {planned}, {printed}")
     done = assay("matrix", written / names[0] / "matrix.yaml", "--dry-run")
     expect(done.returncode == 0 and f"{names[1]}-" in done.stdout, f"the ladder's matrix: {done}")
     contract = {"e2": "contract totalDN: ", "x1": "contract own: each model's own number of steps"}
@@ -219,6 +222,24 @@ for name in ("my ladder", "\u00fc", "null", ".hidden", "a: b"):  # what matrix w
     expect(done.returncode == 0, f"match -o {name}: {done}")
     done = assay("matrix", written / name / "matrix.yaml", "--dry-run")
     expect(done.returncode == 0, f"the matrix of match -o {name}: {done.stderr}")
+
+# A base whose steps follow from its own contract, by a coefficient or by a reference: the rungs have as many.
+own = written / "own.yaml"
+own.write_text(f"include: {mixture}\ncontract: {{kind: activeDN, coefficient: 20, fraction: 0.5}}\n")
+referring = written / "referring.yaml"
+referring.write_text(f"include: {mixture}\ncontract: {{kind: totalDN, reference: own.yaml, shared_in_total: false}}\n")
+for base in (own, referring):
+    steps = audit_json(base)["models"][base.stem]["run"]["steps"]
+    expect(steps > 4000, f"{base.stem}: {steps} steps")
+    for more in (("--experts", "2,4,8"), ("--experts", "2,4,8", "--contract", "total"), ("--shared", "0,2"), ("--depths", "4,8"),
+                 ("--depths", "4,8", "--contract", "flops")):
+        folder = written / "-".join([base.stem, *more]).replace(",", "-")
+        done = assay("match", "--like", base, *more, "-o", folder, "--json")
+        printed = {rung["name"]: rung["steps"] for rung in json.loads(done.stdout)["rungs"]} if done.returncode == 0 else {}
+        planned = json.loads(assay("matrix", folder / "matrix.yaml", "--dry-run", "--json").stdout)["runs"]
+        expect(printed and {run["model"]: run["steps"] for run in planned} == printed, f"{more}: {done}, {planned}")
+        expect(next(iter(printed.values())) == steps, f"{more}: the first rung has the base's {steps} steps: {printed}")
+        expect(("--contract" in more) == (len(set(printed.values())) > 1), f"{more}: {printed}")
 
 bad = pathlib.Path(tempfile.mkdtemp()) / "bad.yaml"
 bad.write_text("model: {hidden: 100, heads: 7}\n")
@@ -248,6 +269,12 @@ for arguments, error, hint in [
     (["match", "--like", mixture, "--experts", "8,8"], "called e8", "once"),
     (["match", "--like", mixture, "--experts", "128", "--contract", "flops", "--multiple", "64"], "no width brings flops", "--multiple"),
     (["match", "--like", mixture, "-o", "nowhere"], "none is named", "--experts"),
+    (["match", "--like", mixture, "--experts", "2,8", "--contract", "total", "--set", "model.moe.first_dense_layers=4"],
+     "the base is dense (model.moe.first_dense_layers = 4 of 4 layers)", "moe.yaml"),
+    (["match", "--like", mixture, "--depths", "2,4", "--set", "model.moe.first_dense_layers=2"], "2 layers: ", "more layers"),
+    (["match", "--like", mixture, "--horizons", "2", "--contract", "total"], "does nothing for --horizons", "leave it out"),
+    (["match", "--like", mixture, "--experts", "2", "--set", "contract.kind=seconds", "--set", "contract.coefficient=60"],
+     "its own contract seconds needs a measurement", "a run of this configuration"),
     (["match", "--like", mixture, "--depths", "4", "--keep-branch-scale"], "no --experts are given", "--experts 2,4,8"),
     (["match", "--like", mixture, "--experts", "2,8", "-o", written / "e2"], "is there already", "--force"),
     (["match", "--like", mixture, "--experts", "2", "--set", "run.seed=9", "-o", written / "set"], "--set changes the base", "-o"),

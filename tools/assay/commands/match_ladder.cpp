@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -16,6 +18,7 @@
 #include "lab/matrix/file.h"
 #include "lab/runs/text_table.h"
 #include "models/audit/audit_report.h"
+#include "models/audit/contract.h"
 #include "models/audit/family.h"
 #include "models/audit/ladder.h"
 #include "tools/assay/commands.h"
@@ -67,6 +70,63 @@ void require_usable(const LadderRequest& r, const Config& base, const std::vecto
   }
 }
 
+struct LadderBase {
+  Config config;
+  std::string changes;  // as YAML lines below the include of the base
+};
+
+// The base with the steps of its own contract as its own: the ladder's matrix compares the rungs
+// under another one, to which that of the base would be a reference only.
+LadderBase with_own_steps(const std::string& like, const Config& base) {
+  LadderBase own{.config = base, .changes = ""};
+  if (has_own_steps(base)) return own;
+  const ContractConfig before = base.contract;
+  resolve_reference(own.config);
+  const int64_t steps = reference_of(like, own.config).steps;
+  own.config.run.steps = steps;
+  own.config.contract = ContractConfig{};
+  own.config.contract.landings = before.landings;
+  own.changes = strprintf("run: {steps: %ld}\ncontract: {kind: steps", long(steps));
+  if (!before.reference.empty()) own.changes += ", reference: \"\"";
+  if (!before.derived_from.empty()) own.changes += ", derived_from: \"\"";
+  if (!before.shared_in_total) own.changes += ", shared_in_total: true";
+  for (const auto& [name, value, usual] : {std::tuple{"coefficient", before.coefficient, 0},
+                                           std::tuple{"step_seconds", before.step_seconds, 0},
+                                           std::tuple{"horizon", double(before.horizon), 0},
+                                           std::tuple{"fraction", before.fraction, 1}}) {
+    if (value != usual) own.changes += strprintf(", %s: %d", name, usual);
+  }
+  own.changes += "}\n";
+  return own;
+}
+
+// What --contract names for the ladder's matrix; nothing for equal steps, and for horizons, which
+// are the rungs' own.
+std::optional<ContractKind> contract_of(const LadderRequest& r) {
+  if (r.contract.empty() || !r.horizons.empty()) return std::nullopt;
+  return r.contract == "total"    ? ContractKind::kTotalDN
+         : r.contract == "active" ? ContractKind::kActiveDN
+                                  : ContractKind::kFlops;
+}
+
+// Of each rung in the ladder's matrix, where the first one is the reference.
+std::vector<int64_t> steps_of(const LadderRequest& r, const std::vector<Rung>& rungs) {
+  const std::optional<ContractKind> kind = contract_of(r);
+  std::vector<int64_t> steps;
+  for (const Rung& rung : rungs) {
+    Config config = rung.config;
+    if (kind) {
+      const Rung& first = rungs.front();
+      config.contract = {};
+      config.contract.kind = *kind;
+      config.contract.coefficient = reference_coefficient(
+          *kind, reference_of(first.name, first.config), SharedExperts::kInTotal);
+    }
+    steps.push_back(planned_steps(config));
+  }
+  return steps;
+}
+
 std::vector<Rung> rungs_of(const LadderRequest& r, const Config& base) {
   std::vector<Rung> rungs;
   const LadderEqual equal = equal_of(r.contract);
@@ -77,24 +137,36 @@ std::vector<Rung> rungs_of(const LadderRequest& r, const Config& base) {
   for (const int64_t s : r.shared) rungs.push_back(shared_rung(base, s, equal, r.multiple));
   for (const int64_t l : r.depths) rungs.push_back(depth_rung(base, l, r.multiple));
   for (const int64_t x : r.horizons) rungs.push_back(horizon_rung(base, x));
+  if (!r.contract.empty() && !r.horizons.empty() && !takes_width(r)) {
+    throw UserError("--contract " + r.contract +
+                        " does nothing for --horizons, whose steps are "
+                        "their own",
+                    "leave it out");
+  }
   require_usable(r, base, rungs);
   return rungs;
 }
 
-std::string ladder_text(const Config& base, const std::vector<Rung>& rungs) {
+std::string ladder_text(const LadderRequest& r, const Config& base,
+                        const std::vector<Rung>& rungs) {
   TextTable table({"model", "layers", "hidden", "E", "K", "S", "F", "steps", "P_total", "percent",
                    "P_active", "percent", "FLOPs/token", "percent"});
-  for (const Rung& rung : rungs) {
+  const std::vector<int64_t> steps = steps_of(r, rungs);
+  for (size_t i = 0; i < rungs.size(); ++i) {
+    const Rung& rung = rungs[i];
     const ModelConfig& m = rung.config.model;
+    const bool sparse = moe_blocks(m) > 0;
     const Audit a = audit(rung.config);
     const RungResiduals residual = rung_residuals(base, rung.config);
     const auto percent = [](double value) { return strprintf("%+.3f%%", value); };
-    const auto of_moe = [&](int64_t value) { return m.moe ? grouped(value) : std::string(); };
-    table.add({rung.name, grouped(m.layers), grouped(m.hidden), of_moe(m.moe ? m.moe->experts : 0),
-               of_moe(m.moe ? m.moe->top_k : 0), of_moe(m.moe ? m.moe->shared : 0),
-               grouped(m.moe ? m.moe->expert_ffn : m.ffn), grouped(rung.config.run.steps),
-               grouped(a.total), percent(residual.total), grouped(a.active),
-               percent(residual.active), grouped(a.flops_per_token), percent(residual.flops)});
+    const auto of_moe = [&](int64_t MoeConfig::*value) {
+      return sparse ? grouped((*m.moe).*value) : std::string();
+    };
+    table.add({rung.name, grouped(m.layers), grouped(m.hidden), of_moe(&MoeConfig::experts),
+               of_moe(&MoeConfig::top_k), of_moe(&MoeConfig::shared),
+               grouped(sparse ? m.moe->expert_ffn : m.ffn), grouped(steps[i]), grouped(a.total),
+               percent(residual.total), grouped(a.active), percent(residual.active),
+               grouped(a.flops_per_token), percent(residual.flops)});
   }
   return table.text();
 }
@@ -114,14 +186,12 @@ std::vector<std::string> confounds_of(const LadderRequest& r, const std::vector<
 }
 
 // The line of a ladder's matrix with the contract under which its rungs are compared; "" for
-// horizons, which are the rungs' own.
+// horizons.
 std::string contracts_line(const LadderRequest& r, const std::string& first) {
   if (!r.horizons.empty()) return "";
-  if (r.contract.empty()) return "contracts: [{kind: steps}]\n";
-  const std::string kind = r.contract == "total"    ? "totalDN"
-                           : r.contract == "active" ? "activeDN"
-                                                    : "flops";
-  return "contracts: [{kind: " + kind + ", reference: " + first + "}]\n";
+  const std::optional<ContractKind> kind = contract_of(r);
+  if (!kind) return "contracts: [{kind: steps}]\n";
+  return std::string("contracts: [{kind: ") + name_of(*kind) + ", reference: " + first + "}]\n";
 }
 
 // Nothing is written if a file of the ladder is there. Its matrix is written last: without it,
@@ -173,7 +243,9 @@ Json ladder_json(const LadderRequest& r, const Config& base, const std::vector<R
   Json json;
   json["like"] = r.like;
   json["rungs"] = Json::array();
-  for (const Rung& rung : rungs) {
+  const std::vector<int64_t> steps = steps_of(r, rungs);
+  for (size_t i = 0; i < rungs.size(); ++i) {
+    const Rung& rung = rungs[i];
     const Audit a = audit(rung.config);
     const RungResiduals residual = rung_residuals(base, rung.config);
     const ModelConfig& m = rung.config.model;
@@ -181,8 +253,8 @@ Json ladder_json(const LadderRequest& r, const Config& base, const std::vector<R
     j["name"] = rung.name;
     j["layers"] = m.layers;
     j["hidden"] = m.hidden;
-    j["steps"] = rung.config.run.steps;
-    if (m.moe) {
+    j["steps"] = steps[i];
+    if (moe_blocks(m) > 0) {
       j["experts"] = m.moe->experts;
       j["top_k"] = m.moe->top_k;
       j["shared"] = m.moe->shared;
@@ -205,8 +277,13 @@ Json ladder_json(const LadderRequest& r, const Config& base, const std::vector<R
 }  // namespace
 
 int match_ladder(const LadderRequest& r) {
-  const Config base = load_config(r.like, r.sets);
-  const std::vector<Rung> rungs = rungs_of(r, base);
+  const Config given = load_config(r.like, r.sets);
+  // Horizons are multiples of the steps that the base was given.
+  const LadderBase own = r.horizons.empty() ? with_own_steps(r.like, given)
+                                            : LadderBase{.config = given, .changes = ""};
+  const Config& base = own.config;
+  std::vector<Rung> rungs = rungs_of(r, base);
+  for (Rung& rung : rungs) rung.changes += own.changes;
   if (!r.folder.empty() && !r.sets.empty()) {
     throw UserError("--set changes the base, which the presets of -o only name",
                     "write the change into " + r.like + ", or leave out -o");
@@ -218,7 +295,7 @@ int match_ladder(const LadderRequest& r) {
   }
   std::printf("%s: P_total %s, P_active %s; percent: of the difference to it\n", r.like.c_str(),
               grouped(audit(base).total).c_str(), grouped(audit(base).active).c_str());
-  std::fputs(ladder_text(base, rungs).c_str(), stdout);
+  std::fputs(ladder_text(r, base, rungs).c_str(), stdout);
   for (const std::string& line : confounds_of(r, rungs))
     std::printf("confound: %s\n", line.c_str());
   if (!r.folder.empty()) {
