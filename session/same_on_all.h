@@ -7,10 +7,10 @@
 
 #include "engine/cpu_bits.h"
 #include "session/ranks.h"
+#include "session/resolve_run.h"
 #include "session/run_data.h"
 #include "session/run_evaluators.h"
 #include "session/session.h"
-#include "session/training_run.h"
 
 namespace assay {
 

@@ -1,26 +1,21 @@
 #include "session/training_run.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <numeric>
 #include <utility>
 
 #include "base/build_info.h"
 #include "base/check.h"
 #include "comm/agree.h"
-#include "engine/config/check.h"
-#include "engine/config/spelling.h"
-#include "engine/config/yaml.h"
 #include "engine/run/saved_run.h"
 #include "engine/telemetry/reader.h"
 #include "lab/matrix/matrix.h"
 #include "lab/receipt/make.h"
-#include "models/audit/contract.h"
 #include "models/audit/family.h"
+#include "models/audit/horizon.h"
 #include "models/linear/precision.h"
 #include "models/parameters/expert_shares.h"
 #include "session/data_evidence.h"
-#include "session/measure_step.h"
 #include "session/other_guessing.h"
 #include "session/other_instructions.h"
 #include "session/passed_landings.h"
@@ -41,36 +36,6 @@ std::function<void(const char*, int64_t, bool)> told(Ranks* ranks, gpu::Context*
   };
 }
 
-// The configuration of the run in the folder, which it continues; nullopt if it begins.
-std::optional<Config> before(const TrainingRunOptions& options) {
-  const std::string file = options.folder + "/config.yaml";
-  const bool goes_on = options.start == TrainingRunOptions::Start::kContinue;
-  if (!goes_on || !std::filesystem::exists(file)) return std::nullopt;
-  return load_config(file);
-}
-
-// Before data is read or made: what no step of the run may differ in. The rest, when its checkpoint
-// is known.
-void require_run_of(const Session& session, const TrainingRunOptions& options) {
-  const bool first = session.ranks == nullptr || session.ranks->first();
-  if (!first || session.use == SessionOptions::Use::kPlan || !is_run(options.folder)) return;
-  const std::optional<Config> begun = before(options);
-  if (!begun || !horizon_is_known(session.config)) return;
-  require_same_run(options.folder, *begun, session.config, 0);
-}
-
-// The contract in steps, except for one in seconds whose step length is not measured yet, the parts
-// of a batch, and the algorithms of a GPU's products.
-Session resolved(Session session, const TrainingRunOptions& options) {
-  Config& config = session.config;
-  resolve_by_run(session, options, session.place().ranks);
-  resolve_reference(config);
-  if (horizon_is_known(config)) resolve_steps(config);
-  require_run_of(session, options);
-  take_products(session, options);
-  return session;
-}
-
 // The data, hashed if it is going to be read. On each machine one rank makes and hashes it, then
 // the others find both in the caches.
 RunData data_of(const Session& session) {
@@ -79,17 +44,6 @@ RunData data_of(const Session& session) {
     if (session.use == SessionOptions::Use::kCompute) hash_data(session.config, data);
     return data;
   });
-}
-
-// The checkpoint to resume from; nothing if the run has none yet. UserError when none of the run's
-// checkpoints is valid.
-std::optional<std::string> newest_checkpoint(Checkpoints& checkpoints) {
-  const std::optional<std::string> newest = checkpoints.newest();
-  const std::vector<std::string> all = checkpoints.all();
-  if (newest || all.empty()) return newest;
-  throw UserError(strprintf("none of the %zu checkpoints of the run is valid; %s: %s", all.size(),
-                            all.back().c_str(), checkpoint_problem(all.back()).c_str()),
-                  "train in another folder (--run), or start over (--fresh), which deletes them");
 }
 
 // UserError when the run once saved checkpoints and has none now: somebody moved them, and starting
@@ -127,34 +81,8 @@ std::string shared_experts_text(const Config& config, const Layout& layout) {
 
 }  // namespace
 
-void follow_tokenizer(const TrainingRunOptions& options, Config& config) {
-  const std::optional<Config> begun = before(options);
-  if (!begun) return;
-  keep_spelling(*begun, config);
-  if (config.data.tokenizer != begun->data.tokenizer) return;
-  config.data.tokenizer = present_tokenizer(options.folder, begun->data);
-}
-
-void resolve_by_run(Session& session, const TrainingRunOptions& options, int ranks) {
-  Config& config = session.config;
-  follow_tokenizer(options, config);
-  if (const std::optional<Config> begun = before(options)) {
-    if (config.parallel.parts == 0) config.parallel.parts = begun->parallel.batch_parts();
-    const ProductsMode products = begun->precision.products;
-    if (session.automatic_products && products != ProductsMode::kAuto) {
-      config.precision.products = products;
-    }
-  }
-  require_ranks(config, ranks);
-  if (config.parallel.parts == 0) config.parallel.parts = ranks;
-}
-
-void take_products(Session& session, const TrainingRunOptions& options) {
-  use_products_for_training(session, options.folder, options.tune, before(options).has_value());
-}
-
 TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
-    : session_(resolved(std::move(session), options)),
+    : session_(resolved_session(std::move(session), options)),
       options_(std::move(options)),
       audit_(assay::audit(config())),
       data_(data_of(session_)),
@@ -169,7 +97,7 @@ TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
     require_tokenizer_of_run(options_.folder, config(), data_);
   }
   if (!horizon_is_known(config()) && session_.use == SessionOptions::Use::kCompute) {
-    resolve_horizon();
+    resolve_seconds(session_, data_, options_);
   }
   if (horizon_is_known(config())) require_enough_data(loader_, config());
   plan_others(memory_);
@@ -203,21 +131,6 @@ LoaderConfig TrainingRun::announcing_loader() {
   return order;
 }
 
-// Resolves a contract in seconds. A run keeps the step length measured when it began, so that it
-// ends at the same step however often it is stopped.
-void TrainingRun::resolve_horizon() {
-  double& seconds = session_.config.contract.step_seconds;
-  if (const std::optional<Config> begun = before(options_)) {
-    seconds = begun->contract.step_seconds;
-  }
-  if (seconds == 0) {
-    seconds = of_first_rank(session_.host_group(), measured_step_seconds(session_, data_));
-  }
-  std::string& from = session_.config.contract.derived_from;
-  from += std::string(from.empty() ? "" : "; ") + kMeasuredStepSeconds;
-  resolve_steps(session_.config);
-}
-
 // The first rank takes the folder and checks that it may; the others come after it.
 void TrainingRun::open_folder() {
   Group* const group = session_.host_group();
@@ -242,14 +155,13 @@ void TrainingRun::open_folder() {
   checkpoints_.emplace(
       dir_->path(), config().run.keep_checkpoints,
       [this](const std::string& text) { log_->warn(text); }, group);
-  newest_ = newest_checkpoint(*checkpoints_);
-  if (newest_) {
-    before_ = load_state(*newest_);
-    checkpoints_->keep_until_saved(configuration_of_checkpoint().run.keep_checkpoints);
+  so_far_ = RunSoFar(*checkpoints_);
+  if (so_far_.checkpoint()) {
+    checkpoints_->keep_until_saved(so_far_.configuration().run.keep_checkpoints);
   }
-  if (dir_->previous()) require_configuration_before();
-  require_same_data(before_, read_files(data_));
-  require_precision_of_finished_run();
+  if (dir_->previous()) so_far_.require_configuration(*dir_, config());
+  require_same_data(so_far_.state(), read_files(data_));
+  so_far_.require_precision(*dir_, session_);
   const Config kept = kept_by_finished_run();
   config_sha256_ = config_sha256(kept);
   wait_for_all(group);
@@ -258,47 +170,12 @@ void TrainingRun::open_folder() {
   products_.emplace(session_, dir_->path());
 }
 
-Config TrainingRun::configuration_of_checkpoint() const {
-  return parse_run_config_text(before_.config_yaml, *newest_ + "/state.json", *newest_);
-}
-
-// That of the folder, and that of the steps made: only the first can be edited by hand. An import,
-// without a step, may be.
-void TrainingRun::require_configuration_before() const {
-  require_same_run(*dir_, config(), before_.step);
-  if (before_.step == 0) return;
-  require_unedited(dir_->path(), configuration_of_checkpoint(), config(), before_.step);
-}
-
-std::optional<PrecisionConfig> TrainingRun::other_precision_before() const {
-  if (!newest_) return std::nullopt;
-  PrecisionConfig then = configuration_of_checkpoint().precision;
-  // Import leaves `auto` open, and a CPU simulates all products.
-  const bool same_products = then.products == ProductsMode::kAuto || !session_.device.gpu;
-  if (same_products) then.products = config().precision.products;
-  return then == config().precision ? std::nullopt : std::optional(then);
-}
-
-// A run that makes no further step was trained in the precision of its last one: another one would
-// only be written into its configuration.
-void TrainingRun::require_precision_of_finished_run() const {
-  if (before_.step == 0 || before_.step < config().run.steps) return;
-  const std::optional<PrecisionConfig> then = other_precision_before();
-  if (!then) return;
-  throw UserError(
-      strprintf("%s has made its %ld steps in %s: there is none left to make in %s",
-                dir_->path().c_str(), long(before_.step), precision_text(*then).c_str(),
-                precision_text(config().precision).c_str()),
-      "give the precision that it was trained in (--set precision.recipe=" + then->recipe +
-          "; what auto is depends on the machine), or train in another --run");
-}
-
 // The configuration to write. That of a run that has made its steps says how it made them, so only
 // what it still reads and evaluates comes from this launch. Neither does a target stop it now.
 Config TrainingRun::kept_by_finished_run() {
-  const std::optional<Config> begun = before(options_);
+  const std::optional<Config> begun = configuration_before(options_);
   const int64_t steps = config().run.steps;
-  if (!begun || begun->run.steps != steps || before_.step < steps) return config();
+  if (!begun || begun->run.steps != steps || so_far_.steps() < steps) return config();
   Config kept = *begun;
   kept.data = config().data;
   kept.eval.core = config().eval.core;
@@ -339,7 +216,7 @@ void TrainingRun::open() {
   }
   if (first()) open_records(peak);
   RunParts parts = this->parts();
-  start_ = resume_or_initialise(parts, newest_);
+  start_ = resume_or_initialise(parts, so_far_.checkpoint());
   if (!first()) return;
   const bool goes_on_here = !session_.device.gpu && start_.steps_done < config().run.steps;
   const std::string other_instructions =
@@ -386,12 +263,12 @@ void TrainingRun::open() {
 
 // Of a run that makes further steps: they are made with what this launch gives.
 void TrainingRun::announce_changes() {
-  if (!dir_->previous() || before_.step == 0 || before_.step >= config().run.steps) return;
+  if (!dir_->previous() || so_far_.steps() == 0 || so_far_.steps() >= config().run.steps) return;
   if (const std::string text = since_last_launch_text(*dir_->previous(), config()); !text.empty()) {
     log_->info(text);
   }
   for (const std::string& line :
-       checkpoint_warnings(configuration_of_checkpoint(), config(), *checkpoints_, before_.step)) {
+       checkpoint_warnings(so_far_.configuration(), config(), *checkpoints_, so_far_.steps())) {
     log_->warn(line);
   }
 }
@@ -401,18 +278,18 @@ void TrainingRun::open_records(double peak_flop_per_s) {
   const RecorderConfig records = recorder_config(peak_flop_per_s);
   recorder_.emplace(records, *log_);
   // Also a file that is empty, or older than the checkpoint: of a backup, perhaps.
-  const int64_t recorded = TelemetryReader(records.telemetry_path).steps_done(before_.step);
-  if (recorded + config().run.log_every <= before_.step) {
+  const int64_t recorded = TelemetryReader(records.telemetry_path).steps_done(so_far_.steps());
+  if (recorded + config().run.log_every <= so_far_.steps()) {
     log_->warn(
         strprintf("%s has no figures of steps %ld to %ld, which the run has made: they are lost, "
                   "and router measures over a window of steps begin again",
-                  records.telemetry_path.c_str(), long(recorded + 1), long(before_.step)));
+                  records.telemetry_path.c_str(), long(recorded + 1), long(so_far_.steps())));
   }
   Telemetry& telemetry = recorder_->telemetry();
   telemetry.set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", 1e-9 * peak_flop_per_s));
   telemetry.set_meta("contract", name_of(config().contract.kind));
-  if (!dir_->previous() || before_.step > 0) return;
-  if (!newest_) {
+  if (!dir_->previous() || so_far_.steps() > 0) return;
+  if (!so_far_.checkpoint()) {
     require_never_saved(*dir_);
     telemetry.truncate_after(0, "from the beginning: there was no checkpoint yet");
     begins_again_ = "no checkpoint was left: begins again at step 1";

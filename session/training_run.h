@@ -14,7 +14,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,33 +24,14 @@
 #include "models/audit/audit.h"
 #include "session/data_evidence.h"
 #include "session/energy_counters.h"
+#include "session/resolve_run.h"
 #include "session/run_data.h"
 #include "session/run_evaluators.h"
 #include "session/run_products.h"
+#include "session/run_so_far.h"
 #include "session/session.h"
 
 namespace assay {
-
-struct TrainingRunOptions {
-  std::string folder;
-  enum class Start { kContinue, kFresh } start = Start::kContinue;  // kFresh deletes what is there
-  std::vector<std::string> command = {};                            // recorded in meta.json
-  std::string tune = {};  // tune file for a GPU's dense products; "": none, or the run's
-  bool quiet = false;     // stderr gets warnings only; log.txt has every line
-};
-
-// Spells paths as the run in the folder does, if it goes on; and if data.tokenizer is that of its
-// last launch, names it where an imported run has it now.
-void follow_tokenizer(const TrainingRunOptions& options, Config& config);
-
-// Takes from the run in the folder, if it goes on, what the configuration leaves open:
-// parallel.parts where it is 0 (one for each rank in a new run), and precision.products where it
-// was `auto`. UserError where so many ranks cannot share the parts.
-void resolve_by_run(Session& session, const TrainingRunOptions& options, int ranks);
-
-// The algorithms of a GPU's dense products: those of options.tune, or of the run that goes on.
-// Before memory is planned. UserError as use_products_for_training().
-void take_products(Session& session, const TrainingRunOptions& options);
 
 struct TrainingHooks {
   std::function<void(const StepStats&)> on_step = {};  // after each step
@@ -98,21 +78,20 @@ class TrainingRun {
   Log& log() { return *log_; }
   Model& model() { return *memory_.model; }
   const RunStart& start() const { return start_; }
-  const std::optional<std::string>& checkpoint() const { return newest_; }  // resumed from
+  // That which the run was resumed from.
+  const std::optional<std::string>& checkpoint() const { return so_far_.checkpoint(); }
   // That the run had begun and has nothing to go on from; "" otherwise. On the first rank.
   const std::string& begins_again() const { return begins_again_; }
   // A run.target_loss that was given after the last step, and so did not stop the run.
   std::optional<double> late_target() const { return late_target_; }
   // The precision in which it was trained, if this launch has another one.
-  std::optional<PrecisionConfig> other_precision_before() const;
+  std::optional<PrecisionConfig> other_precision_before() const {
+    return so_far_.other_precision(session_);
+  }
 
  private:
   bool first() const { return session_.ranks == nullptr || session_.ranks->first(); }
-  void resolve_horizon();
   void open_folder();
-  Config configuration_of_checkpoint() const;
-  void require_configuration_before() const;
-  void require_precision_of_finished_run() const;
   Config kept_by_finished_run();
   void announce_changes();
   void open_records(double peak_flop_per_s);
@@ -135,8 +114,7 @@ class TrainingRun {
   std::optional<RunDir> dir_;
   std::optional<Checkpoints> checkpoints_;
   std::optional<RunProducts> products_;  // of the first rank
-  std::optional<std::string> newest_;
-  TrainingState before_;
+  RunSoFar so_far_;
   std::string config_sha256_;  // of the configuration that the folder has
   std::optional<double> late_target_;
   std::string begins_again_;

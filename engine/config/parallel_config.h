@@ -14,7 +14,7 @@ struct ParallelConfig {
   double silence_s = 20;
   double stuck_s = 900;
 
-  // Of the step's batch; a run on one rank until `parts` is resolved (session/training_run.h).
+  // Of the step's batch; a run on one rank until `parts` is resolved (session/resolve_run.h).
   int64_t batch_parts() const { return parts > 0 ? parts : 1; }
 };
 

@@ -16,6 +16,7 @@
 #include "engine/config/yaml.h"
 #include "lab/cluster/step_calls.h"
 #include "models/audit/horizon.h"
+#include "session/training_run.h"
 #include "tools/assay/print_json.h"
 
 namespace assay {

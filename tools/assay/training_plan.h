@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "cuda/memory_plan.h"
 #include "engine/config/config.h"
-#include "session/training_run.h"
+#include "session/resolve_run.h"
 
 namespace assay {
 
