@@ -131,8 +131,9 @@ LoaderConfig TrainingRun::announcing_loader() {
   return order;
 }
 
-// The first rank takes the folder and checks that it may; the others come after it.
-void TrainingRun::open_folder() {
+// The first rank takes the folder and checks that it may; the others come after it. Returns the
+// configuration that the folder has now.
+Config TrainingRun::open_folder() {
   Group* const group = session_.host_group();
   const auto fresh = options_.start == TrainingRunOptions::Start::kFresh ? RunDir::Start::kFresh
                                                                          : RunDir::Start::kContinue;
@@ -162,17 +163,17 @@ void TrainingRun::open_folder() {
   if (dir_->previous()) so_far_.require_configuration(*dir_, config());
   require_same_data(so_far_.state(), read_files(data_));
   so_far_.require_precision(*dir_, session_);
-  const Config kept = kept_by_finished_run();
-  config_sha256_ = config_sha256(kept);
+  const Config written = configuration_to_write();
   wait_for_all(group);
-  if (!first()) return;
-  dir_->write_config(kept);
+  if (!first()) return written;
+  dir_->write_config(written);
   products_.emplace(session_, dir_->path());
+  return written;
 }
 
-// The configuration to write. That of a run that has made its steps says how it made them, so only
-// what it still reads and evaluates comes from this launch. Neither does a target stop it now.
-Config TrainingRun::kept_by_finished_run() {
+// That of a run that has made its steps says how it made them, so only what it still reads and
+// evaluates comes from this launch. No target of this launch stops it: its own stays.
+Config TrainingRun::configuration_to_write() {
   const std::optional<Config> begun = configuration_before(options_);
   const int64_t steps = config().run.steps;
   if (!begun || begun->run.steps != steps || so_far_.steps() < steps) return config();
@@ -193,7 +194,7 @@ void TrainingRun::open() {
   const auto of_ranks = [&] { require_room(session_.ranks, memory_.plan, on_.gpu); };
   // Before --fresh deletes a run, or a new one has a folder.
   memory_.require_room(config(), session_.recipe, on_.gpu, of_ranks);
-  open_folder();
+  const Config written = open_folder();
   // Before the run's memory is allocated: measuring needs some of its own, for a moment.
   double peak = peak_flop_per_s(session_.device, on_, session_.recipe);
   if (Group* const group = session_.host_group()) {
@@ -218,47 +219,55 @@ void TrainingRun::open() {
   RunParts parts = this->parts();
   start_ = resume_or_initialise(parts, so_far_.checkpoint());
   if (!first()) return;
+  // Before meta.json is written: it tells of the last launch.
   const bool goes_on_here = !session_.device.gpu && start_.steps_done < config().run.steps;
   const std::string other_instructions =
       goes_on_here ? other_instructions_before(dir_->path(), config(), start_.steps_done) : "";
-  write_meta(*dir_, {.command = options_.command,
-                     .build = build_info(),
-                     .device = session_.device.name(),
-                     .threads = session_.threads,
-                     .ranks = session_.ranks ? session_.ranks->size() : 1,
-                     .nodes = session_.ranks ? session_.ranks->nodes() : 1,
-                     .expert_ranks = config().parallel.expert_ranks,
-                     .recipe = config().precision.recipe,
-                     .precision = precision_text(config().precision),
-                     .config_sha256 = config_sha256_,
-                     .data_sha256 = data_hashes(data_),
-                     .data_hashed = data_hash_origins(data_),
-                     .tokenizer_sha256 = data_.tokenizer_sha256,
-                     .epoch_tokens = epoch_tokens(config()),
-                     .first_step = start_.steps_done,
-                     .products_library = products_->library(),
-                     .tune_sha256 = session_.tuning ? session_.tuning->sha256 : ""});
-  if (const std::string text = products_->summary(); !text.empty()) log_->info(text);
-  for (const std::string& line : session_.warnings) log_->warn(line);
-  if (!other_instructions.empty()) log_->warn(other_instructions);
-  announce_changes();
-  if (const std::string text =
-          passed_landings_text(dir_->path(), landings(config()), start_.steps_done);
-      !text.empty()) {
-    log_->warn(text);
-  }
-  if (const std::string text = ranks_ ? shared_experts_text(config(), ranks_->layout) : "";
-      !text.empty()) {
-    log_->info(text);
-  }
-  if (evaluators_.core) {
-    const std::string text =
-        other_guessing_before(dir_->path(), evaluators_.core->tasks(), start_.steps_done);
+  write_meta(*dir_, meta(written));
+  announce_launch(other_instructions);
+}
+
+// Of this launch, which goes on from start_.
+RunMeta TrainingRun::meta(const Config& written) const {
+  return {.command = options_.command,
+          .build = build_info(),
+          .device = session_.device.name(),
+          .threads = session_.threads,
+          .ranks = session_.ranks ? session_.ranks->size() : 1,
+          .nodes = session_.ranks ? session_.ranks->nodes() : 1,
+          .expert_ranks = config().parallel.expert_ranks,
+          .recipe = config().precision.recipe,
+          .precision = precision_text(config().precision),
+          .config_sha256 = config_sha256(written),
+          .data_sha256 = data_hashes(data_),
+          .data_hashed = data_hash_origins(data_),
+          .tokenizer_sha256 = data_.tokenizer_sha256,
+          .epoch_tokens = epoch_tokens(config()),
+          .first_step = start_.steps_done,
+          .products_library = products_->library(),
+          .tune_sha256 = session_.tuning ? session_.tuning->sha256 : ""};
+}
+
+// What this launch found, and what it does otherwise than those before.
+void TrainingRun::announce_launch(const std::string& other_instructions) {
+  const auto info = [this](const std::string& text) {
+    if (!text.empty()) log_->info(text);
+  };
+  const auto warn = [this](const std::string& text) {
     if (!text.empty()) log_->warn(text);
+  };
+  info(products_->summary());
+  for (const std::string& line : session_.warnings) warn(line);
+  warn(other_instructions);
+  announce_changes();
+  warn(passed_landings_text(dir_->path(), landings(config()), start_.steps_done));
+  if (ranks_) info(shared_experts_text(config(), ranks_->layout));
+  if (evaluators_.core) {
+    warn(other_guessing_before(dir_->path(), evaluators_.core->tasks(), start_.steps_done));
   }
   if (energy_) log_->info(energy_->text(), "");
-  log_->info(hashed_text(data_.hashed, data_.hash_seconds));
-  for (const std::string& line : data_warnings(config(), data_)) log_->warn(line);
+  info(hashed_text(data_.hashed, data_.hash_seconds));
+  for (const std::string& line : data_warnings(config(), data_)) warn(line);
 }
 
 // Of a run that makes further steps: they are made with what this launch gives.

@@ -49,14 +49,16 @@ class TrainingRun {
   ~TrainingRun();
 
   // Opens the folder, allocates, and resumes from the newest checkpoint or initialises the model
-  // from run.seed. UserError: not enough memory, another run's folder, changed data.
+  // from run.seed. UserError: not enough memory, another run's folder, changed data, another
+  // precision after the last step.
   void open();
   // Trains until the run ends or is stopped, then writes the receipt. Once, after open(): another
   // TrainingRun of the same folder continues.
   RunResult train(const TrainingHooks& hooks = {});
 
   // Known after the constructor.
-  const Config& config() const { return session_.config; }  // run.steps is resolved
+  // run.steps is resolved, except of a contract in seconds with SessionOptions::Use::kPlan.
+  const Config& config() const { return session_.config; }
   const Session& session() const { return session_; }
   const Audit& audit() const { return audit_; }
   // At most about eval.tokens: the data may have fewer.
@@ -78,7 +80,7 @@ class TrainingRun {
   Log& log() { return *log_; }
   Model& model() { return *memory_.model; }
   const RunStart& start() const { return start_; }
-  // That which the run was resumed from.
+  // Resumed from it; nullopt where the model was initialised.
   const std::optional<std::string>& checkpoint() const { return so_far_.checkpoint(); }
   // That the run had begun and has nothing to go on from; "" otherwise. On the first rank.
   const std::string& begins_again() const { return begins_again_; }
@@ -91,8 +93,10 @@ class TrainingRun {
 
  private:
   bool first() const { return session_.ranks == nullptr || session_.ranks->first(); }
-  void open_folder();
-  Config kept_by_finished_run();
+  Config open_folder();
+  Config configuration_to_write();
+  RunMeta meta(const Config& written) const;
+  void announce_launch(const std::string& other_instructions);
   void announce_changes();
   void open_records(double peak_flop_per_s);
   void remove_later_measurements();
@@ -115,7 +119,6 @@ class TrainingRun {
   std::optional<Checkpoints> checkpoints_;
   std::optional<RunProducts> products_;  // of the first rank
   RunSoFar so_far_;
-  std::string config_sha256_;  // of the configuration that the folder has
   std::optional<double> late_target_;
   std::string begins_again_;
   Exec on_;
