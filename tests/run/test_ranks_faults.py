@@ -17,7 +17,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import ASSAY, SAME, Workplace, assay, at_once, check, checkpoints, rows
+from harness import ASSAY, MPI, SAME, Workplace, assay, at_once, check, checkpoints, rows
 
 RANKS, SILENCE_S = 4, 2
 # Steps are short: enough of them that a rank is struck before the last one.
@@ -345,8 +345,7 @@ def check_folder_of_one(cases):
     one = [str(ASSAY), "train", str(cases.place.config), "--run", "relative", *SETTINGS]
     done = subprocess.run(["mpirun", "-n", "1", "-wdir", str(here), *one, ":", "-n", "1", "-wdir", str(there), *one],
                           capture_output=True, text=True, timeout=60,
-                          env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"})
+                          env={**os.environ, **MPI})
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     check(done.returncode == 1 and len(errors) == 1 and re.fullmatch(
         r"error: rank 1 \(\S+, pid \d+\) gave up: the run directory relative is not there for this rank", errors[0]),

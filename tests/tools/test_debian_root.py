@@ -58,6 +58,14 @@ def mirror_of_apt():
     return None
 
 
+# Two ranks, of which one is killed: the launcher says which, and ends with 4.
+KILLED = ("assay train models/presets/tiny/moe.yaml --run runs/killed --ranks 2 {} --set run.steps=100000 > killed.txt 2>&1 & "
+          "launcher=$!; until grep -q '^step 1/' killed.txt || ! kill -0 $launcher; do sleep 0.2; done; "
+          "for rank in /proc/[0-9]*; do if grep -zqx OMPI_COMM_WORLD_RANK=1 $rank/environ && "
+          "test $(readlink $rank/exe) = /usr/bin/assay; then kill -9 ${{rank#/proc/}}; fi; done 2> /dev/null; "
+          "wait $launcher; echo code $?; cat killed.txt")
+
+
 class Root:
     """A folder with a Debian. Commands run in it with a /proc of their own, and end with it."""
 
@@ -219,6 +227,12 @@ def check_package(root):
     root.run("ls /home/somebody/.cache/assay/*/tokenizer.json runs/short/receipt.json", **user)
     root.run("assay receipt verify runs/short && assay sample runs/short --prompt 'Once upon a' --tokens 8", **user)
     root.run("assay matrix models/presets/posts/tiny.yaml --dry-run", **user)
+    # The Dockerfile adds openmpi-bin. More ranks than many machines have cores.
+    text = root.run("assay train models/presets/tiny/moe.yaml --run runs/ranks --ranks 4 "
+                    + shlex.join([*SHORT, "--set", "run.micro_batch=1"]), **user)
+    expect("4/4" in text and root.run("assay receipt verify runs/ranks", **user), text)
+    text = root.run(KILLED.format(shlex.join(SHORT)), **user)
+    expect("code 4" in text and re.search(r"^error: rank 1 .* was ended by signal 9 \(Killed\)", text, re.M), text)
     root.run("apt-get purge -y -q assay && test ! -e /usr/share/assay")
 
 

@@ -1,4 +1,4 @@
-// Blocks as Open MPI 4.1 printed them.
+// Blocks as Open MPI 4.1 printed them, and where it says so 5.0.
 #include <sstream>
 #include <string>
 #include <vector>
@@ -41,6 +41,46 @@ TEST_CASE("a killed rank") {
   REQUIRE(output.dead()->node == "vm");
   REQUIRE(output.dead()->signal == 9);
   REQUIRE(!output.said_error());
+}
+
+TEST_CASE("a killed rank, by Open MPI 5") {
+  const std::string from = "[vm:11461] [prterun-vm-11461@0,0] [1796063788.054005] ";
+  const auto state = [&](const std::string& what, const std::string& where) {
+    return from + "ACTIVATE " + what + " AT " + where + "\n" + from + "ACTIVATING " + what + "\n";
+  };
+  const std::string file =
+      "/openmpi-5.0.8/3rd-party/prrte/src/mca/odls/base/odls_base_default_fns.c";
+  const std::string states =
+      state("JOB prterun-vm-11461@1 STATE RUNNING", "state_base_fns.c:493") +
+      state("PROC [prterun-vm-11461@1,0] STATE RUNNING", file + ":1089") +
+      state("PROC [prterun-vm-11461@1,1] STATE IOF COMPLETE", "iof_hnp_read.c:159") +
+      state("PROC [prterun-vm-11461@1,1] STATE ABORTED BY SIGNAL", file + ":1866") +
+      state("PROC [prterun-vm-11461@1,0] STATE ABORTED BY SIGNAL", file + ":1866");
+  MpirunOutput output;
+  REQUIRE(printed(output, "step 24/60 loss 4.1\n" + states) == "step 24/60 loss 4.1\n");
+  REQUIRE(output.dead());
+  REQUIRE(output.is_ending());
+  REQUIRE(output.dead()->rank == 1);
+  REQUIRE(output.dead()->signal == 0);
+  const std::string words =
+      "prterun noticed that process rank 1 with PID 11466 on node vm exited on\n"
+      "signal 9 (Killed).\n";
+  REQUIRE(printed(output, block(words)).empty());
+  REQUIRE(output.dead()->rank == 1);
+  REQUIRE(output.dead()->pid == 11466);
+  REQUIRE(output.dead()->node == "vm");
+  REQUIRE(output.dead()->signal == 9);
+  REQUIRE(output.library_words().empty());
+  REQUIRE(output.own_words() == words);
+}
+
+TEST_CASE("the end of all ranks, by Open MPI 5") {
+  MpirunOutput output;
+  printed(output,
+          "[vm:11461] [prterun-vm-11461@0,0] [1796063788.567046] ACTIVATE JOB NULL STATE DAEMONS "
+          "TERMINATED AT /openmpi-5.0.8/3rd-party/prrte/src/prted/prted_comm.c:415\n");
+  REQUIRE(output.is_ending());
+  REQUIRE(!output.dead());
 }
 
 TEST_CASE("a killed rank that mpirun does not name in the end") {

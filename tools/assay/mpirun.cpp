@@ -37,19 +37,26 @@ bool may_read_processes() {
   return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
 }
 
-// What a launch on one machine needs. A variable that is set already stays.
+// What a launch on one machine needs. A variable that is set already stays. Open MPI 4 starts the
+// ranks itself (OMPI_MCA_...), 5 by PRRTE (PRTE_MCA_...), which does not read the other's names.
 void set_environment(int ranks) {
   const auto set = [](const char* name, const char* value) { setenv(name, value, 0); };
   // Ranks have several threads each, and there may be more ranks than cores.
   set("OMPI_MCA_hwloc_base_binding_policy", "none");
   set("OMPI_MCA_rmaps_base_oversubscribe", "1");
+  set("PRTE_MCA_hwloc_default_binding_policy", "none");
+  set("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
   if (ranks > usable_cores()) set("OMPI_MCA_mpi_yield_when_idle", "1");
-  if (!may_read_processes()) set("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
+  if (!may_read_processes()) {
+    set("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
+    set("OMPI_MCA_smsc", "^cma");  // the same in Open MPI 5
+  }
   set("OMPI_MCA_btl_base_warn_component_unused", "0");
   set("OMPI_MCA_pml", "ob1");  // looking for faster networks takes longer than starting the rest
   // When a rank is lost the others have nothing to save: they end at once, not a second later.
+  // (PRRTE gives them half a second.)
   set("OMPI_MCA_odls_base_sigkill_timeout", "0");
-  set(MpirunOutput::kTellStates, "1");
+  for (const char* name : MpirunOutput::kTellStates) set(name, "1");
   if (geteuid() == 0) {  // mpirun asks root twice
     set("OMPI_ALLOW_RUN_AS_ROOT", "1");
     set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");

@@ -46,17 +46,19 @@ std::string MpirunOutput::take(const std::string& line, bool asked) {
   if (const size_t before = before_dashes(line); before != std::string::npos) {
     const std::string cut = line.substr(0, before);
     const bool was_inside = std::exchange(inside_, !inside_);
+    block_.clear();
     if (cut.find_first_not_of('-') == std::string::npos) return "";
     if (!was_inside) return take_of_rank(cut, asked);
     own_words_ += cut + "\n";
     return "";
   }
   if (inside_ && !is_message(line)) {  // a rank's message may come between
-    read_dead(line);
+    block_ += line + "\n";
+    read_dead();
     own_words_ += line + "\n";
     return "";
   }
-  if (begins(line, "mpirun: ")) {
+  if (begins(line, "mpirun: ") || begins(line, "prterun: ")) {
     own_words_ += line + "\n";
     return "";
   }
@@ -67,13 +69,15 @@ std::string MpirunOutput::take(const std::string& line, bool asked) {
   return take_of_rank(line, asked);
 }
 
-void MpirunOutput::read_dead(const std::string& line) {
+// "mpirun noticed that ...": one line by Open MPI 4. By 5 it is "prterun noticed", and "signal"
+// begins a second line.
+void MpirunOutput::read_dead() {
   DeadRank dead;
   char node[256] = "";
-  if (is_final_ ||
-      std::sscanf(line.c_str(),
-                  "mpirun noticed that process rank %d with PID %d on node %255s exited "
-                  "on signal %d",
+  const size_t who = block_.find("run noticed that ");
+  if (is_final_ || who == std::string::npos ||
+      std::sscanf(block_.c_str() + who,
+                  "run noticed that process rank %d with PID %d on node %255s exited on signal %d",
                   &dead.rank, &dead.pid, node, &dead.signal) != 4) {
     return;
   }
@@ -82,16 +86,23 @@ void MpirunOutput::read_dead(const std::string& line) {
   is_final_ = is_ending_ = true;
 }
 
-// "[vm:08782] [[20144,0],0] ACTIVATE PROC [[20144,1],2] STATE ABORTED BY SIGNAL AT ..."
+// By Open MPI 4:
+//   [vm:08782] [[20144,0],0] ACTIVATE PROC [[20144,1],2] STATE ABORTED BY SIGNAL AT ...
+// By 5, which repeats each line as "ACTIVATING ...":
+//   [vm:08782] [prterun-vm-08782@0,0] [17.05] ACTIVATE PROC [prterun-vm-08782@1,2] STATE ABORTED
 bool MpirunOutput::read_state(const std::string& line) {
+  if (line.find("] ACTIVATING ") != std::string::npos) return true;
   const size_t state = line.find("] ACTIVATE ");
   if (state == std::string::npos) return false;
-  constexpr std::string_view kAborted = "STATE ABORTED BY SIGNAL ";
-  int rank = 0, read = 0;
-  if (!dead_ &&
-      std::sscanf(line.c_str() + state, "] ACTIVATE PROC [[%*d,%*d],%d] %n", &rank, &read) == 1 &&
-      read > 0 && line.compare(state + size_t(read), kAborted.size(), kAborted) == 0) {
-    dead_ = DeadRank{.rank = rank, .pid = 0, .node = {}, .signal = 0};
+  constexpr std::string_view kProcess = "] ACTIVATE PROC ", kAborted = "] STATE ABORTED BY SIGNAL ";
+  const size_t aborted = line.find(kAborted, state);
+  if (!dead_ && aborted != std::string::npos &&
+      line.compare(state, kProcess.size(), kProcess) == 0) {
+    int rank = 0;
+    const size_t comma = line.rfind(',', aborted);
+    if (comma > state && std::sscanf(line.c_str() + comma, ",%d]", &rank) == 1) {
+      dead_ = DeadRank{.rank = rank, .pid = 0, .node = {}, .signal = 0};
+    }
   }
   is_ending_ |= dead_ || line.find(" STATE DAEMONS TERMINATED ", state) != std::string::npos;
   return true;

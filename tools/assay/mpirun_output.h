@@ -16,8 +16,8 @@ struct DeadRank {
 };
 
 // mpirun's words stand between two lines of dashes, or begin with "mpirun: " or "[host:pid] "
-// (Open MPI). It does not always say in the end which rank it was; what it says of the states of
-// processes, if asked to (kTellStates), does.
+// (Open MPI; version 5 says prterun). It does not always say in the end which rank it was; what it
+// says of the states of processes, if asked to (kTellStates), does.
 class MpirunOutput {
  public:
   // What is to be printed of `line` (without its end): a rank's lines, with their ends, or "". A
@@ -33,14 +33,17 @@ class MpirunOutput {
   // "[host:pid] ...", without the states.
   const std::string& library_words() const { return library_words_; }
 
-  static constexpr const char* kTellStates = "OMPI_MCA_state_base_verbose";  // 1
+  // Set to 1, for Open MPI 4 and 5.
+  static constexpr const char* kTellStates[] = {"OMPI_MCA_state_base_verbose",
+                                                "PRTE_MCA_state_base_verbose"};
 
  private:
   std::string take_of_rank(const std::string& line, bool asked);
-  void read_dead(const std::string& line);
+  void read_dead();
   bool read_state(const std::string& line);
 
   bool inside_ = false;  // of a block between dashes
+  std::string block_;    // its words so far
   bool blank_ = false;   // an empty line is held back
   std::set<std::string> said_;
   std::optional<DeadRank> dead_;
