@@ -20,6 +20,10 @@ if(GIT)
     endif()
   endif()
 endif()
+foreach(word IN ITEMS COMPILER FLAGS)  # within quotes below
+  string(REPLACE "\\" "\\\\" ${word} "${${word}}")
+  string(REPLACE "\"" "\\\"" ${word} "${${word}}")
+endforeach()
 set(text "// Made by cmake/build_info.cmake.
 #include \"base/build_info.h\"
 namespace assay {

@@ -8,7 +8,8 @@ usage() {
   cat <<'TEXT'
 usage: bash tools/setup.sh [--check] [--no-tests] [--peers]
   --check     only list what is installed and what is missing; exit 1 if something is missing
-  --no-tests  leave out what only the tests use: Catch2, clang-format, Chromium, zstd
+  --no-tests  leave out what only the tests use: Catch2, clang-format, Chromium with its driver, Selenium,
+              zstd; and ccache
   --peers     also install PyTorch, OpenBLAS and oneDNN, for the comparisons in bench; and the newest PyTorch
               of PyPI in .venv-peers (5 GB, renewed each time)
 docs/requirements.md lists versions, for Debian and for other systems.

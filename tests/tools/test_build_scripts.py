@@ -55,10 +55,11 @@ def commit_of(folder):
     """(commit, dirty) as the program would say."""
     output = work / "build_info.cpp"
     output.unlink(missing_ok=True)
-    done = run(CMAKE, f"-DSOURCE={folder}", f"-DOUTPUT={output}", "-DVERSION=1", "-DCOMPILER=c", "-DFLAGS=",
+    done = run(CMAKE, f"-DSOURCE={folder}", f"-DOUTPUT={output}", "-DVERSION=1", "-DCOMPILER=c", '-DFLAGS=-DA="b\\c"; d',
                "-P", folder / "cmake/build_info.cmake", cwd=work)
     check("build_info.cmake", done.returncode == 0 and not done.stderr, done)
     text = output.read_text()
+    check("flags in build_info.cmake", r' .flags = "-DA=\"b\\c\"; d"};' in text, done)
     return text.split('.commit = "')[1].split('"')[0], text.split(".dirty = ")[1].split(",")[0]
 
 
@@ -175,6 +176,11 @@ check("Plotly.js cannot be written", done.returncode == 0 and
 third_party.unlink()
 (third_party / "plotly").mkdir(parents=True)
 (third_party / "plotly/plotly.min.js").write_text("charts")
+# Its help says all that --no-tests leaves out.
+done = run("bash", work / "setup/tools/setup.sh", "--help", env=pretended)
+for package in re.search('^test_packages="([^"]*)"', (ROOT / "tools/setup.sh").read_text(), re.M).group(1).split():
+    word = {"chromium-driver": "Chromium with its driver"}.get(package, package.removeprefix("python3-"))
+    check(f"setup.sh --help on {package}", word.lower() in done.stdout.lower(), done)
 # Packages that are too old for the build; a compiler that CXX names.
 for name, version, changes, wanted in (
         ("cmake", "cmake version 3.22.1", {}, "error: cmake is 3.22.1, and the build needs 3.25 or later\nhint: put a"),

@@ -118,6 +118,9 @@ def check_search(place, prefix):
     (project / "CMakeLists.txt").write_text("""cmake_minimum_required(VERSION 3.25)
 project(search LANGUAGES C CXX)
 set(ZLIB_FOUND mine)
+set(CMAKE_CXX_STANDARD ${standard})
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
 find_package(assay ${how})
 message(STATUS "found ${assay_FOUND}, zlib ${ZLIB_FOUND}: ${assay_NOT_FOUND_MESSAGE}")
 if(assay_FOUND)
@@ -130,11 +133,11 @@ if(assay_FOUND)
 endif()
 """)
     (project / "other.c").write_text("int other;\n")
-    (project / "other.cpp").write_text("int another;\n")
+    (project / "other.cpp").write_text('#include "session/training_run.h"\nint another;\n')
     (project / "kernel.cu").write_text("__global__ void kernel() {}\n")
 
     def search(name, how, *settings, expect=0, **environment):
-        return run("cmake", "-S", project, "-B", place / name, f"-Dhow={how}", f"-DCMAKE_PREFIX_PATH={prefix}",
+        return run("cmake", "-S", project, "-B", place / name, f"-Dhow={how}", "-Dstandard=17", f"-DCMAKE_PREFIX_PATH={prefix}",
                    f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *settings, expect=expect,
                    env={**os.environ, **environment})
 
@@ -152,6 +155,10 @@ endif()
     check("found 1, zlib mine" in text, text)
     commands = commands_of("with")
     check("-std=c++20" in commands["other.cpp"] and "-std=" not in commands["other.c"], commands)
+    check("-std=c++17" not in commands["other.cpp"], commands)  # the project's own, which Assay's headers are too new for
+    run("cmake", "--build", place / "with")
+    search("newer", "QUIET", "-Dstandard=23")
+    check(re.search(r"-std=c\+\+2[3b]", commands_of("newer")["other.cpp"]), commands_of("newer"))
     # nvcc stops at options of the host's compiler.
     nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
     if nvcc is None:
