@@ -2,7 +2,7 @@
 # package that find_package(assay) reads, and the scripts that fetch and prepare data.
 #
 #   bin/assay   lib/assay/libassay_mpi.so   include/assay/<layer>/*.h   lib/libassay_*.a   lib/cmake/assay
-#   share/assay/presets   share/assay/tools
+#   share/assay/presets   share/assay/tools   share/doc/assay/*.md
 #   share/man/man1/assay.1   share/bash-completion/completions/assay   share/zsh/site-functions/_assay
 #
 # The component `program` is what running needs (cmake --install build --component program); the
@@ -33,10 +33,14 @@ install(FILES ${CMAKE_SOURCE_DIR}/tools/fetch.sh ${CMAKE_SOURCE_DIR}/tools/debia
         DESTINATION ${CMAKE_INSTALL_DATADIR}/assay/tools COMPONENT program)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/tools/debian_text DESTINATION ${CMAKE_INSTALL_DATADIR}/assay/tools COMPONENT program
         FILES_MATCHING PATTERN "*.py")
+# The documents that help, hints and the man page name.
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.json" PATTERN "*.png")
 # In a checkout presets and scripts keep data in its data-cache, and call build/assay. Installed ones belong to nobody: the
-# user's cache takes its place.
+# user's cache takes its place. The prefix may be relative.
 install(CODE "
-  set(share \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/assay\")
+  get_filename_component(prefix \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
+  set(share \"\${prefix}/${CMAKE_INSTALL_DATADIR}/assay\")
   set(placed \"\$ENV{DESTDIR}\${share}\")
   file(GLOB_RECURSE files \"\${placed}/presets/*.yaml\" \"\${placed}/tools/*.sh\" \"\${placed}/tools/*.py\")
   foreach(file IN LISTS files)
@@ -46,6 +50,8 @@ install(CODE "
     string(REPLACE \"bash tools/\" \"bash \${share}/tools/\" installed \"\${installed}\")
     string(REPLACE \"/../build/assay\" \"/../../../${CMAKE_INSTALL_BINDIR}/assay\" installed \"\${installed}\")
     string(REPLACE \"build/assay of this clone\" \"the installed one\" installed \"\${installed}\")
+    string(REPLACE \"\\n  build/assay \" \"\\n  assay \" installed \"\${installed}\")
+    string(REGEX REPLACE \"(^|[ (])docs/([^ ()]*[.]md)\" \"\\\\1\${prefix}/${CMAKE_INSTALL_DOCDIR}/\\\\2\" installed \"\${installed}\")
     if(NOT text STREQUAL installed)
       file(WRITE \"\${file}\" \"\${installed}\")
     endif()
@@ -56,7 +62,9 @@ function(assay_install_printed arguments folder name)
   set(made ${CMAKE_BINARY_DIR}/printed/${name})
   install(CODE "file(MAKE_DIRECTORY \"${CMAKE_BINARY_DIR}/printed\")
     execute_process(COMMAND \"$<TARGET_FILE:assay>\" ${arguments} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
-    string(REPLACE \"bash tools/\" \"bash \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/assay/tools/\" text \"\${text}\")
+    get_filename_component(prefix \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
+    string(REPLACE \"bash tools/\" \"bash \${prefix}/${CMAKE_INSTALL_DATADIR}/assay/tools/\" text \"\${text}\")
+    string(REGEX REPLACE \"(^|[\\n (])docs/([^ ()]*[.]md)\" \"\\\\1\${prefix}/${CMAKE_INSTALL_DOCDIR}/\\\\2\" text \"\${text}\")
     file(WRITE \"${made}\" \"\${text}\")"
     COMPONENT program)
   install(FILES ${made} DESTINATION ${folder} COMPONENT program)

@@ -1,9 +1,9 @@
 # A Debian package of the program:  cmake --build build-portable --target assay
 #                                   (cd build-portable && cpack -G DEB)
 # It holds the install component `program`: bin/assay, its man page and completion scripts, the presets,
-# scripts that fetch data, the licence. dpkg-shlibdeps finds
-# what the program is linked with, so the package fits the release of Debian that built it. Without
-# -DASSAY_NATIVE=OFF (preset portable) it needs a CPU with the instructions of the building one.
+# scripts that fetch data, the documentation, the licence. dpkg-shlibdeps finds what the program is linked
+# with, so the package fits the release of Debian that built it. Without -DASSAY_NATIVE=OFF (preset
+# portable) it needs a CPU with the instructions of the building one.
 set(CPACK_INSTALL_CMAKE_PROJECTS "${CMAKE_BINARY_DIR};${PROJECT_NAME};program;/")
 set(CPACK_PACKAGE_NAME assay)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
@@ -14,7 +14,8 @@ set(CPACK_PACKAGE_DESCRIPTION
 "An engine in C++20 and CUDA that pretrains small dense and mixture-of-experts
 language models from scratch, compares them under contracts that say what is
 held fixed, and leaves a receipt of every run. Presets of models are in
-/usr/share/assay/presets; the first thing to run is: assay doctor")
+/usr/share/assay/presets, the documentation is in /usr/share/doc/assay
+(README.md lists its pages); the first thing to run is: assay doctor")
 if(ASSAY_NATIVE)
   string(APPEND CPACK_PACKAGE_DESCRIPTION
     "\nThis package needs a CPU with the instructions of the machine that built it.")

@@ -11,6 +11,7 @@
 #include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
 #include "engine/config/check.h"
+#include "engine/config/paths.h"
 #include "engine/run/run_dir.h"
 #include "models/audit/model_table.h"
 
@@ -248,10 +249,10 @@ std::string many_passes_text(const Loader& loader, const Config& config) {
   constexpr double kCheapPasses = 4;  // Muennighoff et al. 2023, "Scaling Data-Constrained ..."
   const double passes = loader.epochs(config.run.steps);
   if (passes <= kCheapPasses) return "";
-  return strprintf(
-      "%.2f passes over the training data: about %g cost little against new text, "
-      "further ones teach less and less (docs/data.md)",
-      passes, kCheapPasses);
+  return as_installed(
+      strprintf("%.2f passes over the training data: about %g cost little against new text, "
+                "further ones teach less and less (docs/data.md)",
+                passes, kCheapPasses));
 }
 
 void require_enough_data(Loader& loader, const Config& config) {

@@ -217,7 +217,7 @@ def check_package(root):
     print(re.search(r"^Depends: .*", text, re.M).group())
     expect("Maintainer: The Assay developers" in text, text)
     expect(re.search(r"^Suggests: .*openmpi-bin", text, re.M), text)
-    root.run("test ! -e /usr/include/assay && test -s /usr/share/doc/assay/copyright")
+    root.run("test ! -e /usr/include/assay && test -s /usr/share/doc/assay/copyright && test -s /usr/share/doc/assay/train.md")
     root.run("useradd --create-home somebody")
     user = {"user": "somebody", "folder": "/home/somebody"}
     expect(root.run("assay --version", **user).startswith("assay "), "--version")

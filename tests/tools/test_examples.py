@@ -30,6 +30,9 @@ def check_scripts(place, prefix, home):
     """The installed scripts for data: what hints and presets say of them, and where they put what they make."""
     tools = prefix / "share" / "assay" / "tools"
     environment = dict(os.environ, HOME=str(home))
+    # Presets keep their corpora in ~/.cache/assay: without HOME too, what needs none can be looked at.
+    run(prefix / "bin" / "assay", "match", "--like", "models/presets/cpu/moe.yaml", cwd=place / "empty",
+        env={name: value for name, value in environment.items() if name != "HOME"})
 
     def user(*command, **options):
         return run(*command, cwd=place / "empty", env=environment, **options)
@@ -53,6 +56,21 @@ def check_scripts(place, prefix, home):
     page = (prefix / "share/man/man1/assay.1").read_text()
     scripts = set(re.findall(r"bash (\S*?\.sh)", page.replace("\\-", "-")))
     check(scripts and all(word.startswith(f"{tools}/") and pathlib.Path(word).exists() for word in scripts), scripts)
+    # Documents: what the man page, the help, hints, scripts and presets name is there.
+    documents = prefix / "share" / "doc" / "assay"
+    check(not list(documents.glob("**/*.py")) and (documents / "images" / "balancing.png").exists(), "images and their scripts")
+    texts = [page.replace("\\-", "-")] + [file.read_text() for folder in ("share/assay/presets", "share/assay/tools")
+                                         for file in (prefix / folder).glob("**/*.*")]
+    for command in ("audit", "router", "published", "early-warning", "train", "map"):
+        texts.append(user(prefix / "bin" / "assay", command, "--help"))
+    for text in texts:
+        check(not re.search(r"(^|[ (])docs/\S*\.md|build/assay ", text, re.M), text)
+    pages = {word for text in texts for word in re.findall(r"[^\s(]*/share/doc/assay/\S*?\.md", text)}
+    check(len(pages) > 20 and all(word.startswith(f"{documents}/") and pathlib.Path(word).exists() for word in pages), pages)
+    # A pattern of presets, which the shell leaves as it is.
+    names = sorted(file.stem for file in prefix.glob("share/assay/presets/cpu/*.yaml"))
+    text = user(prefix / "bin" / "assay", "audit", "models/presets/cpu/*.yaml")
+    check(len(names) > 1 and all(name in text for name in names), text)
     comments = [file.read_text() for file in prefix.glob("share/assay/presets/**/*.yaml")]
     named = {word for text in comments for word in re.findall(r"bash (\S*?\.sh)", text)}
     check(len(named) == 4 and all(word.startswith(f"{tools}/") and pathlib.Path(word).exists() for word in named), named)
@@ -173,7 +191,7 @@ def main():
     place = pathlib.Path(tempfile.mkdtemp(prefix="assay-install-"))
     try:
         prefix, examples = place / "prefix", place / "build"
-        run("cmake", "--install", build, "--prefix", prefix)
+        run("cmake", "--install", build, "--prefix", "prefix", cwd=place)  # a relative one
         for file in ("bin/assay", "include/assay/session/training_run.h", "share/assay/presets/cpu/moe.yaml",
                      "share/man/man1/assay.1", "share/bash-completion/completions/assay", "share/zsh/site-functions/_assay"):
             check((prefix / file).exists(), f"{file} is not installed")

@@ -2,11 +2,13 @@
 
 #include <cstdio>
 
+#include "engine/config/paths.h"
+
 namespace assay {
 
 void print_warning(const std::string& what, const std::string& hint) {
   std::fflush(stdout);
-  std::fprintf(stderr, "warning: %s\nhint: %s\n", what.c_str(), hint.c_str());
+  std::fprintf(stderr, "warning: %s\nhint: %s\n", what.c_str(), as_installed(hint).c_str());
 }
 
 }  // namespace assay

@@ -13,6 +13,7 @@
 #include "cuda/scaled_matmul.h"
 #include "engine/config/check.h"
 #include "engine/config/collapse_auto.h"
+#include "engine/config/paths.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/telemetry/reader.h"
@@ -95,10 +96,10 @@ void announce_precision(Log& log, const Config& config, const SessionDevice& dev
     log.info(
         "  this GPU can multiply some of these formats itself: --set precision.products=native");
   }
-  log.info(
+  log.info(as_installed(
       "  operands are rounded to these formats and multiplied in bf16: this shows the formats' "
       "rounding, not their speed; a step takes 1.02 to 1.86 times as long as in bf16 "
-      "(docs/precision.md)");
+      "(docs/precision.md)"));
 }
 
 // Warns when the recipe has changed. Checkpoints hold masters that no recipe quantises, so any
@@ -162,10 +163,10 @@ void report_slow_rank(Log& log, const RunDir& dir, int64_t first_step) {
   const TelemetryReader reader(dir.file("telemetry.db"));
   const std::optional<SlowRank> slow = slow_rank(rank_medians(reader.rank_steps(first_step)));
   if (!slow) return;
-  log.info(
+  log.info(as_installed(
       strprintf("rank %ld holds the others up: they wait for it %.0f%% of a step, median of "
                 "%ld logged (docs/scale-out.md)",
-                long(slow->rank), 100 * slow->share, long(slow->steps)));
+                long(slow->rank), 100 * slow->share, long(slow->steps))));
 }
 
 // The run as read from its directory, for the summary; nothing if it is unreadable, e.g. because
@@ -194,10 +195,10 @@ void report_collapse(Log& log, const RunResult& result, const RunRecord& record)
   const TelemetryReader telemetry(telemetry_file(record.path));
   log_lines(log, router_text(analyse_router(record, telemetry, {})));
   log.info("error: stopped by telemetry.collapse_stop: the routers collapsed: " + result.why);
-  log.info(strprintf(
-      "hint: the checkpoint of step %ld is kept; to resume from it, run the same command with "
-      "--set telemetry.collapse_stop=null; docs/router.md lists remedies",
-      long(result.steps_done)));
+  log.info(as_installed(
+      strprintf("hint: the checkpoint of step %ld is kept; to resume from it, run the same command "
+                "with --set telemetry.collapse_stop=null; docs/router.md lists remedies",
+                long(result.steps_done))));
 }
 
 // Logs what is NaN or infinite, and what helps.

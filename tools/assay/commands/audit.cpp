@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "engine/config/paths.h"
 #include "models/audit/family.h"
 #include "models/decoder/training_memory.h"
 #include "tools/assay/commands.h"
@@ -121,7 +122,10 @@ void add_audit_command(Commands& commands) {
       "  assay audit models/presets/cpu/moe.yaml --plan --set run.micro_batch=4\n"
       "  assay audit runs/moe/config.yaml --json                   the model of a run\n"
       "docs/contracts.md defines the horizons.");
-  commands.on_chosen(sub, [a] { return run_audit(*a); });
+  commands.on_chosen(sub, [a] {
+    a->configs = presets_or_paths(a->configs);
+    return run_audit(*a);
+  });
 }
 
 }  // namespace assay

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "engine/config/paths.h"
 #include "lab/cluster/prediction_text.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/print_json.h"
@@ -111,7 +112,10 @@ void add_simulate_command(Commands& commands) {
       "  assay simulate models/presets/speedrun/moe-64.yaml                 eight H200\n"
       "  assay simulate models/presets/speedrun/*.yaml --nodes 1,2,4 --expert-ranks 1,8\n"
       "Every figure is predicted, not measured: docs/simulate.md says from what.");
-  commands.on_chosen(sub, [a] { return simulate(*a); });
+  commands.on_chosen(sub, [a] {
+    a->configs = presets_or_paths(a->configs);
+    return simulate(*a);
+  });
 }
 
 }  // namespace assay
