@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Checks that each layer includes only the layers that ALLOWED lists, and that base, cuda and ops include
-no third-party libraries. Prints one line per violation and exits with 1."""
+no third-party libraries. Prints one line per violation and exits with 1.
+
+usage: check_layers.py"""
+import argparse
 import pathlib
 import re
 import sys
@@ -59,6 +62,7 @@ def violations(root):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__.partition("\n\n")[0]).parse_args()
     root = pathlib.Path(__file__).resolve().parent.parent
     found = list(violations(root))
     print("\n".join(found) if found else "layers: ok")

@@ -4,6 +4,19 @@
 #   ln -s ../../tools/pre-commit.sh .git/hooks/pre-commit
 # `git commit --no-verify` goes without.
 set -euo pipefail
+case "${1:-}" in  # git gives none
+  "") ;;
+  -h | --help)
+    echo "usage: bash tools/pre-commit.sh"
+    sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p;}' "${BASH_SOURCE[0]}"
+    exit 0
+    ;;
+  *)
+    echo "error: unknown argument $1" >&2
+    echo "hint: pre-commit.sh takes none; --help says what it does" >&2
+    exit 1
+    ;;
+esac
 cd "$(git rev-parse --show-toplevel)"
 
 tree=$(mktemp -d)

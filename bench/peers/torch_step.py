@@ -14,11 +14,16 @@ import math
 import os
 import platform
 import statistics
+import sys
 import time
+import types
 
-import torch
-import torch.nn.functional as F
-from torch import nn
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+except ImportError:  # arguments() says so; --help needs none
+    torch, nn = None, types.SimpleNamespace(Module=object)
 
 
 class Config:
@@ -227,6 +232,8 @@ def arguments():
     p.add_argument("--no-amx", action="store_true", help="torch.compile writes no code for the matrix unit (AMX); with "
                                                          "TORCHINDUCTOR_CPP_MARCH it is the CPU to compile for")
     a = p.parse_args()
+    if torch is None:
+        sys.exit(f"error: {sys.executable} has no PyTorch\nhint: `bash tools/setup.sh --peers` installs it")
     if a.attention == "sdpa" and not hasattr(F, "scaled_dot_product_attention"):
         p.error("this PyTorch (%s) has no scaled_dot_product_attention" % torch.__version__)
     if a.compile != "no" and not hasattr(torch, "compile"):

@@ -225,6 +225,14 @@ for arguments, code, words in ((["--help"], 0, "usage: bash tools/check_kernels.
     done = run("bash", ROOT / "tools/check_kernels.sh", *arguments, cwd=work)
     check(f"check_kernels.sh {arguments}", done.returncode == code and words in done.stdout + done.stderr, done)
 
+# tools/pre-commit.sh and tools/check_layers.py: --help only says what they do, and other arguments are refused.
+for program, script in ((sys.executable, "check_layers.py"), ("bash", "pre-commit.sh")):
+    done = run(program, ROOT / "tools" / script, "--help", cwd=work)
+    check(f"{script} --help", done.returncode == 0 and not done.stderr and "usage:" in done.stdout and
+          "layers" in done.stdout and "layers: ok" not in done.stdout, done)
+    done = run(program, ROOT / "tools" / script, "--halp", cwd=work)
+    check(f"{script} --halp", done.returncode != 0 and "--halp" in done.stderr, done)
+
 # tools/test.sh with a build and tests that only pretend. Each call of ctest begins its log anew.
 CTEST = """#!/usr/bin/env bash
 mkdir -p build/Testing/Temporary

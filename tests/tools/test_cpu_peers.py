@@ -151,15 +151,16 @@ if done.returncode == 0:
     expect("6.9 million parameters in llm.c, 7.0 in Assay" in done.stdout, done)
     expect(" --tie " in arguments, arguments)
 
-# A Python without PyTorch has the help of torch_gpu.py, and is told what is missing.
+# A Python without PyTorch has the help of torch_gpu.py and torch_step.py, and is told what is missing.
 (work / "without").mkdir()
 (work / "without" / "torch.py").write_text("raise ImportError('no PyTorch here')\n")
-command = [sys.executable, "-B", str(PEERS / "torch_gpu.py")]
 without = {**os.environ, "PYTHONPATH": str(work / "without")}
-done = subprocess.run([*command, "--help"], capture_output=True, text=True, env=without)
-expect(done.returncode == 0 and "usage: torch_gpu.py" in done.stdout and not done.stderr, f"torch_gpu.py --help: {done}")
-done = subprocess.run([*command, "--device", "cpu", "--tiny"], capture_output=True, text=True, env=without)
-expect(is_refusal(done, "has no PyTorch"), f"torch_gpu.py without PyTorch: {done}")
+for name, arguments in (("torch_gpu.py", ["--device", "cpu", "--tiny"]), ("torch_step.py", [])):
+    command = [sys.executable, "-B", str(PEERS / name)]
+    done = subprocess.run([*command, "--help"], capture_output=True, text=True, env=without)
+    expect(done.returncode == 0 and f"usage: {name}" in done.stdout and not done.stderr, f"{name} --help: {done}")
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=without)
+    expect(is_refusal(done, "has no PyTorch"), f"{name} without PyTorch: {done}")
 
 print("\n".join(failures) if failures else "cpu_peers: ok")
 sys.exit(1 if failures else 0)
