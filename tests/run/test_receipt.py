@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import ASSAY, Workplace, assay, check, checkpoints
+from harness import ASSAY, Workplace, assay, check
 from refusals import is_refusal
 
 
@@ -293,7 +293,7 @@ def check_no_receipt(runs):
 def main():
     with Workplace(moe=True) as place:
         runs = Runs(place)
-        for part in (check_same, check_changes, check_shards, check_rerun, check_rerun_device, check_rerun_precision,
+        for part in (check_same, check_changes, check_shards, check_damaged_meta, check_rerun, check_rerun_device, check_rerun_precision,
                      check_stopped_rerun, check_stops, check_output, check_refusals, check_no_receipt):
             part(runs)
     print(f"receipt: ok ({len(CHANGES) + 2} changes named, {len(REFUSALS)} refusals)")

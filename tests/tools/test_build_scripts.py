@@ -135,6 +135,12 @@ for name in ("bash", "dirname", "git", "sed", "xargs", "awk"):
 done = run("bash", sources / "tests/format_check.sh", env={**os.environ, "PATH": str(tools)})
 check("format without clang-format", done.returncode == 0 and
       done.stdout.startswith("not run: clang-format is absent"), done)
+(sources / "tests/run/test_a.py").write_text(
+    "def check_one():\n    pass\n\n\ndef check_one_more():\n    pass\n\n\nfor part in (check_one_more,):\n    part()\n")
+done = run("bash", sources / "tests/format_check.sh", env={**os.environ, "PATH": str(tools)})
+check("a check that nothing calls", done.returncode != 0 and
+      "tests/run/test_a.py:1: nothing calls check_one\n" in done.stdout and "check_one_more" not in done.stdout, done)
+(sources / "tests/run/test_a.py").unlink()
 (sources / "ops/a.cpp").write_text(f"// {'long ' * 20}\n")
 done = run("bash", sources / "tests/format_check.sh", env={**os.environ, "PATH": str(tools)})
 check("a long comment without clang-format", done.returncode != 0 and
