@@ -30,6 +30,15 @@ void require_model(const CheckpointSlices& checkpoint, const ModelConfig& model)
   }
 }
 
+// UserError unless the map has every parameter of the model.
+void require_whole(const ModelConfig& model, Family family, const std::vector<MappedTensor>& map) {
+  const std::string missing = uncovered_parameter(model, map);
+  if (missing.empty()) return;
+  throw UserError(strprintf("%s would be missing from the exported model: no tensor of %s has it",
+                            missing.c_str(), family_name(family).architecture),
+                  "add it to interop/tensor_map.cpp, or to what choose_family() refuses");
+}
+
 // Reads the mapped part of our tensor, times the gain.
 void read_part(const CheckpointSlices& checkpoint, const MappedTensor& t, float* out) {
   const int64_t count = t.size();
@@ -89,6 +98,7 @@ Exported export_checkpoint(const Config& config, const ExportPlan& plan,
   require_model(checkpoint, model);
 
   const std::vector<MappedTensor> map = tensor_map(model, exported.family);
+  require_whole(model, exported.family, map);
   std::vector<PlannedTensor> planned;
   for (const MappedTensor& t : map) {
     const bool kept = t.type == MappedTensor::Type::kF32;

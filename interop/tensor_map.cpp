@@ -1,6 +1,11 @@
 #include "interop/tensor_map.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
+
+#include "models/parameters/table.h"
 
 namespace assay {
 namespace {
@@ -125,6 +130,22 @@ int64_t MappedTensor::size() const {
 
 std::vector<MappedTensor> tensor_map(const ModelConfig& model, Family family) {
   return Mapping(model, family).all();
+}
+
+std::string uncovered_parameter(const ModelConfig& model, const std::vector<MappedTensor>& map) {
+  std::map<std::string, std::vector<std::pair<int64_t, int64_t>>> parts;  // from, to
+  for (const MappedTensor& t : map) parts[t.ours].emplace_back(t.begin, t.begin + t.size());
+  for (const ParameterSpec& spec : parameter_table(model)) {
+    if (!spec.trained()) continue;
+    std::vector<std::pair<int64_t, int64_t>>& of_spec = parts[spec.name];
+    std::sort(of_spec.begin(), of_spec.end());
+    int64_t covered = 0;
+    for (const auto& [from, to] : of_spec) {
+      if (from <= covered) covered = std::max(covered, to);
+    }
+    if (covered < spec.size()) return spec.name;
+  }
+  return "";
 }
 
 int64_t mapped_tensors(const ModelConfig& m, Family family) {

@@ -29,6 +29,9 @@ struct MappedTensor {
 // In the order of the forward pass.
 std::vector<MappedTensor> tensor_map(const ModelConfig& model, Family family);
 
+// The first trained parameter of the model of which the map lacks an element; "" if it covers all.
+std::string uncovered_parameter(const ModelConfig& model, const std::vector<MappedTensor>& map);
+
 // The size of tensor_map(), without building it.
 int64_t mapped_tensors(const ModelConfig& model, Family family);
 

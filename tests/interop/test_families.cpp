@@ -79,6 +79,18 @@ TEST_CASE("fields that no class supports are refused by name") {
   refused(m, "model.moe.experts = 1");
 }
 
+TEST_CASE("a parameter that the map leaves out, or a part of it, is named") {
+  const ModelConfig m = mixture("softmax").model;
+  const std::vector<MappedTensor> whole = tensor_map(m, choose_family(m));
+  REQUIRE(uncovered_parameter(m, whole).empty());
+  for (size_t i = 0; i < whole.size(); ++i) {
+    std::vector<MappedTensor> map = whole;
+    map.erase(map.begin() + std::ptrdiff_t(i));
+    INFO(whole[i].name);
+    REQUIRE(uncovered_parameter(m, map) == whole[i].ours);
+  }
+}
+
 TEST_CASE("the map covers every element once, and its size is known without building it") {
   for (const std::string score : {"none", "softmax", "sigmoid"}) {
     ModelConfig m = score == "none" ? small_model().model : mixture(score).model;
