@@ -317,6 +317,7 @@ void router_forward(Exec on, const RouterForward& a) {
 }
 
 void router_bias_update(Exec on, const RouterBiasUpdate& a) {
+  const ProfileScope timed(on, "router_bias_update", router_bias_update_cost(a));
   CHECK(a.bias.dim[0] == a.counts.dim[0], "router_bias_update: bias (%ld), counts (%ld)",
         long(a.bias.dim[0]), long(a.counts.dim[0]));
   CHECK(a.lead.empty() || a.lead.dim[0] == kLeadSums, "router_bias_update: lead (%ld)",
@@ -326,6 +327,7 @@ void router_bias_update(Exec on, const RouterBiasUpdate& a) {
 }
 
 void router_margin(Exec on, const RouterMargin& a) {
+  const ProfileScope timed(on, "router_margin", router_margin_cost(a));
   CHECK(a.margin.dim[0] == a.logits.dim[0] && a.lead.dim[0] == a.logits.dim[0] &&
             a.expert.dim[0] == a.logits.dim[0] && a.expert.dim[1] <= a.logits.dim[1],
         "router_margin: %s",
@@ -335,6 +337,7 @@ void router_margin(Exec on, const RouterMargin& a) {
 }
 
 void router_lead_sum(Exec on, const RouterLeadSum& a) {
+  const ProfileScope timed(on, "router_lead_sum", router_lead_sum_cost(a));
   CHECK(a.sum.dim[0] == kLeadSums, "router_lead_sum: sum (%ld)", long(a.sum.dim[0]));
   if (on.gpu) return gpu::router_lead_sum(on, a);
   cpu::router_lead_sum(on, a);

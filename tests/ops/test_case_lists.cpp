@@ -8,6 +8,7 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "bench/cases.h"
+#include "cuda/profile.h"
 #include "tests/catch.h"
 #include "tests/ops/op_case.h"
 #include "tests/ops/op_run.h"
@@ -73,6 +74,27 @@ TEST_CASE("the cases of ops that take a workspace say how large, and no others d
     const bool takes = takers.find(" " + c.op + " ") != std::string::npos;
     REQUIRE(bool(c.make().workspace) == takes);
   }
+}
+
+// An op without a scope is missing from every profile of a step. Each is called by its first small
+// case: alone, where the case calls other ops too.
+TEST_CASE("every op opens a profile scope") {
+  std::set<std::string> called;
+  for (const OpCase& c : all_op_cases()) {
+    if (proves_a_reference(c) || c.body == OpBody::kGpu || c.size == CaseSize::kLarge) continue;
+    if (called.contains(c.op)) continue;
+    const OpInstance made = c.make();
+    const OpInstance::Alone timed = made.timed();
+    if (timed.cost.bytes == 0 || timed.cost.bytes > 1e7 || timed.cost.flops > 1e8) continue;
+    called.insert(c.op);
+    const CaseWorkspace workspace(made.workspace ? made.workspace(Backend::kCpu) : 0);
+    made.run({.workspace = workspace.view()});
+    Profile profile;
+    timed.run({.workspace = workspace.view(), .profile = &profile});
+    CAPTURE(c.name);
+    REQUIRE(!profile.entries().empty());
+  }
+  REQUIRE(called.contains("router_margin"));
 }
 
 TEST_CASE("a workspace is aligned, and notices what is written behind it") {
