@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that each layer includes only the layers that ALLOWED lists, and that base, cuda and ops include
-no third-party libraries. Prints one line per violation and exits with 1.
+"""Checks that each layer includes only the layers that ALLOWED lists, that base, cuda, comm, ops and machine
+include no third-party libraries, and the others those that docs/decisions/0001-*.md gives them. Prints one line
+per violation and exits with 1.
 
 usage: check_layers.py"""
 import argparse
@@ -35,6 +36,25 @@ JSON_PARSERS = {"data/json_text.h", "data/documents.cpp", "engine/run/safetensor
 THIRD_PARTY = re.compile(r"^(yaml-cpp|nlohmann|spdlog|fmt|CLI|sqlite3|openssl|pcre2|zlib|zstd|httplib|catch2|oneapi|dnnl|boost)")
 
 
+# Every library is for engine and the layers above, but for these limits.
+DATA_LIBRARIES = {"nlohmann", "openssl", "pcre2", "zlib", "zstd"}
+LIBRARIES_OF_ONE_LAYER = {"boost": "lab"}
+
+
+def library_refused(layer, header):
+    """Why the layer may not include the header of a library; "" if it may."""
+    library = THIRD_PARTY.match(header)
+    if not library:
+        return ""
+    if layer in BARE_LAYERS:
+        return f"{layer} may not use third-party libraries"
+    if layer == "data" and library[1] not in DATA_LIBRARIES:
+        return f"data may use {', '.join(sorted(DATA_LIBRARIES))} only"
+    if layer != LIBRARIES_OF_ONE_LAYER.get(library[1], layer):
+        return f"only {LIBRARIES_OF_ONE_LAYER[library[1]]} may use {library[1]}"
+    return ""
+
+
 def violations(root):
     for layer, allowed in ALLOWED.items():
         for path in sorted((root / layer).rglob("*")):
@@ -56,9 +76,9 @@ def violations(root):
                     yield f"{name}:{number}: {quoted[1]} includes <nccl.h>; comm/nccl_group.h does not"
                 if re.search(r"\b(ordered_)?[jJ]son::parse\(", line) and name not in JSON_PARSERS:
                     yield f"{name}:{number}: JSON is parsed by json_of() and others of data/json_text.h, bounded in depth"
-                if angled and layer in BARE_LAYERS:
-                    if THIRD_PARTY.match(angled[1]):
-                        yield f"{name}:{number}: {layer} may not use third-party libraries, includes <{angled[1]}>"
+                refused = library_refused(layer, angled[1]) if angled else ""
+                if refused:
+                    yield f"{name}:{number}: {refused}, includes <{angled[1]}>"
 
 
 def main():
