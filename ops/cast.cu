@@ -10,7 +10,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kFour = 4;  // elements per access of the float side; the bf16 side moves 8 bytes
-constexpr int kDraw = 8;  // elements per block of the generator
 
 // Same bits as base/bf16.h, NaN included.
 GPU_DEVICE void store_four(bf16* y, const float (&x)[kFour]) {
@@ -38,33 +37,6 @@ __global__ __launch_bounds__(kThreads) void cast_kernel(const __grid_constant__ 
   for (int64_t j = i; j < i + kFour && j < n; ++j) round_to(a.y[j], float(a.x[j]));
 }
 
-// Each thread owns the eight elements of one generator block; the first and the last thread may
-// have fewer. Bound by memory: 6 bytes per element. Ten rounds of Philox are about ten integer
-// instructions per element, a third of what fits under the memory time.
-__global__ __launch_bounds__(kThreads) void cast_stochastic_kernel(
-    const __grid_constant__ CastStochastic a, const int vectors) {
-  const int64_t n = a.x.dim[0];
-  const int64_t block = a.first / kDraw + int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  const int64_t begin = block * kDraw - a.first;  // may be negative
-  if (begin >= n) return;
-  const auto words = random_block(a.key, uint64_t(block));
-  if (vectors && begin + kDraw <= n) {
-    float x[kDraw];
-    Vec<bf16, kDraw> y;
-    load_floats(x, a.x.data + begin);
-    for (int h = 0; h < kDraw; ++h) {
-      y[h] = bf16::stochastic(x[h], words[size_t(h / 2)] >> (h % 2 * 16));
-    }
-    store_whole<kDraw>(a.y.data + begin, y);
-    return;
-  }
-  for (int h = 0; h < kDraw; ++h) {
-    const int64_t i = begin + h;
-    if (i < 0 || i >= n) continue;
-    a.y[i] = bf16::stochastic(a.x[i], words[size_t(h / 2)] >> (h % 2 * 16));
-  }
-}
-
 bool aligned(const void* p) {
   return reinterpret_cast<uintptr_t>(p) % 16 == 0;
 }
@@ -89,14 +61,6 @@ void cast(Exec on, const Cast<bf16, float>& a) {
 }
 void cast(Exec on, const Cast<float, bf16>& a) {
   launch_cast(on, a);
-}
-
-void cast_stochastic(Exec on, const CastStochastic& a) {
-  if (a.x.dim[0] == 0) return;
-  const int vectors = aligned(a.x.data) && aligned(a.y.data) && a.first % kDraw == 0;
-  const int64_t draws = (a.first + a.x.dim[0] - 1) / kDraw - a.first / kDraw + 1;
-  launch(on, {.name = "cast_stochastic", .grid = {blocks_for(draws)}, .block = {kThreads}},
-         cast_stochastic_kernel, a, vectors);
 }
 
 }  // namespace assay::gpu

@@ -1,3 +1,4 @@
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -27,6 +28,16 @@ TEST_CASE("bf16 rounds to nearest, ties to even") {
   REQUIRE(bf16(std::numeric_limits<float>::max()).bits == 0x7F80);
   REQUIRE(bf16(-std::numeric_limits<float>::infinity()).bits == 0xFF80);
   REQUIRE(bf16(0x1p-140f).bits == 0x0000);  // half of the smallest subnormal rounds to even
+}
+
+TEST_CASE("NaN stays NaN under stochastic rounding, whichever bits are cut off and drawn") {
+  for (uint32_t i = 0; i < 40; ++i) {
+    const float nan = std::bit_cast<float>((i % 2 << 31) | 0x7F800000u | (1u << (i / 2)));
+    CAPTURE(i);
+    for (const uint32_t drawn : {0u, 1u, 0x8000u, 0xFFFFu}) {
+      REQUIRE(std::isnan(float(bf16::stochastic(nan, drawn))));
+    }
+  }
 }
 
 TEST_CASE("stochastic rounding is unbiased and hits only the two neighbours") {

@@ -1,11 +1,9 @@
-// Reference of ops/cast.h without bit arithmetic: the neighbours of x among bf16, by scaling to
-// integers.
+// Reference of the roundings to bf16 (ops/cast.h, ops/adamw_bf16.h) without bit arithmetic: the
+// neighbours of x among bf16, by scaling to integers.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
-
-#include "base/random.h"
 
 namespace assay::ref {
 
@@ -34,11 +32,6 @@ inline double bf16_stochastic(double x, uint32_t random16) {
   const double down = std::trunc(x / step) * step;
   const double carry = std::abs(x - down) / step + random16 / 65536.0;
   return bf16_finite(carry >= 1 ? down + std::copysign(step, x) : down);
-}
-
-inline uint32_t draw16(const RandomKey& key, int64_t element) {
-  const uint32_t word = random_word(key, uint64_t(element / 2));
-  return element % 2 == 0 ? word & 0xFFFF : word >> 16;
 }
 
 }  // namespace assay::ref
