@@ -259,7 +259,7 @@ void check(Exec on, const char* op, View<const T, 2> x, const WeightMatrix<T>& w
 template <typename T>
 int64_t least_scratch_bytes(Backend backend, int64_t tokens, int64_t vocab,
                             typename Scratch<T>::Gradient gradient) {
-  const int64_t rows = head_loss_chunk_rows(tokens, vocab);
+  const int64_t rows = head_loss_chunk_rows(tokens);
   return Scratch<T>(nullptr, backend, rows, vocab, gradient).bytes;
 }
 
@@ -278,7 +278,7 @@ Backend backend_of(Exec on) {
 
 }  // namespace
 
-int64_t head_loss_chunk_rows(int64_t tokens, [[maybe_unused]] int64_t vocab) {
+int64_t head_loss_chunk_rows(int64_t tokens) {
   return std::min(tokens, kChunkRows);
 }
 
@@ -315,7 +315,7 @@ void head_loss(Exec on, const HeadLoss<T>& a) {
         long(least), double(a.logit_gain));
   if (tokens == 0 && a.sum == GradientSum::kStore) zero(on, a.dweight);
   if (on.gpu) return gpu::head_loss(on, a);
-  const int64_t chunk_rows = head_loss_chunk_rows(tokens, vocab);
+  const int64_t chunk_rows = head_loss_chunk_rows(tokens);
   const Scratch<T> scratch(a.scratch.data, Backend::kCpu, chunk_rows, vocab,
                            Scratch<T>::Gradient::kYes);
   for (int64_t chunk = 0; chunk < tokens; chunk += chunk_rows) {
@@ -339,7 +339,7 @@ void head_loss_eval(Exec on, const HeadLossEval<T>& a) {
   CHECK(a.most_likely.empty() || a.most_likely.dim[0] == tokens,
         "head_loss_eval: most_likely (%ld) of %ld rows", long(a.most_likely.dim[0]), long(tokens));
   if (on.gpu) return gpu::head_loss_eval(on, a);
-  const int64_t chunk_rows = head_loss_chunk_rows(tokens, vocab);
+  const int64_t chunk_rows = head_loss_chunk_rows(tokens);
   const Scratch<T> scratch(a.scratch.data, Backend::kCpu, chunk_rows, vocab,
                            Scratch<T>::Gradient::kNo);
   for (int64_t begin = 0; begin < tokens; begin += chunk_rows) {

@@ -11,7 +11,7 @@
 // CPU, in another fixed order on a GPU. grad_scale is 1 / (counted targets of the whole step).
 // most_likely[i] is 1 if the target is counted, its logit is the largest of the row and no smaller
 // id has the same logit; else 0. on.workspace must have
-// linear_workspace_bytes<T>(head_loss_chunk_rows(N, V), V, C). Reference: tests/ref/head_loss.h.
+// linear_workspace_bytes<T>(backend, head_loss_chunk_rows(N), C). Reference: tests/ref/head_loss.h.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +60,7 @@ template <typename T>
 void head_loss_eval(Exec on, const HeadLossEval<T>& a);
 
 // Rows of logits whose gradient exists at once on the CPU.
-int64_t head_loss_chunk_rows(int64_t tokens, int64_t vocab);
+int64_t head_loss_chunk_rows(int64_t tokens);
 // Bytes of HeadLoss::scratch. For a GPU they are room for chunks of 8192 rows, its best size. It
 // also works with a CPU's bytes, in smaller chunks; the last bits of dweight depend on the chunk.
 template <typename T>

@@ -77,8 +77,7 @@ void linear_wgrad(Exec on, const LinearWgrad<T>& a) {
 }  // namespace cpu
 
 template <typename T>
-int64_t linear_workspace_bytes(Backend backend, int64_t rows, [[maybe_unused]] int64_t out,
-                               int64_t in) {
+int64_t linear_workspace_bytes(Backend backend, int64_t rows, int64_t in) {
   const int64_t bytes = accumulate_workspace_bytes<T>(rows, 1, in);
   return backend == Backend::kGpu ? std::max(bytes, gpu::kMatmulWorkspaceBytes) : bytes;
 }
@@ -125,8 +124,8 @@ void linear_wgrad(Exec on, const LinearWgrad<T>& a) {
   cpu::linear_wgrad(on, a);
 }
 
-template int64_t linear_workspace_bytes<float>(Backend, int64_t, int64_t, int64_t);
-template int64_t linear_workspace_bytes<bf16>(Backend, int64_t, int64_t, int64_t);
+template int64_t linear_workspace_bytes<float>(Backend, int64_t, int64_t);
+template int64_t linear_workspace_bytes<bf16>(Backend, int64_t, int64_t);
 template void linear_forward<float, float>(Exec, const LinearForward<float, float>&);
 template void linear_forward<bf16, bf16>(Exec, const LinearForward<bf16, bf16>&);
 template void linear_forward<bf16, float>(Exec, const LinearForward<bf16, float>&);

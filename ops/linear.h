@@ -61,7 +61,7 @@ void linear_wgrad(Exec on, const LinearWgrad<T>& a);
 
 // Bytes of on.workspace that each of the three needs.
 template <typename T>
-int64_t linear_workspace_bytes(Backend backend, int64_t rows, int64_t out, int64_t in);
+int64_t linear_workspace_bytes(Backend backend, int64_t rows, int64_t in);
 
 // Two flops per multiply-add; each matrix is read or written once, dW both unless it is stored.
 template <typename T, typename Y>

@@ -133,10 +133,8 @@ class AttentionSublayer final : public Sublayer<T> {
 
   int64_t workspace_bytes(Backend backend, int64_t tokens) const override {
     const int64_t q_width = config_.heads * config_.resolved_head_dim();
-    const int64_t qkv_width =
-        q_width + 2 * config_.resolved_kv_heads() * config_.resolved_head_dim();
-    return std::max(linear_workspace_bytes<T>(backend, tokens, qkv_width, config_.hidden),
-                    linear_workspace_bytes<T>(backend, tokens, config_.hidden, q_width));
+    return std::max(linear_workspace_bytes<T>(backend, tokens, config_.hidden),
+                    linear_workspace_bytes<T>(backend, tokens, q_width));
   }
   void name_stored_gradients(std::vector<std::string>& names) const override {
     qkv_weight_.name_stored(names);

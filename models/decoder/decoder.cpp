@@ -194,10 +194,9 @@ template <typename T>
 int64_t Decoder<T>::workspace_bytes() const {
   const int64_t tokens = largest_.tokens();
   const Backend backend = options_.backend;
-  const int64_t head_rows = head_loss_chunk_rows(tokens, config_.vocab_size);
-  int64_t bytes =
-      std::max(linear_workspace_bytes<T>(backend, head_rows, config_.vocab_size, config_.hidden),
-               embedding_backward_workspace_bytes(backend, tokens, config_.hidden));
+  const int64_t head_rows = head_loss_chunk_rows(tokens);
+  int64_t bytes = std::max(linear_workspace_bytes<T>(backend, head_rows, config_.hidden),
+                           embedding_backward_workspace_bytes(backend, tokens, config_.hidden));
   for (const auto& sublayer : sublayers_) {
     bytes = std::max(bytes, sublayer->workspace_bytes(backend, tokens));
   }

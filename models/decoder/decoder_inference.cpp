@@ -129,7 +129,7 @@ void Decoder<T>::extend(Exec on, const Extension& extension, View<float, 2> logi
 template <typename T>
 void Decoder<T>::head_logits(Exec on, View<const T, 2> rows, View<float, 2> logits) const {
   // The workspace is planned for this many rows.
-  const int64_t chunk = head_loss_chunk_rows(largest_.tokens(), config_.vocab_size);
+  const int64_t chunk = head_loss_chunk_rows(largest_.tokens());
   for (int64_t i = 0; i < rows.dim[0]; i += chunk) {
     const int64_t count = std::min(chunk, rows.dim[0] - i);
     linear_forward<T, float>(

@@ -58,8 +58,8 @@ class DenseSublayer final : public Sublayer<T> {
     norm_.backward(on, s_, in, n);
   }
   int64_t workspace_bytes(Backend backend, int64_t tokens) const override {
-    return std::max({linear_workspace_bytes<T>(backend, tokens, 2 * config_.ffn, config_.hidden),
-                     linear_workspace_bytes<T>(backend, tokens, config_.hidden, config_.ffn),
+    return std::max({linear_workspace_bytes<T>(backend, tokens, config_.hidden),
+                     linear_workspace_bytes<T>(backend, tokens, config_.ffn),
                      backend == Backend::kGpu ? grouped_swiglu_dgrad_workspace_bytes(tokens) : 0});
   }
   void name_stored_gradients(std::vector<std::string>& names) const override {

@@ -301,14 +301,14 @@ int64_t MoeSublayer<T>::workspace_bytes(Backend backend, int64_t tokens) const {
   const int64_t assignments = tokens * moe_.top_k, width = config_.hidden;
   const int64_t rows = std::max(assignments, sharing_.rows);
   int64_t bytes = std::max({
-      linear_workspace_bytes<T>(backend, tokens, moe_.experts, width),
+      linear_workspace_bytes<T>(backend, tokens, width),
       grouped_workspace_bytes<T>(backend, rows, moe_.experts, 2 * moe_.expert_ffn, width),
       grouped_workspace_bytes<T>(backend, rows, moe_.experts, width, moe_.expert_ffn),
   });
   if (shared_) {
     const int64_t inner = moe_.shared * moe_.expert_ffn;
-    bytes = std::max({bytes, linear_workspace_bytes<T>(backend, tokens, 2 * inner, width),
-                      linear_workspace_bytes<T>(backend, tokens, width, inner),
+    bytes = std::max({bytes, linear_workspace_bytes<T>(backend, tokens, width),
+                      linear_workspace_bytes<T>(backend, tokens, inner),
                       backend == Backend::kGpu ? grouped_swiglu_dgrad_workspace_bytes(tokens) : 0});
   }
   return bytes;

@@ -266,7 +266,7 @@ TEST_CASE("the products of a layer equal those of its quantised operands") {
     plan.add(Section::kActivations, "dy", dy, {kRows, kOut});
     plan.add(Section::kActivations, "dx", dx, {kRows, kIn});
     plan.add(Section::kScratch, "workspace", on.workspace,
-             {linear_workspace_bytes<bf16>(Backend::kCpu, kRows, kOut, kIn)});
+             {linear_workspace_bytes<bf16>(Backend::kCpu, kRows, kIn)});
     plan.allocate();
     layer.bind(store);
     layer.quantised()->weights().bind(on, store.master("w"));

@@ -182,7 +182,7 @@ OpInstance product_instance(int64_t rows, int64_t out, int64_t in) {
                 [&](int64_t i) { return tol::sum(double(in), size[size_t(i)]); });
   };
   const auto workspace = [=](Backend backend) {
-    return linear_workspace_bytes<bf16>(backend, rows, out, in);
+    return linear_workspace_bytes<bf16>(backend, rows, in);
   };
   return {bench, run, check, linear_forward_cost(product), workspace, OpInstance::Alone{}};
 }

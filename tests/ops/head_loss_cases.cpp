@@ -152,10 +152,9 @@ void check_nats(Report& report, View<float, 1> nats, const Expected& want, const
 
 // The products of a chunk.
 template <typename T>
-auto workspace_of(int64_t tokens, int64_t vocab, int64_t width) {
+auto workspace_of(int64_t tokens, int64_t width) {
   return [=](Backend backend) {
-    const int64_t rows = head_loss_chunk_rows(tokens, vocab);
-    return linear_workspace_bytes<T>(backend, rows, vocab, width);
+    return linear_workspace_bytes<T>(backend, head_loss_chunk_rows(tokens), width);
   };
 }
 
@@ -205,7 +204,7 @@ OpInstance training_instance(const Shape& s) {
     *logits = on.gpu ? Logits::kRounded : Logits::kFloat;
     head_loss<T>(on, bench->located(a));
   };
-  return {bench, run, check, head_loss_cost(a), workspace_of<T>(s.tokens, s.vocab, s.width)};
+  return {bench, run, check, head_loss_cost(a), workspace_of<T>(s.tokens, s.width)};
 }
 
 // Makes the most likely id the target of every third checked row.
@@ -253,7 +252,7 @@ OpInstance eval_instance(const Shape& s) {
     });
   };
   return {bench, [a, bench](Exec on) { head_loss_eval<T>(on, bench->located(a)); }, check,
-          head_loss_eval_cost(a), workspace_of<T>(s.tokens, s.vocab, s.width)};
+          head_loss_eval_cost(a), workspace_of<T>(s.tokens, s.width)};
 }
 
 // Ids 2, 3 and 7 have the largest logit: the first of them is the most likely. Ids 2 and 3 are in
@@ -289,7 +288,7 @@ OpInstance ties_instance() {
     report.equal("most_likely", a.most_likely, {1, 0, 0, 0});
   };
   return {bench, [a, bench](Exec on) { head_loss_eval<T>(on, bench->located(a)); }, check,
-          head_loss_eval_cost(a), workspace_of<T>(target.dim[0], vocab, 1)};
+          head_loss_eval_cost(a), workspace_of<T>(target.dim[0], 1)};
 }
 
 OpInstance reference_instance() {
@@ -320,7 +319,7 @@ template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
   // Six chunks and a part on a CPU. On a GPU, whose chunks have no gaps, four and a part; training
   // in bf16, where they have no float logits either, one and a part.
-  const int64_t many = 6 * head_loss_chunk_rows(INT64_MAX, 70) + 53;
+  const int64_t many = 6 * head_loss_chunk_rows(INT64_MAX) + 53;
   // 120000: a row of logits exceeds the shared memory of a GPU's block, even in bf16.
   for (const Shape& s :
        {Shape{1, 2, 1, Targets::kAll, 1.0, 1.0f}, Shape{7, 65, 33, Targets::kSome, 1.0, 1.0f},

@@ -68,8 +68,8 @@ auto product_rule(int64_t k, const std::vector<double>& want, const std::vector<
 }
 
 template <typename T>
-auto workspace_of(int64_t rows, int64_t out, int64_t in) {
-  return [=](Backend backend) { return linear_workspace_bytes<T>(backend, rows, out, in); };
+auto workspace_of(int64_t rows, int64_t in) {
+  return [=](Backend backend) { return linear_workspace_bytes<T>(backend, rows, in); };
 }
 
 template <typename T, typename Y>
@@ -90,7 +90,7 @@ OpInstance forward_instance(const Shape& s) {
     report.near("y", got.view(), want, product_rule<Y>(s.in, want, size, s.add, begin));
   };
   return {bench, [a, bench](Exec on) { linear_forward<T, Y>(on, bench->located(a)); }, check,
-          linear_forward_cost(a), workspace_of<T>(s.rows, s.out, s.in)};
+          linear_forward_cost(a), workspace_of<T>(s.rows, s.in)};
 }
 
 template <typename T>
@@ -111,7 +111,7 @@ OpInstance dgrad_instance(const Shape& s) {
     report.near("dx", got.view(), want, product_rule<T>(s.out, want, size, s.add, begin));
   };
   return {bench, [a, bench](Exec on) { linear_dgrad<T>(on, bench->located(a)); }, check,
-          linear_dgrad_cost(a), workspace_of<T>(s.rows, s.out, s.in)};
+          linear_dgrad_cost(a), workspace_of<T>(s.rows, s.in)};
 }
 
 template <typename T>
@@ -137,7 +137,7 @@ OpInstance wgrad_instance(const Shape& s, GradientSum sum = GradientSum::kAdd) {
                 product_rule<float>(s.rows, want, size, Add::kNone, begin));
   };
   return {bench, [a, bench](Exec on) { linear_wgrad<T>(on, bench->located(a)); }, check,
-          linear_wgrad_cost(a), workspace_of<T>(s.rows, s.out, s.in)};
+          linear_wgrad_cost(a), workspace_of<T>(s.rows, s.in)};
 }
 
 // The header's bitwise promises: rows in three calls give the bits of one call; for dweight, cut at
@@ -183,7 +183,7 @@ OpInstance split_rows_instance(const Shape& s) {
     report.equal("dx", dx_cut, Workbench::doubles(dx));
     report.equal("dweight", dweight_cut, Workbench::doubles(dweight));
   };
-  return {bench, run, check, {}, workspace_of<T>(rows, out, in)};
+  return {bench, run, check, {}, workspace_of<T>(rows, in)};
 }
 
 OpInstance reference_instance() {

@@ -17,7 +17,7 @@ int64_t stride(int64_t bytes, int64_t rows) {
 }  // namespace
 
 TEST_CASE("rows of logits on a CPU have gaps, so that 32 of them fill a cache of 64 sets evenly") {
-  const int64_t rows = head_loss_chunk_rows(INT64_MAX, 0), nats = round_up(rows * 4, 64);
+  const int64_t rows = head_loss_chunk_rows(INT64_MAX), nats = round_up(rows * 4, 64);
   for (const int64_t vocab : {1, 70, 2047, 2048, 8192, 8193, 50304, 65536}) {
     CAPTURE(vocab);
     const int64_t eval = head_loss_eval_scratch_bytes<bf16>(Backend::kCpu, rows, vocab);
