@@ -5,7 +5,6 @@ still gives the same logits.
 
     .venv-interop/bin/python tests/interop/fixtures.py FOLDER
 """
-import json
 import pathlib
 import sys
 

@@ -2,7 +2,7 @@
 #include "tests/ops/amax_case.h"
 #include "tests/ops/matrix_case.h"
 #include "tests/ops/op_case.h"
-#include "tests/ops/routing.h"
+#include "tests/ops/routed_shape.h"
 #include "tests/ref/combine.h"
 #include "tests/ref/complex_step.h"
 #include "tests/ref/dispatch.h"
@@ -12,21 +12,8 @@ namespace assay {
 
 namespace {
 
-enum class Add { kNone, kOther, kSelf };
-
-struct Shape {
-  int64_t tokens, width, experts, k;
-  Load load;
-  Add add;
-};
-
-std::string shape_name(const Shape& s) {
-  return " N=" + std::to_string(s.tokens) + " C=" + std::to_string(s.width) +
-         " E=" + std::to_string(s.experts) + " K=" + std::to_string(s.k) + " " + load_name(s.load) +
-         (s.add == Add::kNone    ? ""
-          : s.add == Add::kOther ? " add"
-                                 : " add-self");
-}
+using Shape = RoutedShape;
+using Add = RoutedShape::Add;
 
 ref::Combine<double> reference(const Shape& s) {
   const ref::Dispatch order(choose_experts(s.tokens, s.experts, s.k, s.load), s.experts, s.k);

@@ -93,15 +93,6 @@ std::vector<double> chosen_columns(const View<T, 2>& v, const std::vector<int64_
   return numbers;
 }
 
-inline std::vector<double> select_rows(const std::vector<double>& m, int64_t width,
-                                       const std::vector<int64_t>& rows) {
-  std::vector<double> out;
-  for (const int64_t r : rows) {
-    out.insert(out.end(), m.begin() + r * width, m.begin() + (r + 1) * width);
-  }
-  return out;
-}
-
 inline std::vector<double> select_columns(const std::vector<double>& m, int64_t width,
                                           const std::vector<int64_t>& columns) {
   std::vector<double> out;

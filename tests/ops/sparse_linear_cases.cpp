@@ -1,7 +1,7 @@
 #include "ops/sparse_linear.h"
 #include "tests/ops/matrix_case.h"
 #include "tests/ops/op_case.h"
-#include "tests/ops/routing.h"
+#include "tests/ops/routed_shape.h"
 #include "tests/ref/dispatch.h"
 #include "tests/ref/linear.h"
 #include "tests/tolerance.h"
@@ -10,21 +10,8 @@ namespace assay {
 
 namespace {
 
-enum class Add { kNone, kOther, kSelf };
-
-struct Shape {
-  int64_t tokens, width, experts, k;
-  Load load;
-  Add add;
-};
-
-std::string shape_name(const Shape& s) {
-  return " N=" + std::to_string(s.tokens) + " C=" + std::to_string(s.width) +
-         " E=" + std::to_string(s.experts) + " K=" + std::to_string(s.k) + " " + load_name(s.load) +
-         (s.add == Add::kNone    ? ""
-          : s.add == Add::kOther ? " add"
-                                 : " add-self");
-}
+using Shape = RoutedShape;
+using Add = RoutedShape::Add;
 
 // Fills the routing as ops/dispatch.h computes it.
 template <typename T>

@@ -3,7 +3,6 @@
 before the first run."""
 import contextlib
 import json
-import os
 import pathlib
 import shutil
 import sqlite3
