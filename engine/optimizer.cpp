@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "base/math.h"
 #include "base/random.h"
 #include "cuda/transfer.h"
 #include "ops/adamw.h"

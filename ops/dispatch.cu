@@ -1,4 +1,3 @@
-#include "base/check.h"
 #include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"

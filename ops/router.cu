@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "base/check.h"
 #include "base/math.h"
 #include "cuda/launch.h"
 #include "ops/router.h"

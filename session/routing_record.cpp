@@ -2,7 +2,6 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "base/check.h"
 #include "session/dissect.h"
 
 namespace assay {

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/check.h"
 #include "base/file.h"
 #include "data/json_text.h"
 #include "lab/matrix/state.h"

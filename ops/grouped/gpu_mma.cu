@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/math.h"
 #include "cuda/launch.h"
 #include "ops/grouped/gpu_mma.h"
 #include "ops/grouped/gpu_tensor.h"

@@ -8,7 +8,6 @@
 // elements along M or N, in the order that the matrix has in memory.
 #pragma once
 
-#include "base/math.h"
 #include "cuda/gpu.h"
 #include "ops/gpu/fragments.h"
 #include "ops/grouped/gpu_epilogue.h"

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/math.h"
 #include "cuda/launch.h"
 #include "ops/grouped/gpu_fp8.h"
 #include "ops/grouped/gpu_mma.h"

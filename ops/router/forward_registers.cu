@@ -1,4 +1,3 @@
-#include "base/check.h"
 #include "base/math.h"
 #include "cuda/launch.h"
 #include "ops/router/gpu_registers.h"

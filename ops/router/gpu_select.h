@@ -2,7 +2,6 @@
 // best, the gates.
 #pragma once
 
-#include "base/math.h"
 #include "ops/gpu/load_batch.h"
 #include "ops/router/gpu_room.h"
 #include "ops/router/gpu_scores.h"

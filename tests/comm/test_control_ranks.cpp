@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/check.h"
 #include "comm/control.h"
 #include "comm/launch.h"
 

@@ -1,7 +1,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/check.h"
 #include "base/file.h"
 #include "data/manifest.h"
 #include "data/synth.h"

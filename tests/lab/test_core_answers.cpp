@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/check.h"
 #include "eval/core_score.h"
 #include "lab/matrix/claims.h"
 #include "lab/runs/core_answers.h"

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
 #include "lab/compare/published_check.h"
 #include "lab/compare/published_report.h"
 #include "tests/catch.h"

@@ -1,7 +1,6 @@
 // The router of the scalar model, with both of its losses.
 #pragma once
 
-#include "base/check.h"
 #include "engine/config/config.h"
 #include "tests/model/scalar_blocks.h"
 

@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 
-#include "base/check.h"
 #include "models/audit/family.h"
 #include "models/audit/ladder.h"
 #include "tests/catch.h"

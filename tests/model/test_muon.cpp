@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/check.h"
 #include "models/audit/audit.h"
 #include "models/decoder/training_memory.h"
 #include "models/parameters/table.h"

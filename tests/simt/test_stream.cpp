@@ -2,7 +2,6 @@
 #include <functional>
 #include <vector>
 
-#include "base/check.h"
 #include "cuda/graph.h"
 #include "cuda/launch.h"
 #include "cuda/simt/context.h"

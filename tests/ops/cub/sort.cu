@@ -1,7 +1,6 @@
 #include <bit>
 #include <cub/device/device_radix_sort.cuh>
 
-#include "base/check.h"
 #include "cuda/context.h"
 #include "cuda/cuda_error.h"
 #include "tests/ops/cub/by_cub.h"

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/build_info.h"
-#include "base/check.h"
 #include "base/shell_word.h"
 #include "models/audit/model_table.h"
 #include "models/decoder/decoder.h"

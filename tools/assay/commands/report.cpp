@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <memory>
 
-#include "base/check.h"
 #include "base/file.h"
 #include "lab/page/page.h"
 #include "tools/assay/commands.h"

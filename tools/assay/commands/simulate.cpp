@@ -5,7 +5,6 @@
 #include <iostream>
 #include <memory>
 
-#include "base/check.h"
 #include "engine/config/paths.h"
 #include "lab/cluster/prediction_text.h"
 #include "tools/assay/commands.h"
