@@ -1,3 +1,4 @@
+// Items in one text, with a separator between them.
 #pragma once
 
 #include <string>

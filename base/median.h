@@ -1,3 +1,4 @@
+// The median of some values.
 #pragma once
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The time that has passed since a moment.
 #pragma once
 
 #include <chrono>

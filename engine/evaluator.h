@@ -1,5 +1,5 @@
-// The interface of an evaluation: it is due at some steps and gives named results. eval/ and tools/
-// implement it.
+// The interface of an evaluation: it is due at some steps and gives named results. eval/ and
+// session/ implement it.
 #pragma once
 
 #include <cstdint>

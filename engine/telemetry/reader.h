@@ -1,5 +1,4 @@
-// Reads telemetry.db, also during the run, for `assay router`, `report`, `compare` and the demo's
-// table.
+// Reads telemetry.db, also during the run, for the laboratory and the commands that read a run.
 #pragma once
 
 #include <cstdint>

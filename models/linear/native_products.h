@@ -4,22 +4,22 @@
 // simulated products, so that a loss or score is computed the same way on every machine and for any
 // number of rows.
 //
-//   native.forward(on, scratch, x, y, amax)       y = x W^T
-//   native.code_gradient(on, scratch, dy, amax)   copies of dy for the next two, from one read
-//   native.wgrad(on, scratch, x, dweight, amax)   dW += dy^T x
-//   native.dgrad(on, scratch, dx, add)            dx = dy W + add
+//   native.forward(on, q, x, y, amax)       y = x W^T
+//   native.code_gradient(on, q, dy, amax)   copies of dy for the next two, from one read
+//   native.wgrad(on, q, x, dweight, amax)   dW += dy^T x
+//   native.dgrad(on, q, dx, add)            dx = dy W + add
 //
 // Their parts, for an op that writes codes itself (models/linear/native_swiglu.h):
 //
-//   native.input_copy(scratch, rows), multiply_input(on, scratch, y)
-//   native.gradient_row(scratch, rows), gradient_column(scratch, rows)
-//   native.wgrad_input_copy(scratch, rows)
-//   native.multiply_gradient(on, scratch, columns of dy, rows, dweight)
+//   native.input_copy(q, rows), multiply_input(on, q, y)
+//   native.gradient_row(q, rows), gradient_column(q, rows)
+//   native.wgrad_input_copy(q, rows)
+//   native.multiply_gradient(on, q, columns of dy, rows, dweight)
 //
 // For a stack of experts there are fprop and dgrad only (ops/grouped_scaled.h). Their operands:
 //
-//   native.code_input(on, scratch, x, amax), fprop_stack()
-//   native.coded_gradient(scratch, rows) after code_gradient(), dgrad_stack()
+//   native.code_input(on, q, x, amax), fprop_stack()
+//   native.coded_gradient(q, rows) after code_gradient(), dgrad_stack()
 #pragma once
 
 #include <string>

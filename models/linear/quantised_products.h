@@ -2,12 +2,12 @@
 // scratch, copies of the weight, the tensor scales for the epilogues, and the quantisation measures
 // of sampled steps.
 //
-//   products.fprop_input(on, scratch, x)        x, blocks along its features
-//   products.gradient(on, scratch, dy, ...)     dy for dgrad (blocks along its features) and for
-//                                               wgrad (blocks along tokens), from one read
-//   products.wgrad_input(on, scratch, x, ...)   x, blocks along the tokens of each expert
+//   products.fprop_input(on, q, x, amax)         x, blocks along its features
+//   products.gradient(on, q, dy, rows, amax)     dy for dgrad (blocks along its features) and for
+//                                                wgrad (blocks along tokens), from one read
+//   products.wgrad_input(on, q, x, rows, amax)   x, blocks along the tokens of each expert
 //
-// Results are in the scratch, valid until the next product. An operand that stays in bf16 is
+// Results are in the scratch of q, valid until the next product. An operand that stays in bf16 is
 // returned unchanged.
 #pragma once
 

@@ -87,8 +87,8 @@ void reduce_add(Exec on, float* sums, const float* v, int count);
 void mma(Exec on, float* d, const uint32_t* a, const uint32_t* b);
 // The same of 8-bit codes, a (16, 32), b (32, 8) in E4M3.
 void mma_codes(Exec on, Codes a_format, float* d, const uint32_t* a, const uint32_t* b);
-// c (16, 16) = a (16, 16) b (16, 16), rounded: by ldmatrix, ldmatrix_trans, two products and
-// stmatrix.
+// c (16, 16) = a (16, 16) b (16, 16), rounded: by ldmatrix_x4, ldmatrix_x4_trans, two products and
+// stmatrix_x4.
 void mma_matrices(Exec on, uint16_t* c, const uint16_t* a, const uint16_t* b);
 
 // Three warpgroups change their numbers of registers and write 1 to out (384).

@@ -1,5 +1,5 @@
 // ops/dispatch.h and ops/gpu/sort.h on CUB's device-wide primitives, to be timed beside ours. No
-// program but the op checks and the benches has them (docs/decisions/0026-*.md).
+// program but the op checks and the benches has them (docs/decisions/0028-*.md).
 #pragma once
 
 #include "ops/dispatch.h"
