@@ -102,7 +102,7 @@ void fill_router(Exec on, StepRecord& record, Model& model, RouterTelemetry& rou
     for (int64_t e = 0; e < experts; ++e) counts[e] = static_cast<uint32_t>(states[l].counts[e]);
     s[kAux] += states[l].aux / layers;
     s[kZ] += states[l].z / layers;
-    s[kDeadSum] += record.router[l].dead_for.value_or(0);
+    s[kDeadSum] += record.router[l].dead_for.value_or(std::nan(""));
   }
   int64_t rounds = 0;
   for (const RouterLayerState& state : states) rounds = std::max(rounds, state.exchange_rounds);

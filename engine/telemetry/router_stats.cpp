@@ -135,8 +135,8 @@ void DeadFor::add(View<const int64_t, 1> counts) {
   }
 }
 
-int64_t DeadFor::dead() const {
-  if (logged_ < window_) return 0;
+std::optional<int64_t> DeadFor::dead() const {
+  if (logged_ < window_) return std::nullopt;
   return std::count_if(last_.begin(), last_.end(),
                        [&](int64_t last) { return last <= logged_ - window_; });
 }

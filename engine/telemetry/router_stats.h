@@ -65,7 +65,7 @@ class DeadFor {
  public:
   DeadFor(int64_t experts, int64_t window);
   void add(View<const int64_t, 1> counts);
-  int64_t dead() const;  // 0 until W steps were added
+  std::optional<int64_t> dead() const;  // absent until W steps were added
  private:
   int64_t window_, logged_ = 0;
   std::vector<int64_t> last_;  // logged step of the last assignment, from 1; 0 = never

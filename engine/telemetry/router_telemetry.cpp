@@ -95,8 +95,11 @@ void RouterTelemetry::observe(Exec on, Model& model, int64_t step, std::vector<R
     row.layer = state.layer;
     row.step = router_stats(state.counts, state.top_k);
     row.window = router_stats({layer.window_sum.data(), {experts}}, state.top_k);
-    row.dead_for = double(layer.dead.dead());
-    row.dead_for_norm = double(layer.dead.dead()) / double(experts);
+    row.dead_for = row.dead_for_norm = std::nullopt;
+    if (const std::optional<int64_t> dead = layer.dead.dead()) {
+      row.dead_for = double(*dead);
+      row.dead_for_norm = double(*dead) / double(experts);
+    }
     if (!state.bias.empty()) row.bias_range = bias_range(state.bias);
     row.margin = state.margin;
     row.lead = state.lead;

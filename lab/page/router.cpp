@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/math.h"
@@ -64,7 +65,10 @@ MeasuredSteps measured_steps(const Database& database, const std::vector<std::st
   return measured;
 }
 
-Json measures_json(const Database& database, const std::vector<int64_t>& layers, int64_t columns) {
+// whole_window: RouterHistory::first_whole_window(), before which no expert is known to be dead,
+// although earlier versions recorded 0.
+Json measures_json(const Database& database, const std::vector<int64_t>& layers, int64_t columns,
+                   const std::optional<int64_t>& whole_window) {
   const std::vector<std::string> names = measure_columns(database);
   const MeasuredSteps logged = measured_steps(database, names);
   const std::vector<int64_t> steps = peaks_chosen(logged.steps, logged.peaks, columns);
@@ -77,11 +81,13 @@ Json measures_json(const Database& database, const std::vector<int64_t>& layers,
   for (size_t at = 0; at < steps.size(); ++at) {
     s.reset();
     s.bind(0, steps[at]);
+    const bool dead_known = whole_window && steps[at] >= *whole_window;
     while (s.step()) {
       const auto layer = std::find(layers.begin(), layers.end(), s.integer(0));
       if (layer == layers.end()) continue;
       for (size_t c = 0; c < names.size(); ++c) {
         if (s.is_null(int(c) + 1)) continue;
+        if (!dead_known && names[c].starts_with("dead_for")) continue;
         values[c][size_t(layer - layers.begin())][at] =
             short_number(s.number(int(c) + 1), kMeasureDigits);
         present[c] = 1;
@@ -203,7 +209,8 @@ Json report_router(const RunRecord& run, const TelemetryReader& telemetry,
   json["cv_ceiling"] = short_number(analysis.cv_ceiling, kCurveDigits);
   json["max_load_ceiling"] = short_number(analysis.max_load_ceiling, kCurveDigits);
   json["entropy_ceiling"] = short_number(analysis.entropy_ceiling, kCurveDigits);
-  json["measures"] = measures_json(telemetry.database(), layers, limits.measure_steps);
+  json["measures"] = measures_json(telemetry.database(), layers, limits.measure_steps,
+                                   history.first_whole_window());
   json["loads"] = loads_json(telemetry, layers, analysis.experts, limits);
   json["ccdf"] = tails_json(history);
   json["analysis"] = router_json(analysis);

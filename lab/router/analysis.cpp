@@ -62,7 +62,9 @@ RouterAtStep at_step(const RouterHistory& history, const std::vector<StepValue>&
     }
     const int64_t active = std::llround(value("active"));
     s.active_min = first ? active : std::min(s.active_min, active);
-    s.dead += std::llround(value("dead_for"));
+    if (const auto dead = layer.at("dead_for", step)) {
+      s.dead = s.dead.value_or(0) + int64_t(std::llround(*dead));
+    }
     if (value("max_load_norm") >= limit) ++s.saturated;
     first = false;
   }
@@ -83,10 +85,11 @@ std::vector<double> ccdf(const std::vector<uint64_t>& counts, const std::vector<
 }
 
 void add_dead(const LayerHistory& from, int64_t last_step, RouterLayer& layer) {
+  layer.never_used = from.never_used;
+  if (!from.dead) return;
   std::vector<int64_t> since;
-  for (const DeadExpert& d : from.dead) {
+  for (const DeadExpert& d : *from.dead) {
     since.push_back(last_step - d.last_used);
-    if (d.last_used == 0) ++layer.never_used;
   }
   std::sort(since.begin(), since.end());
   layer.dead = int64_t(since.size());

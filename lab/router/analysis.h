@@ -26,7 +26,8 @@ struct RouterAtStep {
   int64_t worst_layer = 0;  // block index, by max_load_norm
   double entropy_min = 0;
   std::optional<double> entropy_norm_min = {};
-  int64_t active_min = 0, dead = 0;  // experts; dead: sum over layers
+  int64_t active_min = 0;            // experts
+  std::optional<int64_t> dead = {};  // experts, sum over layers; absent before W logged steps
   int64_t saturated = 0;             // layers
 };
 
@@ -39,9 +40,10 @@ struct RouterLayer {
   std::optional<double> cv_norm, entropy_norm;
   // Per load of RouterAnalysis::ccdf_loads: share of the experts with at least that load.
   std::vector<double> ccdf;
-  // Experts without an assignment in all of the last W logged steps, and steps since their last
-  // one.
-  int64_t dead = 0, never_used = 0, dead_longest = 0, dead_median = 0;
+  // Experts without an assignment in all of the last W logged steps, absent before W are logged,
+  // and steps since their last one; experts without one at any logged step.
+  std::optional<int64_t> dead = {};
+  int64_t dead_longest = 0, dead_median = 0, never_used = 0;
   double turnover = 0;                  // mean over the last W logged steps
   std::optional<StepLoads> steps = {};  // at single ones of the last W logged steps
   // At the last logged step that has it.

@@ -53,15 +53,29 @@ void read_loads(const TelemetryReader& telemetry, RouterHistory& history, LayerH
     }
     before = std::move(counts);
   }
-  if (int64_t(history.steps.size()) < history.window) return;  // dead needs a whole window
+  layer.never_used = std::count(last_used.begin(), last_used.end(), 0);
+  if (!history.first_whole_window()) return;
+  layer.dead.emplace();
   for (size_t e = 0; e < last_used.size(); ++e) {
     if (layer.window_counts[e] == 0) {
-      layer.dead.push_back({.expert = int64_t(e), .last_used = last_used[e]});
+      layer.dead->push_back({.expert = int64_t(e), .last_used = last_used[e]});
     }
   }
 }
 
+// Earlier versions recorded 0 dead experts at the steps before the first whole window.
+void drop_unknown_dead(const RouterHistory& history, LayerHistory& layer) {
+  const std::optional<int64_t> from = history.first_whole_window();
+  std::erase_if(layer.measure["dead_for"],
+                [&](const StepValue& v) { return !from || v.step < *from; });
+}
+
 }  // namespace
+
+std::optional<int64_t> RouterHistory::first_whole_window() const {
+  if (window < 1 || int64_t(steps.size()) < window) return std::nullopt;
+  return steps[size_t(window - 1)];
+}
 
 std::optional<double> LayerHistory::at(const std::string& name, int64_t step) const {
   const auto found = measure.find(name);
@@ -115,6 +129,7 @@ RouterHistory read_router_history(const TelemetryReader& telemetry, int64_t top_
   }
   for (LayerHistory& layer : history.layers) {
     read_loads(telemetry, history, layer);
+    drop_unknown_dead(history, layer);
     history.experts = std::max(history.experts, int64_t(layer.window_counts.size()));
   }
   return history;

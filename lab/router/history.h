@@ -22,8 +22,10 @@ struct LayerHistory {
   int64_t layer = 0;                                           // block index
   std::map<std::string, std::vector<StepValue>> measure = {};  // columns of router_layer
   std::vector<uint64_t> window_counts = {};                    // (E), over the last W logged steps
-  std::vector<DeadExpert> dead = {};                           // by expert
-  std::vector<StepValue> turnover = {};                        // since the previous logged step
+  // By expert; absent before W logged steps.
+  std::optional<std::vector<DeadExpert>> dead = {};
+  int64_t never_used = 0;                // experts without an assignment at any logged step
+  std::vector<StepValue> turnover = {};  // since the previous logged step
 
   std::optional<double> at(const std::string& name, int64_t step) const;
   std::optional<double> last(const std::string& name) const;
@@ -33,6 +35,9 @@ struct RouterHistory {
   int64_t experts = 0, top_k = 0, window = 0;
   std::vector<int64_t> steps = {};  // logged, ascending
   std::vector<LayerHistory> layers = {};
+
+  // The first logged step whose last W steps are logged; absent before W logged steps.
+  std::optional<int64_t> first_whole_window() const;
 };
 
 // Share of the assignments that went to other experts than before: half the sum over experts of

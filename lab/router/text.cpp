@@ -22,6 +22,10 @@ std::string fixed(const std::optional<double>& value, int digits) {
 std::string percent(double share) {
   return strprintf("%.1f%%", 100 * share);
 }
+// Of dead experts, which are unknown before W logged steps.
+std::string count_of(const std::optional<int64_t>& dead) {
+  return dead ? grouped(*dead) : "-";
+}
 std::string step_of(const std::optional<int64_t>& step) {
   return step ? grouped(*step) : "";
 }
@@ -49,7 +53,7 @@ std::string steps_text(const RouterAnalysis& a) {
                strprintf("%.2f%%", 100 * s.max_load_mean), fixed(s.max_load_norm_mean, 3),
                fixed(s.max_load_norm_worst, 3), std::to_string(s.worst_layer),
                fixed(s.entropy_min, 2), fixed(s.entropy_norm_min, 3), grouped(s.active_min),
-               grouped(s.dead), std::to_string(s.saturated)});
+               count_of(s.dead), std::to_string(s.saturated)});
   }
   return "\nat single steps, over layers: mean cv and max_load, the worst K max_load and its "
          "layer, "
@@ -65,8 +69,8 @@ std::string layers_text(const RouterAnalysis& a) {
     table.add(
         {std::to_string(l.layer), step_of(l.saturated_at), fixed(l.cv, 1) + "%",
          fixed(l.cv_norm, 3), strprintf("%.2f%%", 100 * l.max_load), fixed(l.max_load_norm, 3),
-         fixed(l.entropy_norm, 3), fixed(l.gini, 3), grouped(l.dead), grouped(l.never_used),
-         l.dead > 0 ? grouped(l.dead_median) + "-" + grouped(l.dead_longest) : "",
+         fixed(l.entropy_norm, 3), fixed(l.gini, 3), count_of(l.dead), grouped(l.never_used),
+         l.dead.value_or(0) > 0 ? grouped(l.dead_median) + "-" + grouped(l.dead_longest) : "",
          percent(l.turnover), l.steps ? fixed(l.steps->cv, 1) + "%" : "",
          l.steps ? fixed(l.steps->swing, 1) + "%" : "", fixed(l.bias_range, 4), fixed(l.margin, 4),
          fixed(l.lead, 4), fixed(l.gate_entropy_norm, 3), fixed(l.overlap, 3)});
@@ -147,7 +151,7 @@ Json step_json(const RouterAtStep& s) {
   json["entropy_min"] = s.entropy_min;
   json["entropy_norm_min"] = number(s.entropy_norm_min);
   json["active_min"] = s.active_min;
-  json["dead_for"] = s.dead;
+  json["dead_for"] = number(s.dead);
   json["saturated_layers"] = s.saturated;
   return json;
 }
@@ -164,10 +168,10 @@ Json layer_json(const RouterLayer& l) {
   json["entropy_norm"] = number(l.entropy_norm);
   json["gini"] = l.gini;
   json["active_norm"] = l.active_norm;
-  json["dead"] = l.dead;
+  json["dead"] = number(l.dead);
   json["never_used"] = l.never_used;
-  json["dead_steps_median"] = l.dead_median;
-  json["dead_steps_longest"] = l.dead_longest;
+  json["dead_steps_median"] = l.dead ? Json(l.dead_median) : Json();
+  json["dead_steps_longest"] = l.dead ? Json(l.dead_longest) : Json();
   json["turnover"] = l.turnover;
   json["step_cv"] = l.steps ? Json(l.steps->cv) : Json();
   json["step_cv_floor"] = l.steps ? Json(l.steps->cv_floor) : Json();

@@ -243,7 +243,7 @@ TEST_CASE("an expert is dead after a whole window without assignments") {
   DeadFor dead(3, 2);
   const Counts all{1, 1, 1}, first{1, 0, 0};
   dead.add(view(first));
-  REQUIRE(dead.dead() == 0);  // the window is not full
+  REQUIRE(!dead.dead());  // the window is not full
   dead.add(view(first));
   REQUIRE(dead.dead() == 2);
   dead.add(view(all));

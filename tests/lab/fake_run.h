@@ -21,6 +21,7 @@ struct FakeRun {
   std::string data;        // folder of its shards
   double loss = 4.25;      // of the last evaluation; that at step 20 is 0.25 lower
   double step_loss = 5.0;  // of every step
+  int64_t window = 100;    // telemetry.window
 
   void write() const {
     Config config;
@@ -30,6 +31,7 @@ struct FakeRun {
     config.model.moe->first_dense_layers = 1;
     config.run.steps = kSteps;
     config.run.target_loss = 4.1;
+    config.telemetry.window = window;
     config.data.train = {data + "/t.bin"};
     config.data.val = {data + "/v.bin"};
     make_folders(data);

@@ -27,10 +27,10 @@ std::vector<StepValue> waves(int64_t size) {
   return curve;
 }
 
-FakeRun fake(const std::string& name) {
+FakeRun fake(const std::string& name, int64_t window = 100) {
   const fs::path folder = fs::temp_directory_path() / "assay-report-page" / name;
   fs::remove_all(folder);
-  FakeRun run{.path = folder / "run", .data = folder / "data"};
+  FakeRun run{.path = folder / "run", .data = folder / "data", .window = window};
   run.write();
   return run;
 }
@@ -179,7 +179,7 @@ TEST_CASE("a report has the run's curves, loads and audit") {
 }
 
 TEST_CASE("few steps of a router's measures keep its highest load and its dead experts") {
-  const FakeRun run = fake("peaks");
+  const FakeRun run = fake("peaks", 5);
   Database(run.path + "/telemetry.db", Database::Mode::kCreate)
       .run(
           "UPDATE router_layer SET max_load_norm = 0.99 WHERE step = 16 AND layer = 1;"
@@ -203,6 +203,25 @@ TEST_CASE("few steps of a router's measures keep its highest load and its dead e
   };
   REQUIRE(range("max_load_norm") == std::pair(0.26, 0.99));
   REQUIRE(range("dead_for_norm").second == 0.75);
+}
+
+TEST_CASE("dead experts of the page begin with the first whole window, also of older runs") {
+  const FakeRun run = fake("dead", 30);
+  Database(run.path + "/telemetry.db", Database::Mode::kCreate)
+      .run("UPDATE router_layer SET dead_for = 0, dead_for_norm = 0, bias_range = 0");
+  const Json data = report_data({run.path}, {});
+  const Json& values = data["runs"][0]["router"]["measures"]["values"];
+  for (const char* name : {"dead_for", "dead_for_norm"}) {
+    INFO(name);
+    REQUIRE(values[name][0][28].is_null());  // step 29
+    REQUIRE(values[name][0][29] == 0);
+  }
+  REQUIRE(values["bias_range"][0][0] == 0);
+  const FakeRun few = fake("dead-few", 41);
+  Database(few.path + "/telemetry.db", Database::Mode::kCreate)
+      .run("UPDATE router_layer SET dead_for = 0");
+  const Json early = report_data({few.path}, {});
+  REQUIRE(!early["runs"][0]["router"]["measures"]["values"].contains("dead_for"));
 }
 
 TEST_CASE("ranks are told apart by how much they wait, over the steps of the last ones") {

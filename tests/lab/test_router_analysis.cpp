@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -60,6 +61,9 @@ void write_planted(const std::string& folder, int64_t steps) {
         for (size_t e = 0; e < sum.size(); ++e) sum[e] += at[e];
       }
       r.router[m].window = stats_of(sum);
+      // Earlier versions recorded 0 before the first whole window.
+      r.router[m].dead_for =
+          step < kWindow ? 0 : double(std::count(sum.begin(), sum.end(), int64_t{0}));
     }
     telemetry.commit();
   }
@@ -150,8 +154,24 @@ TEST_CASE("selected steps show the logged values") {
 TEST_CASE("a run before its first whole window is too early to judge") {
   const RouterAnalysis a = analyse_planted(kWindow - 1);
   REQUIRE(a.verdict.state == RouterState::kTooEarly);
-  REQUIRE(a.layers[1].dead == 0);
   REQUIRE(analyse_planted(1).steps.size() == 1);
+}
+
+TEST_CASE("without a whole window no expert is called dead, but those never used are counted") {
+  const RouterAnalysis a = analyse_planted(kWindow - 1);
+  REQUIRE(!a.layers[1].dead);
+  REQUIRE(a.layers[1].never_used == 1);
+  REQUIRE(a.layers[0].never_used == 0);
+  REQUIRE(!a.steps.back().dead);
+  const auto json = router_json(a);
+  REQUIRE(json["layers"][1]["dead"].is_null());
+  REQUIRE(json["layers"][1]["dead_steps_longest"].is_null());
+  REQUIRE(json["layers"][1]["never_used"] == 1);
+  REQUIRE(json["steps"].back()["dead_for"].is_null());
+  const RouterAnalysis whole = analyse_planted(kSteps, {kWindow - 1, kWindow, kSteps});
+  REQUIRE(!whole.steps[0].dead);
+  REQUIRE(whole.steps[1].dead == 1);
+  REQUIRE(whole.steps[2].dead == 6);
 }
 
 TEST_CASE("turnover is the share of assignments that moved") {
