@@ -283,6 +283,12 @@ std::string HealthSummary::text() const {
   return strprintf("collapsed in %ld of %ld runs: ", long(collapsed), long(logged)) + worst.text();
 }
 
+std::string HealthSummary::collapse_text() const {
+  if (collapsed == 0) return "";
+  if (collapsed == logged) return "collapsed";
+  return strprintf("collapsed in %ld of %ld runs", long(collapsed), long(logged));
+}
+
 Comparison compare(std::span<const RunRecord> runs, const CompareOptions& options) {
   Comparison c;
   c.incomparable = incomparable_differences(runs);

@@ -59,6 +59,8 @@ struct HealthSummary {
   // "dense", "not logged", "healthy: ...", "collapsed in 1 of 3 runs: ...", "uneven in 1 of 3 runs:
   // ...", "restless in 1 of 3 runs: ..."
   std::string text() const;
+  // "collapsed", "collapsed in 1 of 3 runs"; "" if none did.
+  std::string collapse_text() const;
 };
 
 // The last CORE score of each run that has one (lab/runs/recorded_core.h).

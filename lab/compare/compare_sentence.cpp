@@ -70,8 +70,10 @@ std::string rest_of_sentence(const Comparison& c, const Ranking& r, size_t from)
   }
   if (!later.empty()) text += " Then " + later + ".";
   text += not_ranked_text(r);
-  for (const ModelRow& row : c.models)
-    if (row.health.collapsed > 0) text += " The routers of " + row.group.name + " collapsed.";
+  for (const ModelRow& row : c.models) {
+    const std::string collapse = row.health.collapse_text();
+    if (!collapse.empty()) text += " The routers of " + row.group.name + " " + collapse + ".";
+  }
   text += " " + (c.not_held.empty() ? "Held fixed: " + c.contract + "." : c.not_held);
   return text + (c.confounds.empty() ? "" : " " + confounds_sentence(c.confounds));
 }

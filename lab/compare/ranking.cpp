@@ -48,8 +48,8 @@ Ranking ranking(const Comparison& c, const std::string& by, const std::string& u
                    [&](const ModelRow* a, const ModelRow* b) { return mean(a) < mean(b); });
   for (size_t i = 0; i < order.size(); ++i) {
     std::string note = i + 1 < order.size() ? certainty(*order[i], *order[i + 1], values_in) : "";
-    if (order[i]->health.collapsed > 0)
-      note = "pathological: routers collapsed" + (note.empty() ? "" : "; " + note);
+    if (const std::string collapse = order[i]->health.collapse_text(); !collapse.empty())
+      note = "pathological: routers " + collapse + (note.empty() ? "" : "; " + note);
     const SeedValues values = values_in(order[i]->group);
     Ranking::Place& place = r.places.emplace_back();
     place = {.place = int64_t(i) + 1,

@@ -298,7 +298,11 @@ TEST_CASE("a collapsed router is marked beside its loss, and in the ranking") {
   REQUIRE(c.models[1].health.text() ==
           "collapsed in 1 of 2 runs: K*max_load 0.97 (layer 5), 0.0% of the experts dead");
   REQUIRE(mentions(c.notes, "moe is pathological"));
-  REQUIRE(c.rankings[0].places[0].note.starts_with("pathological: routers collapsed; "));
+  REQUIRE(
+      c.rankings[0].places[0].note.starts_with("pathological: routers collapsed in 1 of 2 runs; "));
+  runs[2].health->saturated = {5};
+  REQUIRE(compare(runs, {}).rankings[0].places[0].note.starts_with(
+      "pathological: routers collapsed; "));
   REQUIRE(c.models[0].health.text() == "dense");
 }
 

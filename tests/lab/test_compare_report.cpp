@@ -91,6 +91,23 @@ TEST_CASE("the sentence of a comparison") {
   REQUIRE(comparison_sentence(compare(runs, {})) == "No ranking: wide-s2 is not finished.");
 }
 
+TEST_CASE("the sentence says in how many runs the routers collapsed, unless in all") {
+  std::vector<RunRecord> runs = two_runs();
+  for (RunRecord run : two_runs()) {
+    run.name = "moe-s" + std::to_string(run.config.run.seed);
+    run.config.model.moe.emplace();
+    run.health.emplace();
+    run.health->worst_max_load_norm = 0.6;
+    runs.push_back(run);
+  }
+  REQUIRE(comparison_sentence(compare(runs, {})).find("The routers") == std::string::npos);
+  runs[3].health->saturated = {1};
+  require_in(comparison_sentence(compare(runs, {})),
+             " The routers of moe collapsed in 1 of 2 runs. Held fixed");
+  runs[2].health->saturated = {1};
+  require_in(comparison_sentence(compare(runs, {})), " The routers of moe collapsed. Held fixed");
+}
+
 TEST_CASE("an anchor with runs: facts, gaps from the largest step, matching settings") {
   const std::vector<RunRecord> runs = two_runs();
   const Comparison c = compare(runs, {});
