@@ -1,4 +1,6 @@
 // A comparison as tables for the terminal.
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/joined.h"
 #include "lab/compare/compare_report.h"
@@ -15,6 +17,16 @@ std::string seeds_of(const SeedGroup& group) {
   return joined(seeds, ",");
 }
 
+// "nm: the runs alpha, beta, delta" of a model whose name does not tell which runs it has.
+std::string members_text(const SeedGroup& group) {
+  std::vector<std::string> names;
+  for (const RunRecord* run : group.runs) names.push_back(run->name);
+  const bool told = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name.starts_with(group.name);
+  });
+  return told ? "" : group.name + ": the runs " + joined(names, ", ") + "\n";
+}
+
 std::string models_text(const Comparison& c) {
   TextTable table({"model", "seeds", "P_active", "P_total", "steps", "tokens", "contract"});
   for (const ModelRow& row : c.models) {
@@ -24,7 +36,9 @@ std::string models_text(const Comparison& c) {
     table.add({row.group.name, seeds_of(row.group), grouped(row.group.audit().active),
                grouped(row.group.audit().total), steps, grouped(run.tokens), row.contract});
   }
-  return table.text();
+  std::string members;
+  for (const ModelRow& row : c.models) members += members_text(row.group);
+  return table.text() + members;
 }
 
 std::string triple_text(const Comparison& c) {

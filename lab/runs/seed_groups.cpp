@@ -126,13 +126,16 @@ std::string own_name(const RunRecord& run) {
   return fs::path(run.name).filename().string();
 }
 
+fs::path folder_of(const RunRecord& run) {
+  const fs::path path = fs::weakly_canonical(run.path);
+  return path.has_filename() ? path.parent_path() : path.parent_path().parent_path();
+}
+
 // Where a folder named as the runs are named would be: .../moe of .../moe-seed1, .../moe-seed2;
 // .../moe-64 of .../moe-64, .../moe-64-seed2. Runs named only by their seed take the name of the
 // folder they are in.
 fs::path shared_path(const std::vector<const RunRecord*>& runs) {
-  fs::path first = fs::weakly_canonical(runs.front()->path);
-  if (!first.has_filename()) first = first.parent_path();
-  const fs::path folder = first.parent_path();
+  const fs::path folder = folder_of(*runs.front());
   std::string name = own_name(*runs.front());
   if (runs.size() == 1) return folder / name;
   for (const RunRecord* run : runs) name = common_start(name, own_name(*run));
@@ -141,6 +144,19 @@ fs::path shared_path(const std::vector<const RunRecord*>& runs) {
   name = std::regex_replace(name, std::regex("(^|[-_.]+)(seed|s)?[-_.]*[0-9]*$"), "");
   if (!name.empty()) return folder / name;
   return folder.has_filename() ? folder : folder / own_name(*runs.front());
+}
+
+// Of groups that take the name of one folder, as the names of their runs have nothing in common:
+// "alpha and 2 more" of alpha, beta and delta.
+void name_after_first_runs(std::vector<SeedGroup>& groups, std::vector<fs::path>& paths) {
+  std::map<fs::path, int> count;
+  for (const fs::path& path : paths) ++count[path];
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const RunRecord& first = *groups[i].runs.front();
+    if (paths[i].empty() || count.at(paths[i]) < 2 || paths[i] != folder_of(first)) continue;
+    groups[i].name = own_name(first) + strprintf(" and %zu more", groups[i].runs.size() - 1);
+    paths[i] /= groups[i].name;
+  }
 }
 
 // Groups of the same name take the folders before it; those of one folder are numbered. paths: of
@@ -266,6 +282,7 @@ std::vector<SeedGroup> group_runs(std::span<const RunRecord> runs, const RunText
     paths.push_back(group.name.empty() ? shared_path(group.runs) : "");
     if (group.name.empty()) group.name = paths.back().filename().string();
   }
+  name_after_first_runs(groups, paths);
   make_names_differ(groups, paths);
   return groups;
 }

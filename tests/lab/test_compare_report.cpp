@@ -63,6 +63,15 @@ TEST_CASE("the text of a comparison") {
   require_in(text, "no ranking: there is only one model");
 }
 
+TEST_CASE("the runs of a model whose name is not that of its runs are listed") {
+  std::vector<RunRecord> runs = two_runs();
+  REQUIRE(comparison_text(compare(runs, {})).find(": the runs") == std::string::npos);
+  runs[0].name = "alpha";
+  runs[1].name = "beta";
+  for (RunRecord& run : runs) run.path = "models/" + run.name;
+  require_in(comparison_text(compare(runs, {})), "\nmodels: the runs alpha, beta\n");
+}
+
 TEST_CASE("the sentence of a comparison") {
   std::vector<RunRecord> runs = two_runs();
   require_in(comparison_sentence(compare(runs, {})),

@@ -172,6 +172,24 @@ TEST_CASE("the name of a model is what its runs share, without the seed") {
   REQUIRE(group_by_seed(two)[1].name == "a (2)");
 }
 
+TEST_CASE("models of one folder whose runs' names have nothing in common are told apart") {
+  std::vector<RunRecord> runs;
+  for (const char* name : {"alpha", "beta", "delta", "gamma", "eps", "zeta"}) {
+    runs.push_back(hand_made({.name = name, .seed = int64_t(runs.size() % 3) + 1}));
+    if (runs.size() > 3) runs.back().config.model.ffn = 123;
+  }
+  const std::vector<SeedGroup> both = group_by_seed(runs);
+  REQUIRE(both.size() == 2);
+  REQUIRE(both[0].name == "alpha and 2 more");
+  REQUIRE(both[1].name == "gamma and 2 more");
+  const std::vector<RunRecord> one(runs.begin(), runs.begin() + 3);
+  REQUIRE(group_by_seed(one).front().name == "runs");
+  // Beside a model that the folder does not name.
+  runs.resize(4);
+  REQUIRE(group_by_seed(runs)[0].name == "runs");
+  REQUIRE(group_by_seed(runs)[1].name == "gamma");
+}
+
 TEST_CASE("models in folders of one name are named with the folders before it") {
   const auto names_of = [](const std::vector<std::string>& paths) {
     std::vector<RunRecord> runs;
