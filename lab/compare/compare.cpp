@@ -257,6 +257,20 @@ void note_models(Comparison& c) {
     c.notes.push_back("a model with one seed has no interval: the seed may cause a difference");
 }
 
+// The seconds of the models stand side by side, on the page also without a target. Not if a note
+// has the two machines already.
+void note_other_machines(Comparison& c) {
+  std::vector<const RunRecord*> runs;
+  for (const ModelRow& row : c.models) {
+    if (row.seconds) runs.insert(runs.end(), row.group.runs.begin(), row.group.runs.end());
+  }
+  const std::string why = other_machine(runs);
+  const auto says = [&](const std::string& note) { return note.find(why) != std::string::npos; };
+  if (why.empty() || std::any_of(c.notes.begin(), c.notes.end(), says)) return;
+  c.notes.push_back("the seconds of the models are of different machines and do not compare: " +
+                    why);
+}
+
 }  // namespace
 
 std::string CapabilitySummary::text() const {
@@ -314,6 +328,7 @@ Comparison compare(std::span<const RunRecord> runs, const CompareOptions& option
   note_models(c);
   if (const std::string note = shared_order_text(groups); !note.empty()) c.notes.push_back(note);
   rank(c);
+  note_other_machines(c);
   return c;
 }
 

@@ -142,6 +142,26 @@ TEST_CASE("seconds of two CPUs are not ranked") {
   REQUIRE(!by_seconds());
 }
 
+TEST_CASE("seconds of models of two machines have a note, with and without a target, once") {
+  std::vector<RunRecord> runs = two_models();
+  for (RunRecord& run : runs) run.device = "cpu", run.cpu = "a";
+  REQUIRE(compare(runs, {}).notes.empty());
+  runs[2].cpu = runs[3].cpu = "b";
+  const std::string why = "dense-s1 ran on cpu, a, moe-s1 on cpu, b";
+  const Comparison c = compare(runs, {});
+  REQUIRE(c.notes ==
+          std::vector<std::string>{
+              "the seconds of the models are of different machines and do not compare: " + why});
+  REQUIRE((c.models[0].seconds && c.models[1].seconds));
+  REQUIRE(compare(runs, {.target_loss = 4}).notes ==
+          std::vector<std::string>{"no ranking by seconds: " + why});
+  // A model without seconds has nothing to set beside those of the other.
+  runs[2].cpu = "a";
+  const std::vector<std::string> notes = compare(runs, {}).notes;
+  REQUIRE(notes.size() == 1);
+  REQUIRE(notes[0].starts_with("moe has no seconds: "));
+}
+
 TEST_CASE("seconds of other ranks or threads are not ranked, nor averaged over seeds") {
   std::vector<RunRecord> runs = two_models();
   for (RunRecord& run : runs) run.device = "cpu", run.ranks = "1", run.threads = "4";
