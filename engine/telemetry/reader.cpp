@@ -15,6 +15,11 @@
 namespace assay {
 namespace {
 
+constexpr const char* kPutBack =
+    "put back a copy of the file, or train the run again from the start: `assay train` with "
+    "--fresh";
+constexpr const char* kNothingYet = "the run logged nothing yet: train it first";
+
 // Whether the run in the folder has trained: it has a checkpoint, and not only the weights that it
 // began with.
 bool has_trained(const std::filesystem::path& run) {
@@ -36,10 +41,22 @@ std::string require_file(const std::string& path) {
   }
   if (has_trained(run)) {
     throw UserError("no telemetry at " + path + ", though the run has trained: it has checkpoints",
-                    "put back a copy of the file, or train the run again from the start: `assay "
-                    "train` with --fresh");
+                    kPutBack);
   }
-  throw UserError("no telemetry at " + path, "the run logged nothing yet: train it first");
+  throw UserError("no telemetry at " + path, kNothingYet);
+}
+
+// Of a database that no run has written to: it is another's, or a run's whose rows are lost or not
+// there yet.
+[[noreturn]] void refuse_without_version(const Database& database, const std::string& path) {
+  Statement tables(database, "SELECT 1 FROM sqlite_master LIMIT 1");
+  const std::string what = path + ": is not a telemetry database";
+  if (tables.step()) throw NotTelemetry(what, "give the telemetry.db of a run");
+  if (has_trained(std::filesystem::path(path).parent_path())) {
+    throw NotTelemetry(what + ": it is empty, though the run has trained: it has checkpoints",
+                       kPutBack);
+  }
+  throw NotTelemetry(what + ": it is empty", kNothingYet);
 }
 
 void require_column(const std::string& column) {
@@ -65,9 +82,7 @@ TelemetryReader::TelemetryReader(const std::string& path, Wait wait)
                               path.c_str(), long(found), kTelemetryVersion),
                     "written by a newer assay: use that one");
   }
-  if (found < 1) {
-    throw NotTelemetry(path + ": is not a telemetry database", "give the telemetry.db of a run");
-  }
+  if (found < 1) refuse_without_version(database_, path);
   Statement stranger(database_,
                      "SELECT type, name FROM sqlite_master WHERE type NOT IN "
                      "('table', 'index') OR sql LIKE 'CREATE VIRTUAL%' LIMIT 1");

@@ -71,8 +71,8 @@ void Database::fail(const std::string& what) const {
     hint = "free space and run the same command again: the run continues from its last checkpoint";
   if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
     hint =
-        "the file is damaged: move it away (the checkpoints are not affected) and run the same "
-        "command again";
+        "the file is damaged: put back a copy of it, or move it away (the checkpoints are not "
+        "affected): `assay train` then continues an unfinished run without the figures so far";
   const bool held = code == SQLITE_BUSY || code == SQLITE_LOCKED || code == SQLITE_PROTOCOL;
   if (held) hint = kHeldHint;
   const bool too_many = code == SQLITE_CANTOPEN && too_many_files(sqlite3_system_errno(handle_));

@@ -131,6 +131,15 @@ bool extended(const RunRecord& run) {
   return run.end == "steps" && run.steps_done < run.config.run.steps;
 }
 
+// The run's name and what stopped it; "" of a finished run.
+std::string unfinished_text(const RunRecord& run) {
+  if (stopped_by_guard(run.end)) {
+    return strprintf("%s (stopped by its guard, %s, at step %ld)", run.name.c_str(),
+                     run.end.c_str(), long(run.steps_done));
+  }
+  return !run.finished() || extended(run) ? run.name : "";
+}
+
 ModelRow model_row(const SeedGroup& group, const CompareOptions& options, const Comparison& c) {
   ModelRow row{.group = group,
                .contract = contract_text(*group.runs.front()),
@@ -148,14 +157,9 @@ ModelRow model_row(const SeedGroup& group, const CompareOptions& options, const 
   if (c.target_loss) row.target = target_summary(group, *c.target_loss, c.left_out_steps);
   row.capability = capability_summary(group);
   row.health = health_summary(group);
-  for (const RunRecord* run : group.runs)
-    if (stopped_by_guard(run->end)) {
-      row.unfinished.push_back(strprintf("%s (stopped by its guard, %s, at step %ld)",
-                                         run->name.c_str(), run->end.c_str(),
-                                         long(run->steps_done)));
-    } else if (!run->finished() || extended(*run)) {
-      row.unfinished.push_back(run->name);
-    }
+  for (const RunRecord* run : group.runs) {
+    if (std::string text = unfinished_text(*run); !text.empty()) row.unfinished.push_back(text);
+  }
   return row;
 }
 
@@ -242,8 +246,13 @@ void note_models(Comparison& c) {
     if (!row.other_machine.empty()) {
       c.notes.push_back(row.group.name + " has no seconds: " + row.other_machine);
     }
-    for (const std::string& name : row.unfinished)
-      c.notes.push_back(name + " is not finished: its values are from its last evaluation");
+    for (const RunRecord* run : row.group.runs) {
+      const std::string name = unfinished_text(*run);
+      if (name.empty()) continue;
+      c.notes.push_back(name + (run->val_loss_nats.empty()
+                                    ? " is not finished, and was not validated: it has no loss"
+                                    : " is not finished: its values are from its last evaluation"));
+    }
     note_routers(c, row);
     for (const CurvePoint& point : row.curve)
       if (point.loss && point.loss->n < int64_t(row.group.runs.size()))

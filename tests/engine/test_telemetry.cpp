@@ -302,6 +302,31 @@ TEST_CASE("files that are not telemetry are refused") {
   expect_error([&] { reader.expert_load(1, 1); }, "expert_load of step 1, layer 1");
 }
 
+TEST_CASE("what to do about telemetry that is empty or damaged") {
+  const TempFolder folder;
+  const auto hint_of = [](const std::string& path) {
+    try {
+      TelemetryReader reader(path);
+    } catch (const UserError& error) {
+      return error.hint();
+    }
+    return std::string("read");
+  };
+  make_folders(folder / "run");
+  const std::string path = folder / "run/telemetry.db";
+  write_file_atomic(path, "");
+  REQUIRE(hint_of(path) == "the run logged nothing yet: train it first");
+  make_folders(folder / "run/checkpoints/step-00000010");
+  REQUIRE(hint_of(path).starts_with("put back a copy of the file, or train the run again"));
+  // A program that only reads would refuse again without the file.
+  write_file_atomic(path, std::string(5000, 'x'));
+  REQUIRE(hint_of(path).starts_with("the file is damaged: put back a copy of it, or move it away"));
+  REQUIRE(hint_of(path).find("same command") == std::string::npos);
+  std::filesystem::remove(path);
+  Database(path, Database::Mode::kCreate).run("CREATE TABLE t(x)");
+  REQUIRE(hint_of(path) == "give the telemetry.db of a run");
+}
+
 TEST_CASE("telemetry of version 1 is read, and continues in the current version") {
   const TempFolder folder;
   const std::string path = folder / "telemetry.db";

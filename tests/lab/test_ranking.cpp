@@ -299,6 +299,16 @@ TEST_CASE("runs that are not finished are marked and not ranked") {
   }
 }
 
+TEST_CASE("a run that was never validated has no values of a last evaluation") {
+  std::vector<RunRecord> runs = two_models();
+  runs[1].end = "";
+  REQUIRE(mentions(compare(runs, {}).notes,
+                   "dense-s2 is not finished: its values are from its last evaluation"));
+  runs[1].val_loss_nats.clear();
+  REQUIRE(mentions(compare(runs, {}).notes,
+                   "dense-s2 is not finished, and was not validated: it has no loss"));
+}
+
 TEST_CASE("one seed has no interval, and the ranking says so") {
   const std::vector<RunRecord> runs = {run_of("a", 1, 64, 3.3), run_of("b", 1, 99, 3.2)};
   const Comparison c = compare(runs, {});
