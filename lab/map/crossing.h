@@ -40,8 +40,10 @@ enum class Ahead {
 struct BudgetRow {
   double cost = 0;
   Summary first, second;
-  PairedDifference difference;                                   // second - first
-  bool first_interpolated = false, second_interpolated = false;  // in any of the seeds
+  PairedDifference difference;  // second - first
+  // No endpoint within kHeldWithin, in any of the seeds. With one so near the value is read at the
+  // budget too, on the line to the endpoint's neighbour.
+  bool first_interpolated = false, second_interpolated = false;
   Ahead ahead = Ahead::kUndecided;  // of one seed, which has no interval: by its sign
   bool decided() const { return difference.summary.interval95.has_value() && is_order(); }
   // The model behind has no endpoint here, and the chord is rather too bad for it: it may be behind

@@ -120,8 +120,9 @@ std::string map_page(const ContractMap& map, const std::vector<MapClaimResult>& 
          "</style>\n</head>\n<body>\n<header>\n<h1>" + escaped_html(title) + "</h1>\n" +
          legend(map) + table(answer_rows(map)) +
          (claims.empty() ? "" : table(map_claim_rows(claims))) + table(model_rows(map)) +
-         "</header>\n<main>\n<p class=\"how\">Over ~: the model behind has no endpoint there; its "
-         "value is read between two, which is rather too bad, and it may be behind for that alone. "
+         "</header>\n<main>\n<p class=\"how\">Over ~: the model behind has no endpoint within 1%; "
+         "its value is read between two, which is rather too bad, and it may be behind for that "
+         "alone. "
          "Pictures, above: " +
          escaped_html(measure_title(map.measure)) +
          " of every endpoint, a line per seed; below: the difference to " +

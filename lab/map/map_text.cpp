@@ -207,8 +207,10 @@ std::string map_text(const ContractMap& map) {
     }
   }
   text +=
-      "\n~: no endpoint there; linear in the logarithm of the cost between two, which is rather "
-      "too bad\nover ~: the model behind has such a value, and may be behind for that alone\n";
+      "\n~: no endpoint within 1%; linear in the logarithm of the cost between two, which is "
+      "rather too bad\nover ~: the model behind has such a value, and may be behind for that "
+      "alone\n"
+      "an endpoint within 1% has no ~; its value is read at the budget, on the same line\n";
   if (hidden) {
     text += "pairs without " + model(map, 0).name + ": --models " + model(map, 1).name + "," +
             model(map, 2).name + ", or --json\n";

@@ -148,6 +148,18 @@ TEST_CASE("budgets are those of both models, where both have a value") {
   REQUIRE(pair.crossings[0].at.empty());
 }
 
+TEST_CASE("an endpoint within 1% of a budget is no gap, and its value is read at the budget") {
+  const std::vector<SeedCurve> first = {curve(1, {{10, 4}, {99.5, 3}, {1000, 2}})};
+  const std::vector<SeedCurve> second = {curve(1, {{10, 3}, {100, 2}, {1000, 1}})};
+  const PairOnAxis pair = compare_on_axis(first, second, Better::kLower);
+  REQUIRE(costs(pair) == std::vector<double>{10, 99.5, 1000});
+  const BudgetRow& row = pair.budgets[1];
+  REQUIRE_FALSE(row.first_interpolated);
+  REQUIRE_FALSE(row.second_interpolated);
+  REQUIRE(row.first.mean == 3);
+  REQUIRE(row.second.mean == Approx(3 - std::log10(99.5 / 10)));  // 2.0022, its endpoint has 2
+}
+
 TEST_CASE("ties") {
   const std::vector<SeedCurve> c = {curve(1, {{10, 3}, {100, 2}}), curve(2, {{10, 3}, {100, 2}})};
   const PairOnAxis same = compare_on_axis(c, c, Better::kLower);

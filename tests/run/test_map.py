@@ -82,7 +82,8 @@ def check_difference(answer):
 def check_text(matrix):
     done = assay("map", matrix)
     check(done.returncode == 0 and "12 endpoints of 2 models" in done.stdout, done.stdout + done.stderr)
-    for words in ("tokens per stored parameter", "moe: no dissect/used.json", "no counter of energy was read", "95% interval", "moe - dense"):
+    for words in ("tokens per stored parameter", "moe: no dissect/used.json", "no counter of energy was read", "95% interval", "moe - dense",
+                  "~: no endpoint within 1%; "):
         check(words in done.stdout, f"{words}: {done.stdout}")
     one = assay("map", matrix, "--axis", "flops", "--models", "moe,dense").stdout
     check("dense - moe" in one and "tokens per" not in one, one)
