@@ -47,6 +47,14 @@ std::string health(const SummaryRow& row) {
   return text;
 }
 
+// " (routers collapsed)", " (routers collapsed in 1 of 3 runs)"; "" if none did.
+std::string collapse_text(const SummaryRow& row) {
+  if (row.collapsed == 0) return "";
+  const auto runs = int64_t(runs_with_routers(row).runs.size());
+  if (row.collapsed == runs) return " (routers collapsed)";
+  return strprintf(" (routers collapsed in %ld of %ld runs)", long(row.collapsed), long(runs));
+}
+
 // The rows that have values to show.
 std::vector<const SummaryRow*> shown_rows(const ContractTable& table) {
   std::vector<const SummaryRow*> rows;
@@ -238,7 +246,7 @@ std::string ranking_text(const ContractTable& table) {
     const SummaryRow& row = *table.ranking[i];
     text += row_name(row, table) + (steps ? strprintf(" %.0f", row.target_steps->mean)
                                           : strprintf(" %.4f", row.loss->mean));
-    if (table.ranking[i]->collapsed > 0) text += " (routers collapsed)";
+    text += collapse_text(row);
   }
   text += ".\n";
   if (seen.contains(Relation::kUnclear)) {

@@ -144,6 +144,35 @@ TEST_CASE("a matrix says of equal differences that they have no spread, and of l
   }
 }
 
+TEST_CASE("the ranking says in how many runs the routers collapsed, unless in all") {
+  Table t = planted_table();
+  ContractTable& table = t.tables[0];
+  SummaryRow &full = table.rows[0], &even = table.rows[1];
+  full.loss = summarise(SeedValues{{1, 4.0}, {2, 4.2}});
+  even.loss = summarise(SeedValues{{1, 4.5}, {2, 4.7}});
+  even.difference = paired_difference({{1, 4.5}, {2, 4.75}}, {{1, 4.0}, {2, 4.25}});
+  table.ranking = {&full, &even};
+  table.relation = {ContractTable::Relation::kNoSpread};
+  const Matrix matrix;
+  const auto text_with = [&](int64_t collapsed) {
+    full.collapsed = collapsed;
+    MatrixSummary summary;
+    summary.matrix = &matrix;
+    summary.tables = t.tables;
+    return summary_markdown(summary);
+  };
+  const auto runs = int64_t(runs_with_routers(full).runs.size());
+  REQUIRE(runs == 3);
+  for (const auto& [collapsed, said] :
+       {std::pair<int64_t, std::string>{0, "full 4.1000 ? even 4.6000"},
+        {1, "full 4.1000 (routers collapsed in 1 of 3 runs) ? even"},
+        {3, "full 4.1000 (routers collapsed) ? even"}}) {
+    const std::string text = text_with(collapsed);
+    INFO(text);
+    REQUIRE(text.find(said) != std::string::npos);
+  }
+}
+
 TEST_CASE("the table of routers has the runs that the rule ended, and the models' windows") {
   Table t = planted_table();
   for (SummaryRow& row : t.tables[0].rows) {
