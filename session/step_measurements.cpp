@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <sstream>
 
 #include "base/check.h"
@@ -22,6 +23,17 @@ void remove_file(const fs::path& file) {
   if (!error) return;
   throw UserError("cannot remove " + file.string() + ": " + error.message(),
                   "check the permissions there");
+}
+
+void put_aside(const fs::path& evaluations, const std::string& name) {
+  const fs::path from = evaluations / name, folder = evaluations / kGivenUp;
+  make_folders(folder.string());
+  std::error_code error;
+  fs::rename(from, folder / name, error);
+  if (!error) return;
+  throw UserError(
+      "cannot move " + from.string() + " to " + folder.string() + ": " + error.message(),
+      "check the permissions there");
 }
 
 // The number of lines that were removed.
@@ -72,18 +84,26 @@ std::vector<std::string> evaluation_files(const std::string& run) {
   return files;
 }
 
-std::string remove_measurements_after(const std::string& run, int64_t step) {
-  std::string removed;
-  for (const std::string& name : evaluation_files(run)) {
+GivenUp give_up_measurements_after(const std::string& run, int64_t step) {
+  GivenUp given_up;
+  const auto attempt = [&](const std::function<void()>& work) {
+    try {
+      work();
+    } catch (const UserError& error) {
+      if (given_up.problem.empty()) given_up.problem = error.what();
+    }
+  };
+  std::vector<std::string> files;
+  attempt([&] { files = evaluation_files(run); });
+  for (const std::string& name : files) {
     if (evaluated_step(name) <= step) continue;
-    remove_file(fs::path(run) / kEvaluations / name);
-    removed += (removed.empty() ? "" : ", ") + (fs::path(kEvaluations) / name).string();
+    attempt([&] {
+      put_aside(fs::path(run) / kEvaluations, name);
+      given_up.evaluations.push_back(name);
+    });
   }
-  if (const int64_t lines = cut_samples(fs::path(run) / kSamplesFile, step); lines > 0) {
-    removed += strprintf("%s%ld line%s of %s", removed.empty() ? "" : ", ", long(lines),
-                         lines == 1 ? "" : "s", kSamplesFile);
-  }
-  return removed;
+  attempt([&] { given_up.sample_lines = cut_samples(fs::path(run) / kSamplesFile, step); });
+  return given_up;
 }
 
 }  // namespace assay

@@ -1,5 +1,5 @@
 // What a run's folder has of single steps beside its telemetry: texts in samples.jsonl, and the
-// files of evals/.
+// files of evals/. evals/given-up has those of steps that the run gave up; nothing reads it.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,19 @@ int64_t evaluated_step(const std::string& name);
 // The names of these files that a run has, by step. ReadFailed if the folder cannot be read.
 std::vector<std::string> evaluation_files(const std::string& run);
 
-// Removes what is there of later steps: a run that goes on from this step makes them again, and no
-// longer has the weights that were measured. Returns what that was, for the log:
-// "evals/step-00000030.json, 4 lines of samples.jsonl"; "" if there was nothing. UserError if it
-// cannot be removed.
-std::string remove_measurements_after(const std::string& run, int64_t step);
+// In RUN/evals.
+inline constexpr const char* kGivenUp = "given-up";
+
+struct GivenUp {
+  std::vector<std::string> evaluations = {};  // their names: they are in evals/given-up now
+  int64_t sample_lines = 0;                   // removed from samples.jsonl
+  std::string problem = {};                   // the first error; "" if nothing stays
+};
+
+// Takes away what is there of later steps: a run that goes on from this step makes them again, and
+// no longer has the weights that were measured. The files of evals/ are moved, since nothing makes
+// again what `assay eval` measured; each replaces an older one of its name. What cannot be taken
+// away stays, and the rest goes.
+GivenUp give_up_measurements_after(const std::string& run, int64_t step);
 
 }  // namespace assay

@@ -16,6 +16,7 @@
 #include "models/linear/precision.h"
 #include "models/parameters/expert_shares.h"
 #include "session/data_evidence.h"
+#include "session/eval_file.h"
 #include "session/other_guessing.h"
 #include "session/other_instructions.h"
 #include "session/passed_landings.h"
@@ -310,13 +311,26 @@ void TrainingRun::open_records(double peak_flop_per_s) {
 }
 
 // As telemetry loses its rows of steps after the checkpoint. Training goes on if they stay.
-void TrainingRun::remove_later_measurements() {
-  try {
-    const std::string removed = remove_measurements_after(dir_->path(), start_.steps_done);
-    if (!removed.empty()) log_->info("removed, of steps that are made again: " + removed, "");
-  } catch (const UserError& error) {
-    log_->warn(strprintf("what is measured of steps after %ld, which are made again, stays: %s",
-                         long(start_.steps_done), error.what()));
+void TrainingRun::give_up_later_measurements() {
+  const GivenUp given_up = give_up_measurements_after(dir_->path(), start_.steps_done);
+  const std::string which =
+      strprintf("of steps after %ld, which are made again,", long(start_.steps_done));
+  if (const int64_t lines = given_up.sample_lines; lines > 0) {
+    log_->info(strprintf("removed, of steps that are made again: %ld line%s of %s", long(lines),
+                         lines == 1 ? "" : "s", kSamplesFile),
+               "");
+  }
+  std::string moved;
+  for (const std::string& name : given_up.evaluations) {
+    moved += (moved.empty() ? "" : ", ") + name;
+  }
+  if (!moved.empty()) {
+    log_->warn(strprintf("what was measured %s is in %s/%s/%s now: %s", which.c_str(),
+                         dir_->path().c_str(), kEvaluations, kGivenUp, moved.c_str()));
+  }
+  if (!given_up.problem.empty()) {
+    log_->warn(strprintf("some of what was measured %s may stay: %s", which.c_str(),
+                         given_up.problem.c_str()));
   }
 }
 
@@ -324,7 +338,7 @@ RunResult TrainingRun::train(const TrainingHooks& hooks) {
   CHECK(dir_ && !trained_, "TrainingRun::train() before open(), or twice: folder %s",
         options_.folder.c_str());
   trained_ = true;
-  if (first()) remove_later_measurements();
+  if (first()) give_up_later_measurements();
   const auto stop_requested = [&] { return hooks.stop_requested && hooks.stop_requested(); };
   RunParts parts = this->parts();
   parts.on_step = [&](const StepStats& stats) {

@@ -99,7 +99,7 @@ class TrainingRun {
   void announce_launch(const std::string& other_instructions);
   void announce_changes();
   void open_records(double peak_flop_per_s);
-  void remove_later_measurements();
+  void give_up_later_measurements();
   LoaderConfig announcing_loader();
   void plan_others(TrainingMemory& memory);
   RecorderConfig recorder_config(double peak_flop_per_s) const;

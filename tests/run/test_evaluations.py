@@ -185,23 +185,31 @@ def check_failure(place):
 
 
 def check_abandoned(place):
-    """A run that goes on from before a damaged checkpoint keeps no measurement of that checkpoint's weights."""
+    """A run that goes on from before a damaged checkpoint puts aside what was measured of that checkpoint's weights."""
     run = place.run("abandoned")
     settings = [*core_settings(place, every=10), *SAMPLES, "--set", "run.keep_checkpoints=2"]
     place.train("abandoned", *settings, "--stop-after", "30")
     at = {step: run / "evals" / f"step-{step:08d}.json" for step in (20, 30)}
     check(all(file.is_file() for file in at.values()), sorted((run / "evals").iterdir()))
-    at_20 = at[20].read_bytes()
+    done = assay("eval", run, "--tasks", "loss")
+    check(done.returncode == 0, done.stderr)
+    at_20, at_30 = (at[step].read_bytes() for step in (20, 30))
+    check(b"val_loss_nats" in at_30, "the run itself writes no loss there")
     model = run / "checkpoints" / "step-00000030" / "model.safetensors"
     model.write_bytes(model.read_bytes()[:-1])
-    place.train("abandoned", *settings, "--stop-after", "2")
+    done = place.train("abandoned", *settings, "--stop-after", "2")
     check(at[20].read_bytes() == at_20 and not at[30].exists(), f"goes on from step 20: {sorted((run / 'evals').iterdir())}")
     steps = {json.loads(line)["step"] for line in samples(run).splitlines()}
     check(steps == {15}, f"texts of steps {steps}")
-    check("removed, of steps that are made again: evals/step-00000030.json, 2 lines of samples.jsonl" in
-          (run / "log.txt").read_text(), "the log says so")
-    place.train("abandoned", *settings, "--stop-after", "8")
-    check(at[30].is_file() and {json.loads(line)["step"] for line in samples(run).splitlines()} == {15, 30}, "and measures step 30 again")
+    check((run / "evals" / "given-up" / at[30].name).read_bytes() == at_30, "what nothing makes again is kept")
+    check("warning: what was measured of steps after 20, which are made again, "
+          f"is in {run}/evals/given-up now: {at[30].name}\n" in done.stderr, done.stderr)
+    logged = (run / "log.txt").read_text()
+    check("removed, of steps that are made again: 2 lines of samples.jsonl" in logged, "the log says so")
+    done = place.train("abandoned", *settings, "--stop-after", "8")
+    check("given-up" not in done.stderr, done.stderr)
+    check(b"val_loss_nats" not in at[30].read_bytes(), "the loss is not measured again")
+    check({json.loads(line)["step"] for line in samples(run).splitlines()} == {15, 30}, "and measures step 30 again")
 
 
 def check_landings(place):

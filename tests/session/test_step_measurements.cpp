@@ -31,7 +31,10 @@ CoreTask task_of(const std::string& label, double baseline) {
 TEST_CASE("a run that goes on from a step has no measurements of later ones") {
   const TempFolder folder;
   const std::string run = folder / "run", texts = run + "/" + kSamplesFile;
-  REQUIRE(remove_measurements_after(run, 25).empty());
+  const auto nothing = [](const GivenUp& given_up) {
+    return given_up.evaluations.empty() && given_up.sample_lines == 0 && given_up.problem.empty();
+  };
+  REQUIRE(nothing(give_up_measurements_after(run, 25)));
   for (const int64_t step : {0, 25, 30}) {
     write_file_atomic(evaluation_file(run, step), "{}");
     write_file_atomic(evaluation_file(run, step, ".core-1-of-2"), "{}");
@@ -39,20 +42,53 @@ TEST_CASE("a run that goes on from a step has no measurements of later ones") {
   write_file_atomic(run + "/evals/notes.json", "{}");
   write_file_atomic(texts, sample_of(15) + sample_of(25) + sample_of(30) + sample_of(30));
 
-  REQUIRE(remove_measurements_after(run, 30).empty());
-  REQUIRE(remove_measurements_after(run, 25) ==
-          "evals/step-00000030.core-1-of-2.json, evals/step-00000030.json, 2 lines of "
-          "samples.jsonl");
+  using Names = std::vector<std::string>;
+  const Names of_30 = {"step-00000030.core-1-of-2.json", "step-00000030.json"};
+  REQUIRE(nothing(give_up_measurements_after(run, 30)));
+  const GivenUp first = give_up_measurements_after(run, 25);
+  REQUIRE((first.evaluations == of_30 && first.sample_lines == 2 && first.problem.empty()));
   REQUIRE(names_in(run + "/evals") ==
-          std::vector<std::string>{"notes.json", "step-00000000.core-1-of-2.json",
-                                   "step-00000000.json", "step-00000025.core-1-of-2.json",
-                                   "step-00000025.json"});
+          Names{"given-up", "notes.json", "step-00000000.core-1-of-2.json", "step-00000000.json",
+                "step-00000025.core-1-of-2.json", "step-00000025.json"});
+  REQUIRE(evaluation_files(run).size() == 4);
   REQUIRE(read_file(texts) == sample_of(15) + sample_of(25));
-  REQUIRE(remove_measurements_after(run, 25).empty());
+  REQUIRE(nothing(give_up_measurements_after(run, 25)));
 
-  REQUIRE(remove_measurements_after(run, 0).ends_with("2 lines of samples.jsonl"));
+  write_file_atomic(evaluation_file(run, 30), "{\"of\": \"later\"}");
+  const GivenUp second = give_up_measurements_after(run, 0);
+  REQUIRE(second.evaluations ==
+          Names{"step-00000025.core-1-of-2.json", "step-00000025.json", "step-00000030.json"});
+  REQUIRE((second.sample_lines == 2 && second.problem.empty()));
+  REQUIRE(names_in(run + "/evals/given-up").size() == 4);
+  REQUIRE(read_file(run + "/evals/given-up/step-00000030.core-1-of-2.json") == "{}");
+  REQUIRE(read_file(run + "/evals/given-up/step-00000030.json") == "{\"of\": \"later\"}");
   REQUIRE(!fs::exists(texts));
   REQUIRE(fs::exists(evaluation_file(run, 0)));
+}
+
+TEST_CASE("what can be taken away of given-up steps goes, beside the first problem") {
+  const TempFolder folder;
+  const std::string run = folder / "run", texts = run + "/" + kSamplesFile;
+  SECTION("a file that cannot be moved") {
+    write_file_atomic(evaluation_file(run, 30), "{}");
+    write_file_atomic(evaluation_file(run, 40), "{}");
+    write_file_atomic(texts, sample_of(15) + sample_of(30));
+    fs::create_directories(run + "/evals/given-up/step-00000030.json");
+    const GivenUp given_up = give_up_measurements_after(run, 25);
+    REQUIRE(given_up.evaluations == std::vector<std::string>{"step-00000040.json"});
+    REQUIRE(given_up.sample_lines == 1);
+    REQUIRE(given_up.problem.starts_with("cannot move " + run + "/evals/step-00000030.json to "));
+    REQUIRE(fs::exists(evaluation_file(run, 30)));
+  }
+  SECTION("a folder that cannot be read") {
+    fs::create_directories(run);
+    fs::create_symlink("evals", run + "/evals");  // leads to itself
+    write_file_atomic(texts, sample_of(15) + sample_of(30));
+    const GivenUp given_up = give_up_measurements_after(run, 25);
+    REQUIRE((given_up.evaluations.empty() && given_up.sample_lines == 1));
+    REQUIRE(given_up.problem.starts_with("cannot read the folder " + run + "/evals: "));
+  }
+  REQUIRE(read_file(texts) == sample_of(15));
 }
 
 TEST_CASE("a run that goes on with other accuracies of guessing says so") {
