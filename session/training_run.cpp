@@ -94,6 +94,7 @@ TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
   if (session_.ranks) {
     require_same_run_on_all(*session_.ranks, session_, data_, evaluators_, options_.start);
   }
+  if (session_.use == SessionOptions::Use::kCompute) require_unused_folder();
   if (options_.start == TrainingRunOptions::Start::kContinue) {
     require_tokenizer_of_run(options_.folder, config(), data_);
   }
@@ -102,6 +103,20 @@ TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
   }
   if (horizon_is_known(config())) require_enough_data(loader_, config());
   plan_others(memory_);
+}
+
+// Before memory is asked for: a process that trains there has its own, and the refusal would be
+// about memory. The lock itself is taken by open_folder().
+void TrainingRun::require_unused_folder() {
+  const auto unused = [&] {
+    require_unused(options_.folder, "choose another --run");
+    return std::string();
+  };
+  if (Group* const group = session_.host_group()) {
+    on_first_rank(*group, unused);
+  } else {
+    unused();
+  }
 }
 
 // What is beside the model, its gradients and the optimizer.

@@ -93,6 +93,7 @@ class TrainingRun {
 
  private:
   bool first() const { return session_.ranks == nullptr || session_.ranks->first(); }
+  void require_unused_folder();
   Config open_folder();
   Config configuration_to_write();
   RunMeta meta(const Config& written) const;

@@ -73,4 +73,8 @@ bool folder_in_use(const std::string& folder) {
   return in_use;
 }
 
+void require_unused(const std::string& folder, const std::string& choose) {
+  if (folder_in_use(folder)) const FolderLock lock(folder, choose);
+}
+
 }  // namespace assay

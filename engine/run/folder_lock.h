@@ -24,4 +24,8 @@ class FolderLock {
 // True if a process holds the folder's lock now.
 bool folder_in_use(const std::string& folder);
 
+// Throws FolderLock's UserError if a process holds the lock now. The folder may be absent; nothing
+// is made.
+void require_unused(const std::string& folder, const std::string& choose);
+
 }  // namespace assay

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The peak resident memory of a run is within 15% + 64 MB of the printed plan, and --plan prints
 the plan and stops. A run that does not fit is refused before it changes a folder."""
+import fcntl
 import pathlib
 import re
 import sys
@@ -19,6 +20,10 @@ def check_refused(place):
     done = place.train("begun", *steps, *TOO_LARGE, "--fresh", expect=1)
     check("error: the run needs " in done.stderr and done.stderr.count("hint: ") == 1, done.stderr)
     check(sorted(path for path in place.run("begun").rglob("*")) == files and checkpoints(place.run("begun")), "the run is there")
+    with open(place.run("begun") / ".lock", "a", encoding="ascii") as lock:  # as the process that trains there
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = place.train("begun", *steps, *TOO_LARGE, "--fresh", expect=1)
+        check("begun is in use by another process" in done.stderr and "the run needs" not in done.stderr, done.stderr)
     place.train("new", *steps, *TOO_LARGE, expect=1)
     check(not place.run("new").exists(), "no folder is made")
     check("finished step 4/4" in place.train("new", *steps).stderr, "the same --run takes a smaller model")

@@ -228,11 +228,6 @@ void without_fresh(std::vector<std::string>& command) {
   });
 }
 
-// Of a run that is in use, before anything of it is touched.
-void require_unused(const std::string& run) {
-  if (!run.empty() && folder_in_use(run)) const FolderLock lock(run, "choose another --run");
-}
-
 }  // namespace
 
 std::vector<std::string> without_rank_options(const std::vector<std::string>& arguments) {
@@ -254,7 +249,7 @@ int launch_ranks(const RankLaunch& launch) {
     throw UserError("--ranks needs MPI, which this program cannot use here: " + library.problem,
                     library.hint);
   }
-  require_unused(launch.run);
+  if (!launch.run.empty()) require_unused(launch.run, "choose another --run");
   std::vector<std::string> command = launch.command;
   command.front() = program();
   bool fresh = launch.fresh;
