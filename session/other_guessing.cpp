@@ -35,11 +35,20 @@ std::map<std::string, double> guessing_in(const std::string& file) {
   return guessing;
 }
 
+// By step; none of a folder that cannot be read.
+std::vector<std::string> files_in(const std::string& run) {
+  try {
+    return evaluation_files(run);
+  } catch (const ReadFailed&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 std::string other_guessing_before(const std::string& run, const std::vector<CoreTask>& tasks,
                                   int64_t steps_done) {
-  const std::vector<std::string> files = evaluation_files(run);
+  const std::vector<std::string> files = files_in(run);
   for (auto file = files.rbegin(); file != files.rend(); ++file) {
     const int64_t step = evaluated_step(*file);
     if (step > steps_done) continue;
