@@ -1,5 +1,6 @@
 #include "session/since_last_launch.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/check.h"
@@ -21,10 +22,12 @@ std::vector<std::string> checkpoint_warnings(const Config& saved_with, const Con
   const int64_t kept = saved_with.run.keep_checkpoints, keep = now.run.keep_checkpoints;
   const int64_t removed = checkpoints.removed_by_next_save(steps_done);
   if (keep < kept && removed > 1) {
+    const int64_t saved = std::min(removed, kept - keep);
     lines.push_back(
-        strprintf("run.keep_checkpoints: %ld -> %ld: the next save removes %ld checkpoints "
-                  "(--set run.keep_checkpoints=%ld keeps them)",
-                  long(kept), long(keep), long(removed), long(kept)));
+        strprintf("run.keep_checkpoints: %ld -> %ld: the next save removes up to %ld checkpoints "
+                  "(--set run.keep_checkpoints=%ld keeps %s)",
+                  long(kept), long(keep), long(removed), long(kept),
+                  saved == removed ? "them" : strprintf("%ld of them", long(saved)).c_str()));
   }
   const std::optional<int64_t> best = checkpoints.best_step();
   if (best && !now.run.keep_best) {

@@ -81,7 +81,8 @@ class Checkpoints {
   // Until a checkpoint is saved, as many are kept as the launch before kept, if that is more than
   // keep_last.
   void keep_until_saved(int64_t keep_last_before) { keep_last_before_ = keep_last_before; }
-  // How many checkpoints the next save would remove, of those up to this step.
+  // How many checkpoints the next save would remove, of those up to this step: one less if it is a
+  // milestone or one by time, which push out none.
   int64_t removed_by_next_save(int64_t loaded_step) const;
 
   // The link checkpoints/best: its checkpoint is kept until another one is marked. The step must
