@@ -180,11 +180,10 @@ std::optional<double> common_target(std::span<const RunRecord> runs, const Compa
 
 // Marks the comparison if what the contract makes equal is not equal in all runs. by: how the
 // contract was named.
-void check_held(Comparison& c, std::span<const RunRecord> runs, ContractKind kind,
-                const std::string& by) {
-  std::vector<const RunRecord*> all;
-  for (const RunRecord& run : runs) all.push_back(&run);
-  const std::optional<NotHeld> found = not_held_fixed(kind, all);
+void check_held(Comparison& c, ContractKind kind, const std::string& by) {
+  std::vector<SeedGroup> models;
+  for (const ModelRow& row : c.models) models.push_back(row.group);
+  const std::optional<NotHeld> found = not_held_fixed(kind, models);
   if (!found) return;
   c.not_held = found->sentence;
   c.notes.push_back(by + name_of(kind) + found->note);
@@ -198,7 +197,7 @@ void name_contract(Comparison& c, std::span<const RunRecord> runs, const Compare
                       " different contracts: see their column in the table");
   if (options.contract) {
     c.contract = *options.contract + ", set by --contract";
-    return check_held(c, runs, *choice_named<ContractKind>(*options.contract), "--contract ");
+    return check_held(c, *choice_named<ContractKind>(*options.contract), "--contract ");
   }
   if (texts.size() != 1) {
     c.no_ranking =
@@ -208,7 +207,7 @@ void name_contract(Comparison& c, std::span<const RunRecord> runs, const Compare
   }
   c.contract = *texts.begin();
   if (c.models.size() < 2) return;
-  check_held(c, runs, runs.front().config.contract.kind, "the contract ");
+  check_held(c, runs.front().config.contract.kind, "the contract ");
 }
 
 // Weights that were trained elsewhere before: no contract holds that training fixed.

@@ -1,5 +1,6 @@
 #include "lab/compare/contract_quantity.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -47,25 +48,51 @@ std::optional<double> planned_seconds(const RunRecord& run) {
   return *spent * double(run.config.run.steps) / double(run.steps_done);
 }
 
+// What is compared: the quantity of a run, or the mean of a model's.
+struct Compared {
+  std::string name;
+  double value = 0;
+  int64_t steps = 0;  // planned
+};
+
+double tolerance(HeldFixed::How how, const Compared& a, const Compared& b) {
+  if (how == HeldFixed::How::kMeasured) return kMeasuredWithin;
+  if (how != HeldFixed::How::kOfWholeSteps) return kHeldWithin;
+  constexpr double kOneStep = 1 + 1e-9;  // quotients of doubles that are a step apart
+  return std::max(kHeldWithin, kOneStep / double(std::max<int64_t>(1, std::min(a.steps, b.steps))));
+}
+
 // One quantity of the contract, by its place in held_fixed().
-std::optional<NotHeld> other_quantity(ContractKind kind, std::span<const RunRecord* const> runs,
-                                      size_t place) {
-  const auto held_in = [&](const RunRecord& run) { return held_fixed(kind, run).at(place); };
-  const RunRecord *least = nullptr, *most = nullptr;
-  for (const RunRecord* run : runs) {
-    const HeldFixed held = held_in(*run);
-    if (!held.value) {
-      return NotHeld{.sentence = strprintf("Not known to be held fixed: %s, not logged in %s.",
-                                           held.what, run->name.c_str()),
-                     .note = strprintf(": %s of %s were not logged", held.what, run->name.c_str())};
+std::optional<NotHeld> other_quantity(ContractKind kind, const std::vector<SeedGroup>& models,
+                                      size_t place, PlannedSteps steps) {
+  using How = HeldFixed::How;
+  std::vector<Compared> all;
+  HeldFixed held = {};
+  for (const SeedGroup& model : models) {
+    Compared mean{.name = model.name};
+    for (const RunRecord* run : model.runs) {
+      held = held_fixed(kind, *run).at(place);
+      if (held.how == How::kPlannedSteps && steps == PlannedSteps::kOfEachModel)
+        return std::nullopt;
+      if (!held.value) {
+        return NotHeld{
+            .sentence = strprintf("Not known to be held fixed: %s, not logged in %s.", held.what,
+                                  run->name.c_str()),
+            .note = strprintf(": %s of %s were not logged", held.what, run->name.c_str())};
+      }
+      mean.value += *held.value / double(model.runs.size());
+      if (held.how != How::kMeasured) {
+        all.push_back({run->name, *held.value, run->config.run.steps});
+      }
     }
-    if (!least || *held.value < *held_in(*least).value) least = run;
-    if (!most || *held.value > *held_in(*most).value) most = run;
+    if (held.how == How::kMeasured && !model.runs.empty()) all.push_back(mean);
   }
-  const HeldFixed low = held_in(*least), high = held_in(*most);
-  if (*high.value <= (1 + kHeldWithin) * *low.value) return std::nullopt;
-  const std::string values = strprintf("%s: %.6g in %s, %.6g in %s", low.what, *low.value,
-                                       least->name.c_str(), *high.value, most->name.c_str());
+  const auto less = [](const Compared& a, const Compared& b) { return a.value < b.value; };
+  const auto low = std::min_element(all.begin(), all.end(), less);
+  const auto high = std::max_element(all.begin(), all.end(), less);
+  if (high->value <= (1 + tolerance(held.how, *low, *high)) * low->value) return std::nullopt;
+  const std::string values = strprintf("%s: %.6g in %s, %.6g in %s", held.what, low->value,
+                                       low->name.c_str(), high->value, high->name.c_str());
   return NotHeld{.sentence = "Not held fixed: " + values + ".", .note = " is not kept: " + values};
 }
 
@@ -93,7 +120,8 @@ std::string contract_text(const RunRecord& run) {
 }
 
 std::vector<HeldFixed> held_fixed(ContractKind kind, const RunRecord& run) {
-  const HeldFixed steps = {"planned steps", double(run.config.run.steps)},
+  using How = HeldFixed::How;
+  const HeldFixed steps = {"planned steps", double(run.config.run.steps), How::kPlannedSteps},
                   step = {"tokens per step", double(run.config.run.batch_tokens)};
   switch (kind) {
     case ContractKind::kSteps:
@@ -101,18 +129,25 @@ std::vector<HeldFixed> held_fixed(ContractKind kind, const RunRecord& run) {
     case ContractKind::kActiveWidth:
       return {{"active FFN width", double(run.audit.ffn_active_width)}, steps, step};
     case ContractKind::kActiveDN:
-      return {{"tokens per active parameter", planned_tokens(run) / double(run.audit.active)}};
+      return {{"tokens per active parameter", planned_tokens(run) / double(run.audit.active),
+               How::kOfWholeSteps}};
     case ContractKind::kTotalDN:
-      return {{"tokens per total parameter", planned_tokens(run) / total_parameters(run)}};
+      return {{"tokens per total parameter", planned_tokens(run) / total_parameters(run),
+               How::kOfWholeSteps}};
     case ContractKind::kFlops:
-      return {{"training FLOPs", run.flops_at(run.config.run.steps)}};
+      return {{"training FLOPs", run.flops_at(run.config.run.steps), How::kOfWholeSteps}};
     case ContractKind::kSeconds:
-      return {{"seconds of training", planned_seconds(run)}};
+      return {{"seconds of training", planned_seconds(run), How::kMeasured}};
   }
   CHECK(false, "contract %d", int(kind));
 }
 
-std::optional<NotHeld> not_held_fixed(ContractKind kind, std::span<const RunRecord* const> runs) {
+std::optional<NotHeld> not_held_fixed(ContractKind kind, const std::vector<SeedGroup>& models,
+                                      PlannedSteps steps) {
+  std::vector<const RunRecord*> runs;
+  for (const SeedGroup& model : models) {
+    runs.insert(runs.end(), model.runs.begin(), model.runs.end());
+  }
   if (runs.empty()) return std::nullopt;
   if (kind == ContractKind::kSeconds) {
     if (const std::string why = other_machine(runs); !why.empty()) {
@@ -122,7 +157,7 @@ std::optional<NotHeld> not_held_fixed(ContractKind kind, std::span<const RunReco
   }
   const size_t quantities = held_fixed(kind, *runs.front()).size();
   for (size_t place = 0; place < quantities; ++place) {
-    if (auto found = other_quantity(kind, runs, place)) return found;
+    if (auto found = other_quantity(kind, models, place, steps)) return found;
   }
   return std::nullopt;
 }

@@ -4,16 +4,18 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "lab/runs/run_record.h"
+#include "lab/runs/seed_groups.h"
 
 namespace assay {
 
 // Relative tolerance of a quantity that is held fixed: whole steps meet it only nearly.
 constexpr double kHeldWithin = 0.01;
+// The same of a measured time, which varies from run to run.
+constexpr double kMeasuredWithin = 0.05;
 
 // "20% of totalDN at 26.24 tokens per total parameter". Runs with the same text are under the same
 // contract.
@@ -23,8 +25,15 @@ std::string contract_text(const RunRecord& run);
 // parameter", and its planned value (seconds: those of the planned steps at the measured speed, as
 // a run may have stopped at its target).
 struct HeldFixed {
+  enum class How {
+    kGiven,
+    kPlannedSteps,
+    kOfWholeSteps,  // met up to one step of the run, also where that is more than kHeldWithin
+    kMeasured,      // of a model, the mean over its seeds; within kMeasuredWithin
+  };
   const char* what;
   std::optional<double> value;
+  How how = How::kGiven;
 };
 std::vector<HeldFixed> held_fixed(ContractKind kind, const RunRecord& run);
 
@@ -33,8 +42,10 @@ struct NotHeld {
   std::string sentence;  // "Not held fixed: planned steps: 60 in a, 80 in b."
   std::string note;      // after the contract's name: " is not kept: planned steps: 60 in a, ..."
 };
-// The first quantity of the contract that differs by more than kHeldWithin or was not logged, or
-// seconds of two machines; nullopt if it is kept.
-std::optional<NotHeld> not_held_fixed(ContractKind kind, std::span<const RunRecord* const> runs);
+enum class PlannedSteps { kEqual, kOfEachModel };  // of each model: they are not compared
+// The first quantity of the contract that differs by more than its tolerance or was not logged, or
+// seconds of two machines; nullopt if it is kept. Names runs, and of what is measured the models.
+std::optional<NotHeld> not_held_fixed(ContractKind kind, const std::vector<SeedGroup>& models,
+                                      PlannedSteps steps = PlannedSteps::kEqual);
 
 }  // namespace assay

@@ -25,14 +25,6 @@ std::string interval(const std::optional<Summary>& s, const char* format) {
   return number(s->interval95->low, format) + " to " + number(s->interval95->high, format);
 }
 
-std::string row_name(const SummaryRow& row, const ContractTable& table) {
-  const bool several =
-      std::any_of(table.rows.begin(), table.rows.end(), [&](const SummaryRow& other) {
-        return other.cell->precision != table.rows.front().cell->precision;
-      });
-  return several ? row.cell->model + " " + row.cell->precision : row.cell->model;
-}
-
 std::string health(const SummaryRow& row) {
   if (!row.worst_load) return "-";
   std::string text = strprintf("%.2f", *row.worst_load);

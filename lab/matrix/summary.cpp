@@ -363,6 +363,14 @@ std::vector<Confound> confounds_of(const std::vector<SummaryRow>& rows) {
   return all;
 }
 
+std::string row_name(const SummaryRow& row, const ContractTable& table) {
+  const bool several =
+      std::any_of(table.rows.begin(), table.rows.end(), [&](const SummaryRow& other) {
+        return other.cell->precision != table.rows.front().cell->precision;
+      });
+  return several ? row.cell->model + " " + row.cell->precision : row.cell->model;
+}
+
 bool SummaryRow::without_run() const {
   return runs.runs.empty() && stopped.empty() && stopped_by_rule.runs.empty();
 }

@@ -97,6 +97,8 @@ struct ContractTable {
   };
   std::vector<Relation> relation;
 };
+// Its model, with its precision where the table has several.
+std::string row_name(const SummaryRow& row, const ContractTable& table);
 // worst_load and the runs of each state, of runs_with_routers().
 void fill_health(SummaryRow& row);
 

@@ -22,16 +22,17 @@ std::optional<std::pair<int64_t, int64_t>> range_of_steps(const Matrix& matrix,
   return range;
 }
 
-using RunPointers = std::vector<const RunRecord*>;
-
 // Of a table without one: what all runs brought, or nothing.
-std::optional<ContractKind> kind_of(const MatrixContract& contract, const RunPointers& runs) {
+std::optional<ContractKind> kind_of(const MatrixContract& contract,
+                                    const std::vector<SeedGroup>& models) {
   if (contract.kind) return contract.kind;
-  const ContractKind first = runs.front()->config.contract.kind;
-  const bool one = std::all_of(runs.begin(), runs.end(), [&](const RunRecord* run) {
-    return run->config.contract.kind == first;
-  });
-  return one ? std::optional(first) : std::nullopt;
+  const ContractKind first = models.front().config().contract.kind;
+  for (const SeedGroup& model : models) {
+    for (const RunRecord* run : model.runs) {
+      if (run->config.contract.kind != first) return std::nullopt;
+    }
+  }
+  return first;
 }
 
 }  // namespace
@@ -53,17 +54,16 @@ std::string why_no_ranking(const MatrixContract& contract, const Matrix& matrix)
 }
 
 std::string why_not_held(const ContractTable& table, const std::vector<const SummaryRow*>& rows) {
-  RunPointers runs;
-  size_t with_runs = 0;
+  std::vector<SeedGroup> models;
   for (const SummaryRow* row : rows) {
-    with_runs += row->runs.runs.empty() ? 0 : 1;
-    runs.insert(runs.end(), row->runs.runs.begin(), row->runs.runs.end());
+    if (!row->runs.runs.empty()) models.push_back({row_name(*row, table), row->runs.runs});
   }
-  if (with_runs < 2) return "";
-  const std::optional<ContractKind> kind = kind_of(table.contract, runs);
+  if (models.size() < 2) return "";
+  const std::optional<ContractKind> kind = kind_of(table.contract, models);
   if (!kind) return "Not held fixed: the models are under different contracts of their own.";
-  if (table.own_steps && takes_run_steps(*kind)) return "";  // the table says so
-  const std::optional<NotHeld> found = not_held_fixed(*kind, runs);
+  // Of steps of their own the table says so itself.
+  const PlannedSteps steps = table.own_steps ? PlannedSteps::kOfEachModel : PlannedSteps::kEqual;
+  const std::optional<NotHeld> found = not_held_fixed(*kind, models, steps);
   return found ? found->sentence : "";
 }
 

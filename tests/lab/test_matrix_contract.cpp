@@ -91,6 +91,47 @@ TEST_CASE("a table without a contract is under that of its models, where they br
   REQUIRE(!held_in(t).empty());
   t.tables[0].own_steps = true;
   REQUIRE(held_in(t).empty());
+  t.tables[0].contract.kind = ContractKind::kSteps;
+  REQUIRE(held_in(t).empty());
+}
+
+TEST_CASE("a third model's steps do not hide two batch sizes") {
+  Table t = planted_table();
+  t.tables[0].contract.kind = ContractKind::kSteps;
+  set_batch(t, "even", 2000);
+  for (RunRecord& run : t.runs) {
+    if (run.name.starts_with("one")) run.config.run.steps = 200;
+  }
+  t.tables[0].own_steps = true;
+  const std::string why =
+      "Not held fixed: tokens per step: 1000 in full-seed1, 2000 in even-seed1.";
+  REQUIRE(held_in(t) == why);
+  const std::vector<MatrixClaim> claims = {
+      claim("max_load", "even", MatrixClaim::Relation::kBelow, "full", 0),
+      claim("max_load", "one", MatrixClaim::Relation::kBelow, "full", 0)};
+  const std::vector<ClaimResult> results = evaluate_claims(claims, t.tables);
+  REQUIRE(results[0].not_held == why);
+  REQUIRE(results[1].not_held.empty());
+}
+
+TEST_CASE("seconds are compared between the models of a claim, not between seeds") {
+  Table t = planted_table();
+  t.tables[0].contract.kind = ContractKind::kSeconds;
+  const auto slower = [&](const std::string& name, double factor) {
+    for (RunRecord& run : t.runs) {
+      for (StepValue& seconds : run.train_s) seconds.value *= run.name == name ? factor : 1;
+    }
+  };
+  slower("full-seed1", 1.1), slower("even-seed3", 1.1);
+  const std::vector<MatrixClaim> claims = {
+      claim("max_load", "even", MatrixClaim::Relation::kBelow, "full", 0)};
+  REQUIRE(held_in(t).empty());
+  REQUIRE(evaluate_claims(claims, t.tables)[0].not_held.empty());
+  slower("even-seed1", 1.6);
+  const std::string why = "Not held fixed: seconds of training: 50 in one, 61.6667 in even.";
+  REQUIRE(held_in(t) == why);
+  REQUIRE(evaluate_claims(claims, t.tables)[0].not_held ==
+          "Not held fixed: seconds of training: 51.6667 in full, 61.6667 in even.");
 }
 
 TEST_CASE("a plan leaves out what measured steps will cost, and counts their seconds") {
