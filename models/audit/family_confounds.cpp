@@ -246,7 +246,7 @@ void add_balancing(const std::vector<NamedConfig>& sparse, std::vector<Confound>
       "the auxiliary loss of aux_scope step is of a part of the step so far", found);
 }
 
-// Products that scale or round all rows of a micro-batch together.
+// Products, forward or backward, that scale or round all rows of a micro-batch together.
 void add_common_scales(const std::vector<NamedConfig>& models, std::vector<Confound>& found) {
   const auto other = [&](const NamedConfig& m) {
     return micro_batch_of(m.config) != micro_batch_of(models.front().config);
@@ -255,7 +255,7 @@ void add_common_scales(const std::vector<NamedConfig>& models, std::vector<Confo
   std::vector<NamedConfig> common;
   for (const NamedConfig& model : models) {
     const PrecisionTable table = precision_table(model.config.precision, model.config.model);
-    if (!rows_have_own_scales(table)) common.push_back(model);
+    if (!rows_train_apart(table, model.config.model)) common.push_back(model);
   }
   add_split(common, "precision", "run.micro_batch", micro_batch_of,
             "the formats scale or round the rows of a micro-batch together", found);

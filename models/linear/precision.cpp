@@ -309,13 +309,16 @@ PrecisionTable precision_table(const PrecisionConfig& config, const ModelConfig&
   return table;
 }
 
+// Of an operand whose rows are tokens.
+static bool takes_rows_together(const OperandFormat& f) {
+  return f.quantised() &&
+         (has_tensor_scale(f.format.scale) || block_shape(f.format.scale).lines > 1 ||
+          f.format.rounding == Rounding::kStochastic);
+}
+
 bool rows_have_own_scales(const PrecisionTable& table) {
-  return std::none_of(table.roles.begin(), table.roles.end(), [](const ProductFormats& f) {
-    const QuantFormat& input = f.fprop_input.format;
-    return f.fprop_input.quantised() &&
-           (has_tensor_scale(input.scale) || block_shape(input.scale).lines > 1 ||
-            input.rounding == Rounding::kStochastic);
-  });
+  return std::none_of(table.roles.begin(), table.roles.end(),
+                      [](const ProductFormats& f) { return takes_rows_together(f.fprop_input); });
 }
 
 std::vector<std::string> idle_overrides(const PrecisionConfig& config, const ModelConfig& model) {
@@ -343,6 +346,18 @@ static ProductFormats formats_in_use(const PrecisionTable& table, ProductRole ro
   const int64_t end = std::min(m.layers - table.bf16_last_layers,
                                role == ProductRole::kDenseFfn ? dense : m.layers);
   return begin < end ? table.of(role) : ProductFormats{};
+}
+
+bool rows_train_apart(const PrecisionTable& table, const ModelConfig& m) {
+  for (size_t r = 0; r < size_t(kProductRoles); ++r) {
+    if (!has_role(m, ProductRole(r))) continue;
+    const ProductFormats f = formats_in_use(table, ProductRole(r), m);
+    for (const OperandFormat* o :
+         {&f.fprop_input, &f.dgrad_gradient, &f.wgrad_gradient, &f.wgrad_input}) {
+      if (takes_rows_together(*o)) return false;
+    }
+  }
+  return true;
 }
 
 void require_whole_blocks(const PrecisionTable& table, const ModelConfig& m) {

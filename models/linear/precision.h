@@ -74,6 +74,9 @@ ProductFormats formats_of(const PrecisionTable& table, ProductRole role, int64_t
 
 // Whether no forward product makes of a row what depends on the rows beside it.
 bool rows_have_own_scales(const PrecisionTable& table);
+// The same of all products of a training step that the model makes, backward ones too. Blocks along
+// the tokens do not count: in a product of all tokens they are the same in any micro-batch.
+bool rows_train_apart(const PrecisionTable& table, const ModelConfig& model);
 
 // Throws UserError with names and sizes if a width is not a multiple of its format's block.
 void require_whole_blocks(const PrecisionTable& table, const ModelConfig& model);

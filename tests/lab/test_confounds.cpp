@@ -170,6 +170,17 @@ TEST_CASE("the split of a step is a confound where a loss or a format depends on
   REQUIRE(of(runs)[0].text ==
           "run.micro_batch differs: dense 4, moe 32; the formats scale or round the rows of a "
           "micro-batch together");
+  // Backward products, and only those that the models make.
+  set([](Config& c, bool) { c.precision.recipe = "fp8_block"; });
+  const size_t own = of(runs).size();
+  for (const auto& [line, more] :
+       {std::pair{"gradient=fp8_e5m2", true}, std::pair{"dgrad.gradient=mxfp8+sr", true},
+        std::pair{"wgrad.input=nvfp4", true}, std::pair{"weight=fp8_e4m3", false},
+        std::pair{"experts.gradient=fp8_e5m2", false}}) {
+    INFO(line);
+    set([&](Config& c, bool) { c.precision.override_ = {line}; });
+    REQUIRE(of(runs).size() == own + (more ? 1 : 0));
+  }
 }
 
 TEST_CASE("a part of the schedule that was given alike is alike over other steps") {
