@@ -53,9 +53,12 @@ std::string derivation(ContractKind kind, const Reference& r, SharedExperts shar
 Reference reference_of(const std::string& name, const Config& config) {
   Reference r{.name = name, .config = config, .audit = audit(config)};
   if (!horizon_is_known(config)) {
+    const bool measured = config.contract.reference.empty();
     throw UserError(name + ": its own contract " + name_of(config.contract.kind) + " needs a " +
-                        (config.contract.reference.empty() ? "measurement" : "reference"),
-                    "give the reference that it names, or a run of this configuration");
+                        (measured ? "measurement" : "reference"),
+                    std::string(measured ? "give its contract.step_seconds, the seconds of a step"
+                                         : "give the reference that it names") +
+                        ", or a run of this configuration");
   }
   r.steps = planned_steps(config);
   if (__builtin_mul_overflow(r.steps, config.run.batch_tokens, &r.tokens)) {

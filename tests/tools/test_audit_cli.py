@@ -241,6 +241,15 @@ for base in (own, referring):
         expect(next(iter(printed.values())) == steps, f"{more}: the first rung has the base's {steps} steps: {printed}")
         expect(("--contract" in more) == (len(set(printed.values())) > 1), f"{more}: {printed}")
 
+# Landings of a base that ends at a share of its horizon stay at their steps, here 72 and 360.
+half = written / "half.yaml"
+half.write_text(f"include: {mixture}\ncontract: {{kind: steps, fraction: 0.5, landings: [0.1, 0.5]}}\n")
+done = assay("match", "--like", half, "--experts", "2,8", "-o", written / "half")
+expect(done.returncode == 0, f"match -o: {done}")
+expect("run: {steps: 360}" in (text := (written / "half" / "e2.yaml").read_text()) and "landings: [0.2, 1]" in text, text)
+done = assay("matrix", written / "half" / "matrix.yaml", "--dry-run")
+expect(done.returncode == 0, f"the matrix with landings: {done}")
+
 bad = pathlib.Path(tempfile.mkdtemp()) / "bad.yaml"
 bad.write_text("model: {hidden: 100, heads: 7}\n")
 dense = PRESETS / "speedrun/dense.yaml"
@@ -274,7 +283,9 @@ for arguments, error, hint in [
     (["match", "--like", mixture, "--depths", "2,4", "--set", "model.moe.first_dense_layers=2"], "2 layers: ", "more layers"),
     (["match", "--like", mixture, "--horizons", "2", "--contract", "total"], "does nothing for --horizons", "leave it out"),
     (["match", "--like", mixture, "--experts", "2", "--set", "contract.kind=seconds", "--set", "contract.coefficient=60"],
-     "its own contract seconds needs a measurement", "a run of this configuration"),
+     "its own contract seconds needs a measurement", "give its contract.step_seconds"),
+    (["match", "--like", mixture, "--depths", "2,4,8", "--contract", "flops", "-o", written / "short"],
+     "d4: schedule.warmup + schedule.warmdown = 50 + 250 is more than run.steps = 206", "schedule.warmdown_fraction"),
     (["match", "--like", mixture, "--depths", "4", "--keep-branch-scale"], "no --experts are given", "--experts 2,4,8"),
     (["match", "--like", mixture, "--experts", "2,8", "-o", written / "e2"], "is there already", "--force"),
     (["match", "--like", mixture, "--experts", "2", "--set", "run.seed=9", "-o", written / "set"], "--set changes the base", "-o"),
@@ -284,5 +295,6 @@ for arguments, error, hint in [
            f"assay {' '.join(map(str, arguments))}: wanted {error!r}, {hint!r}\n{done}")
 
 expect((written / "e2" / "e2.yaml").read_bytes() == before, "what was refused changed nothing")
+expect(not (written / "short").exists(), "what was refused wrote nothing")
 print("\n".join(failures) or f"audit: ok ({len(every)} presets)")
 sys.exit(1 if failures else 0)

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/shell_word.h"
+#include "engine/config/check.h"
 #include "engine/config/fields.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
@@ -76,16 +77,23 @@ struct LadderBase {
 };
 
 // The base with the steps of its own contract as its own: the ladder's matrix compares the rungs
-// under another one, to which that of the base would be a reference only.
+// under another one, to which that of the base would be a reference only. Landings stay at their
+// steps.
 LadderBase with_own_steps(const std::string& like, const Config& base) {
   LadderBase own{.config = base, .changes = ""};
   if (has_own_steps(base)) return own;
   const ContractConfig before = base.contract;
   resolve_reference(own.config);
   const int64_t steps = reference_of(like, own.config).steps;
+  const bool moves_landings = before.landings && before.fraction != 1;
+  std::optional<std::vector<double>> shares = before.landings;
+  if (moves_landings) {
+    shares->clear();
+    for (const Landing& l : landings(own.config)) shares->push_back(double(l.step) / double(steps));
+  }
   own.config.run.steps = steps;
   own.config.contract = ContractConfig{};
-  own.config.contract.landings = before.landings;
+  own.config.contract.landings = shares;
   own.changes = strprintf("run: {steps: %ld}\ncontract: {kind: steps", long(steps));
   if (!before.reference.empty()) own.changes += ", reference: \"\"";
   if (!before.derived_from.empty()) own.changes += ", derived_from: \"\"";
@@ -96,6 +104,7 @@ LadderBase with_own_steps(const std::string& like, const Config& base) {
                                            std::tuple{"fraction", before.fraction, 1}}) {
     if (value != usual) own.changes += strprintf(", %s: %d", name, usual);
   }
+  if (moves_landings) own.changes += ", landings: " + yaml_scalar(shares);
   own.changes += "}\n";
   return own;
 }
@@ -109,7 +118,22 @@ std::optional<ContractKind> contract_of(const LadderRequest& r) {
                                   : ContractKind::kFlops;
 }
 
-// Of each rung in the ladder's matrix, where the first one is the reference.
+// UserError if the warm-up and warm-down of a rung do not fit into the steps that its matrix gives.
+void require_schedule(const Rung& rung, const Config& config) {
+  try {
+    validate_schedule(config);
+  } catch (const UserError& e) {
+    const ScheduleConfig& s = config.schedule;
+    throw UserError(rung.name + ": " + e.what(),
+                    s.warmup == 0 && s.warmdown == 0
+                        ? e.hint()
+                        : "give schedule.warmup_fraction and schedule.warmdown_fraction in the "
+                          "base instead of steps, or leave out --contract");
+  }
+}
+
+// Of each rung in the ladder's matrix, where the first one is the reference. UserError if a rung's
+// schedule is longer.
 std::vector<int64_t> steps_of(const LadderRequest& r, const std::vector<Rung>& rungs) {
   const std::optional<ContractKind> kind = contract_of(r);
   std::vector<int64_t> steps;
@@ -122,7 +146,9 @@ std::vector<int64_t> steps_of(const LadderRequest& r, const std::vector<Rung>& r
       config.contract.coefficient = reference_coefficient(
           *kind, reference_of(first.name, first.config), SharedExperts::kInTotal);
     }
-    steps.push_back(planned_steps(config));
+    config.run.steps = planned_steps(config);
+    require_schedule(rung, config);
+    steps.push_back(config.run.steps);
   }
   return steps;
 }
@@ -147,11 +173,10 @@ std::vector<Rung> rungs_of(const LadderRequest& r, const Config& base) {
   return rungs;
 }
 
-std::string ladder_text(const LadderRequest& r, const Config& base,
-                        const std::vector<Rung>& rungs) {
+std::string ladder_text(const Config& base, const std::vector<Rung>& rungs,
+                        const std::vector<int64_t>& steps) {
   TextTable table({"model", "layers", "hidden", "E", "K", "S", "F", "steps", "P_total", "percent",
                    "P_active", "percent", "FLOPs/token", "percent"});
-  const std::vector<int64_t> steps = steps_of(r, rungs);
   for (size_t i = 0; i < rungs.size(); ++i) {
     const Rung& rung = rungs[i];
     const ModelConfig& m = rung.config.model;
@@ -239,11 +264,11 @@ void write_ladder(const LadderRequest& r, const std::vector<Rung>& rungs) {
   for (const auto& [path, text] : files) write_file_atomic(path.string(), text);
 }
 
-Json ladder_json(const LadderRequest& r, const Config& base, const std::vector<Rung>& rungs) {
+Json ladder_json(const LadderRequest& r, const Config& base, const std::vector<Rung>& rungs,
+                 const std::vector<int64_t>& steps) {
   Json json;
   json["like"] = r.like;
   json["rungs"] = Json::array();
-  const std::vector<int64_t> steps = steps_of(r, rungs);
   for (size_t i = 0; i < rungs.size(); ++i) {
     const Rung& rung = rungs[i];
     const Audit a = audit(rung.config);
@@ -288,14 +313,15 @@ int match_ladder(const LadderRequest& r) {
     throw UserError("--set changes the base, which the presets of -o only name",
                     "write the change into " + r.like + ", or leave out -o");
   }
+  const std::vector<int64_t> steps = steps_of(r, rungs);
   if (!r.folder.empty()) write_ladder(r, rungs);
   if (r.json) {
-    print_json(ladder_json(r, base, rungs));
+    print_json(ladder_json(r, base, rungs, steps));
     return kExitDone;
   }
   std::printf("%s: P_total %s, P_active %s; percent: of the difference to it\n", r.like.c_str(),
               grouped(audit(base).total).c_str(), grouped(audit(base).active).c_str());
-  std::fputs(ladder_text(r, base, rungs).c_str(), stdout);
+  std::fputs(ladder_text(base, rungs, steps).c_str(), stdout);
   for (const std::string& line : confounds_of(r, rungs))
     std::printf("confound: %s\n", line.c_str());
   if (!r.folder.empty()) {
