@@ -1,6 +1,7 @@
 // A comparison in a sentence.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/check.h"
 #include "base/joined.h"
@@ -105,15 +106,29 @@ std::string ranking_sentence(const Comparison& c, const Ranking& r) {
   return text + " " + certainty(first, r.unit) + rest_of_sentence(c, r, 2);
 }
 
+// " (step 300)", " (steps 280 to 300)" where a loss is from before the end of its run; else "".
+std::string loss_steps_text(const SeedGroup& group) {
+  std::set<int64_t> steps;
+  bool earlier = false;
+  for (const RunRecord* run : group.runs) {
+    const std::optional<EvalValue> last = run->last_val();
+    if (!last) continue;
+    steps.insert(last->step);
+    earlier = earlier || last->step < run->steps_done;
+  }
+  if (!earlier) return "";
+  if (steps.size() == 1) return strprintf(" (step %ld)", long(*steps.begin()));
+  return strprintf(" (steps %ld to %ld)", long(*steps.begin()), long(*steps.rbegin()));
+}
+
 std::string one_model_sentence(const ModelRow& row) {
   const std::optional<Summary>& loss = row.final_loss;
   if (!loss) return row.group.name + " has no validation loss yet.";
-  std::string text =
-      strprintf("%s: validation loss %s nats, the mean of %ld seeds", row.group.name.c_str(),
-                number_text(loss->mean, Digits::kLoss).c_str(), long(loss->n));
-  if (loss->n == 1)
-    text = strprintf("%s: validation loss %s nats, one seed", row.group.name.c_str(),
-                     number_text(loss->mean, Digits::kLoss).c_str());
+  const std::string seeds =
+      loss->n == 1 ? "one seed" : strprintf("the mean of %ld seeds", long(loss->n));
+  std::string text = strprintf("%s: validation loss %s nats%s, %s", row.group.name.c_str(),
+                               number_text(loss->mean, Digits::kLoss).c_str(),
+                               loss_steps_text(row.group).c_str(), seeds.c_str());
   if (loss->interval95)
     text += ", with the 95% interval " + interval_text(loss->interval95, Digits::kLoss);
   return text + ".";

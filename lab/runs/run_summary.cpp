@@ -104,7 +104,9 @@ std::vector<std::string> summary_lines(const RunRecord& run) {
 Json summary_json(const RunRecord& run) {
   Json json;
   const std::optional<EvalValue> last = run.last_val();
-  json["loss_nats"] = last ? Json(last->value) : Json();
+  const std::optional<double> loss = finite_value(last);
+  json["loss_nats"] = loss ? Json(*loss) : Json();
+  json["loss_step"] = last ? Json(last->step) : Json();
   json["capability"] = capability_json(run.core);
   json["health"] = health_json(run.health);
   json["pathological_win"] = is_pathological_win(run);

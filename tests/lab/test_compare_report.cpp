@@ -76,6 +76,12 @@ TEST_CASE("the sentence of a comparison") {
   std::vector<RunRecord> runs = two_runs();
   require_in(comparison_sentence(compare(runs, {})),
              "dense: validation loss 3.1500 nats, the mean of 2 seeds, with the 95% interval");
+  std::vector<RunRecord> stopped = two_runs();  // before the next validation
+  for (RunRecord& run : stopped) run.steps_done = 120;
+  require_in(comparison_sentence(compare(stopped, {})),
+             "dense: validation loss 3.1500 nats (step 100), the mean of 2 seeds");
+  stopped[0].val_loss_nats.pop_back();
+  require_in(comparison_sentence(compare(stopped, {})), "nats (steps 50 to 100), the mean of 2");
   for (RunRecord run : two_runs()) {
     run.name = "wide-s" + std::to_string(run.config.run.seed);
     run.config.model.ffn += 8;

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "lab/runs/run_summary.h"
 #include "tests/catch.h"
 
@@ -71,6 +73,7 @@ TEST_CASE("a summary has the health of its routers, and a capability where one w
   }
   const auto json = summary_json(record());
   REQUIRE(json["loss_nats"] == 2.8);
+  REQUIRE(json["loss_step"] == 80);
   REQUIRE(json["capability"].is_null());
   REQUIRE(json["health"]["worst_max_load_norm"] == 0.7);
   REQUIRE(json["health"]["state"] == "uneven");
@@ -93,6 +96,10 @@ TEST_CASE("a summary has the health of its routers, and a capability where one w
   RunRecord between = record();  // stopped between two logged steps
   between.steps_done = 95;
   REQUIRE(summary_json(between)["train_s_step"] == 80);
+  REQUIRE(summary_json(between)["loss_step"] == 80);
+  between.val_loss_nats.push_back({90, std::nan(""), 4096});  // measured, without a value
+  REQUIRE(summary_json(between)["loss_nats"].is_null());
+  REQUIRE(summary_json(between)["loss_step"] == 90);
 
   RunRecord odd = record();
   odd.path = "it's run 1";
@@ -105,6 +112,7 @@ TEST_CASE("a summary has the health of its routers, and a capability where one w
   REQUIRE(joined(summary_lines(bare)).starts_with("capability: not evaluated\n"));
   REQUIRE(summary_json(bare)["target"]["reached"] == false);
   REQUIRE(summary_json(bare)["train_s"].is_null());
+  REQUIRE(summary_json(bare)["loss_step"].is_null());
 }
 
 }  // namespace assay::test_run_summary

@@ -289,6 +289,11 @@ def check_partial(browser, w, keep):
     """Pages of incomplete runs: each states what is missing, none has a blank chart."""
     train(w, "one", {"run.steps": 1, "schedule.warmup": 0, "schedule.warmdown": 0})
     w.train("between", "--set", "run.log_every=10", "--stop-after", "14")
+    w.train("broken", "--set", "optimizer.lr=1e30", expect=3)
+    shutil.copytree(w.run("dense"), w.run("lossless"))
+    change(w.run("lossless"), "UPDATE eval SET value = NULL WHERE step = 20")
+    shutil.copytree(w.run("dense"), w.run("unvalidated"))
+    change(w.run("unvalidated"), "DELETE FROM eval")
     shutil.copytree(w.run("healthy"), w.run("missing"))
     (w.run("missing") / "telemetry.db").unlink()
     shutil.copytree(w.run("healthy"), w.run("newer"))
@@ -308,7 +313,10 @@ def check_partial(browser, w, keep):
         # Runs, expected texts on stderr, expected texts on the page.
         (["dense"], [], ["No routed experts: the model is dense."]),
         (["one"], [], ["1 of 1 steps"]),
-        (["between"], [], ["14 of 60 steps", " up to step 10, "]),
+        (["between"], [], ["between stopped after 14 of 60 steps; its last validation loss is ", " nats (step 0)", " up to step 10, "]),
+        (["broken"], [], ["broken stopped by its guard (NaN or infinite) after ", "; its last validation loss is ", " nats (step 0)"]),
+        (["lossless"], [], ["lossless stopped by its guard (NaN or infinite) after 20 of 20 steps; its last validation loss is NaN or infinite."]),
+        (["unvalidated"], ["No validation loss was measured yet."], ["unvalidated has no validation loss after 20 of 20 steps."]),
         (some, ["missing has no curves: no telemetry at", "found 99", "step 30, layer 1"],
          ["No curves: no telemetry at", "found 99", "The routers cannot be shown: ", "other/dense", strange.name]),
     ]

@@ -7,12 +7,26 @@ function intervalText(summary, places = 4) {
 }
 const signed = (value, places = 4) => (value > 0 ? '+' : value < 0 ? '−' : '') + Math.abs(value).toFixed(places);
 
+const guards = {non_finite: 'NaN or infinite', collapse_stop: 'collapsed routers'};
+
+// " (step 300)" of a validation before the last step.
+const lossStepText = (run) => (run.summary.loss_step === run.steps_done ? '' : ` (step ${grouped(run.summary.loss_step)})`);
+
+// How a run ended, and its last validation loss.
+function endParts(run) {
+  const {loss_nats: loss, loss_step: step} = run.summary, guard = guards[run.end];
+  const end = run.end ? (guard ? 'stopped by its guard' : run.steps_done >= run.planned_steps ? 'ended' : 'stopped') : 'is';
+  const after = `${guard ? ` (${guard})` : ''} after ${grouped(run.steps_done)} of ${grouped(run.planned_steps)} steps`;
+  if (step === null && !guard) return [`${run.label} has no validation loss${run.end ? '' : ' yet'}${after}`];
+  if (loss !== null && step === run.steps_done && !guard) return [`${run.label} ${end} at a validation loss of ${loss.toFixed(4)} nats${after}`];
+  return [`${run.label} ${end}${after}`, step === null ? 'it has no validation loss' :
+    `its last validation loss is ${loss === null ? 'NaN or infinite' : loss.toFixed(4) + ' nats'}${lossStepText(run)}`];
+}
+
 // Loss, target and routers of one run.
 function runSentence(run) {
   if (run.problem) return `${run.label} has no readable telemetry.`;
-  const {loss_nats: loss, target, pathological_win: pathological} = run.summary, verdict = verdictOf(run), done = run.steps_done >= run.planned_steps;
-  const parts = [loss === null ? `${run.label} has no validation loss yet` : `${run.label} ${run.end ? (done ? 'ended' : 'stopped') : 'is'} at a validation loss of ${loss.toFixed(4)} nats`];
-  parts[0] += ` after ${grouped(run.steps_done)} of ${grouped(run.planned_steps)} steps`;
+  const {target, pathological_win: pathological} = run.summary, verdict = verdictOf(run), parts = endParts(run);
   if (target && target.reached) parts.push(`it reached its target of ${digits(target.target_loss_nats)} nats at step ${grouped(target.step)}` + (target.seconds ? `, after ${secondsText(target.seconds)} of training` : ''));
   else if (target) parts.push(`it did not reach its target of ${digits(target.target_loss_nats)} nats`);
   if (verdict) parts.push(`routers: ${stateWords[verdict.state] || verdict.state}` + (pathological ? ', so the target means little' : ''));

@@ -4,12 +4,12 @@ function factsOf(run) {
   const facts = [['model', `${run.layers} layers, ${run.hidden} wide` + (run.moe ? `, ${grouped(run.moe.experts)} experts, top-${run.moe.top_k}` : '')],
     ['parameters', run.moe ? `${scaled(run.audit.total)}, ${scaled(run.audit.active)} active` : scaled(run.audit.total)]];
   if (run.problem) return facts;
-  const loss = evalOf(run, 'val', 'loss_nats'), bits = evalOf(run, 'val', 'bits_per_byte'), train = run.scalars.train_loss_nats;
+  const {loss_nats: loss, loss_step: validated} = run.summary, bits = evalOf(run, 'val', 'bits_per_byte'), train = run.scalars.train_loss_nats;
   facts.push(['trained', `${scaled(run.tokens)} tokens, ${grouped(run.steps_done)} of ${grouped(run.planned_steps)} steps` +
     (run.end && run.end !== 'steps' ? `, ended by ${run.end.replace(/_/g, ' ')}` : '')]);
   facts.push(['FLOPs', flopsText(flopsAt(run, run.steps_done))]);
-  if (loss && last(loss.value) !== null && last(loss.value) !== undefined) facts.push(['validation loss', `${last(loss.value).toFixed(4)} nats` +
-    (bits && last(bits.value) ? `, ${last(bits.value).toFixed(4)} bits/byte` : '')]);
+  if (validated !== null) facts.push(['validation loss', (loss === null ? 'NaN or infinite' : `${loss.toFixed(4)} nats` +
+    (bits && last(bits.value) ? `, ${last(bits.value).toFixed(4)} bits/byte` : '')) + lossStepText(run)]);
   else if (train && last(train.value)) facts.push(['training loss', `${last(train.value).toFixed(4)} nats`]);
   if (run.scalars.train_s && run.scalars.train_s.value.length) facts.push(['time', secondsText(last(run.scalars.train_s.value)) +
     (timedUpTo(run) ? ` up to step ${grouped(timedUpTo(run))}` : '') + (run.scalars.tokens_per_s ? `, ${grouped(medianOf(run.scalars.tokens_per_s))} tokens/s` : '')]);
