@@ -187,7 +187,36 @@ def check_seeds(browser, w):
     expect(sample == "Once upon <b>60</b>", f"sample {sample!r}")
     browser.choose("#seeds-as", "runs")
     expect(len(browser.one("#legend").find_elements("tag name", "button")) == 3 and traces(browser)["loss"] == 3, "single runs")
+    check_paints(browser)
     check_phone(browser, w.path / "seeds.html")
+
+
+def check_paints(browser):
+    """No two lines of a page look alike, whether the seeds of its models are drawn together or not; nor do their names' swatches."""
+    many = """const data = JSON.parse(document.getElementById('report-data').textContent), [count, seeds] = arguments;
+        const model = (m) => ({name: 'model-' + m, runs: Array.from({length: seeds}, (_, s) => m * seeds + s)});
+        const run = (i) => ({...data.runs[1], label: 'run-' + i, path: '/run-' + i, seed: i % seeds});
+        assayPage.update({...data, comparison: null, differences: [], models: Array.from({length: count}, (_, m) => model(m)),
+          runs: Array.from({length: count * seeds}, (_, i) => run(i))});"""
+    seen = """const lines = (chart) => document.querySelector('#chart-' + chart + ' .plot').data.filter((t) => t.showlegend !== false && t.line.width > 0);
+        const swatches = (place) => [...document.querySelectorAll(place + ' .swatch')];
+        const pairs = {loss: lines('loss').map(({line: {color, dash}}) => color + ' ' + dash.replace(/px/g, '')),
+          routers: lines('router-curves').map(({line: {color, dash}}) => color + ' ' + dash.replace(/px/g, ''))};
+        for (const place of ['#legend', '#runs']) pairs[place] = swatches(place).map((s) => s.style.getPropertyValue('--run') + ' ' +
+          s.querySelector('line').getAttribute('stroke-dasharray').replace('none', 'solid'));
+        return pairs;"""
+    for count, seeds, drawn in ((30, 1, None), (8, 2, "band"), (8, 2, "runs"), (3, 14, "runs")):
+        browser.js(many, count, seeds)
+        if drawn:
+            browser.choose("#seeds-as", drawn)
+        browser.js("drawPage()")
+        pairs, together = browser.js(seen), count if drawn == "band" else count * seeds
+        wanted = {"loss": together, "routers": count * seeds, "#legend": together, "#runs": count * seeds}
+        expect({place: len(set(of)) for place, of in pairs.items()} == {place: len(of) for place, of in pairs.items()} == wanted,
+               f"{count} models of {seeds} seeds, {drawn}: {pairs}")
+        expect(pairs["loss"] == pairs["#legend"] and pairs["routers"] == pairs["#runs"], f"other swatches than lines: {pairs}")
+        named = browser.js("return document.querySelector('#chart-router-curves .plot').layout.showlegend")
+        expect(named == (drawn == "band"), f"a legend where the bar has other lines: {named}, {drawn}")
 
 
 def check_hover(browser):

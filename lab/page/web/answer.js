@@ -59,7 +59,7 @@ const confoundTexts = (confounds) => confounds.map(({text}) => 'confound: ' + te
 // A model's name with its colour.
 function modelLabel(name) {
   const model = models.find((one) => one.name === name);
-  return element('span', {}, model ? swatchOf(model.runs[0]) : '', name);
+  return element('span', {}, model ? swatchNode(paintOfModel(model)) : '', name);
 }
 
 function answerNodes() {

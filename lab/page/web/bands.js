@@ -32,7 +32,7 @@ function bandOf(curves) {
 }
 
 function bandTraces(curves, unit) {
-  const {run, name, style = {}} = curves[0], paint = style.paint || paintOf(run), points = bandOf(curves);
+  const {run, name, style} = curves[0], {paint} = style, points = bandOf(curves);
   const x = points.map((p) => p.x), title = name.replace(run.label, run.modelOf.name);
   const edge = (key, fill) => ({type: 'scatter', mode: 'lines', x, y: points.map((p) => p[key]), line: {width: 0}, fill, fillcolor: faded(paint.colour, 0.18),
     hoverinfo: 'skip', showlegend: false, name: plain(title)});
@@ -50,7 +50,7 @@ function curveTraces(curves, unit, banded) {
   const groups = new Map();
   for (const curve of curves) {
     const key = curve.run.modelOf.slot + ' ' + curve.of;
-    groups.set(key, [...(groups.get(key) || []), {...curve, name: curve.name || curve.run.label}]);
+    groups.set(key, [...(groups.get(key) || []), {...curve, name: curve.name || curve.run.label, style: {paint: paintOfModel(curve.run.modelOf), ...curve.style}}]);
   }
   return [...groups.values()].flatMap((seeds) => (seeds.length > 1 ? bandTraces(seeds.map((seed) => ({...seed, series: averaged(seed.series)})), unit) : alone(seeds[0])));
 }

@@ -9,7 +9,7 @@ function gapChart({contract: name}) {
   const first = rowName(contract.rows[0]);
   const traces = contract.gaps.flatMap((gap) => {
     const row = contract.rows.find((one) => one.model === gap.model && one.precision === gap.precision), model = modelOfRow(row);
-    const {colour} = paintAt(model ? model.slot : 6), x = gap.points.map((p) => 100 * p.share), title = rowName(row);
+    const colour = colourAt(model ? model.slot : 6), x = gap.points.map((p) => 100 * p.share), title = rowName(row);
     const bound = (i) => gap.points.map((p) => (p.interval95 ? p.interval95[i] : p.mean));
     const edge = (i, fill) => ({type: 'scatter', mode: 'lines', x, y: bound(i), line: {width: 0}, fill, fillcolor: faded(colour, 0.18), hoverinfo: 'skip', showlegend: false, name: plain(title)});
     return [edge(0, 'none'), edge(1, 'tonexty'), {type: 'scatter', mode: 'lines+markers', x, y: gap.points.map((p) => p.mean), line: {color: colour, width: 2}, marker: {size: 6, symbol: gap.points.map((p) => (p.interpolated ? 'circle-open' : 'circle'))}, name: plain(title),

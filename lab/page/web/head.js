@@ -18,8 +18,15 @@ function factsOf(run) {
   return facts;
 }
 
+// A short piece of the line with its dash, at two thirds of the size.
 function swatchNode({colour, dash}) {
-  const swatch = element('span', {className: 'swatch' + (dash === 'solid' ? '' : ' dashed')});
+  const node = (tag, attributes) => {
+    const made = document.createElementNS('http://www.w3.org/2000/svg', tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    return made;
+  };
+  const swatch = node('svg', {class: 'swatch', viewBox: '0 0 45 18', 'aria-hidden': 'true'});
+  swatch.append(node('line', {x1: 0, x2: 45, y1: 9, y2: 9, 'stroke-dasharray': dash === 'solid' ? 'none' : dash.replace(/px/g, '')}));
   swatch.style.setProperty('--run', colour);
   return swatch;
 }
@@ -50,14 +57,14 @@ function fillRuns() {
 
 // Buttons of models where their seeds are drawn together, else of runs.
 function legendEntries() {
-  if (!isBanded()) return runs.map((run) => ({key: 'run ' + run.path, name: run.label, members: [run]}));
-  return models.map((model) => ({key: 'model ' + model.name, name: model.name + (model.runs.length > 1 ? ` × ${model.runs.length}` : ''), members: model.runs}));
+  if (!isBanded()) return runs.map((run) => ({key: 'run ' + run.path, name: run.label, members: [run], paint: paintOf(run)}));
+  return models.map((model) => ({key: 'model ' + model.name, name: model.name + (model.runs.length > 1 ? ` × ${model.runs.length}` : ''), members: model.runs, paint: paintOfModel(model)}));
 }
 
 function fillLegend() {
-  refill(document.getElementById('legend'), legendEntries().map(({key, name, members}) => {
+  refill(document.getElementById('legend'), legendEntries().map(({key, name, members, paint}) => {
     const isHidden = members.every((run) => shown.hidden.has(run.slot));
-    const button = element('button', {type: 'button', title: 'hide or show ' + name}, swatchOf(members[0]), name);
+    const button = element('button', {type: 'button', title: 'hide or show ' + name}, swatchNode(paint), name);
     button.dataset.key = key;
     button.setAttribute('aria-pressed', String(!isHidden));
     button.addEventListener('click', () => hideOrShow(key));

@@ -48,7 +48,7 @@ function matrixAnswer() {
 function rowButton(row, contract) {
   const model = modelOfRow(row);
   if (!model) return rowName(row);
-  const button = element('button', {type: 'button', className: 'link', title: 'show only the curves of these runs'}, swatchNode(paintAt(model.slot)), rowName(row));
+  const button = element('button', {type: 'button', className: 'link', title: 'show only the curves of these runs'}, swatchNode(paintOfModel(model)), rowName(row));
   button.dataset.key = `only ${contract.name} ${row.model} ${row.precision}`;
   const labels = runsOfRow(row).map((run) => run.label);
   button.addEventListener('click', () => {
@@ -105,7 +105,7 @@ function pointChart({name}) {
   if (rows.length === 0) return {missing: 'No finished run has this measure.'};
   const order = rows.map(({place}) => plain(place)).reverse(), words = pointMeasures().find(([key]) => key === name)[1];
   const traces = rows.map(({row, summary, place}) => {
-    const model = modelOfRow(row), {colour} = paintAt(model ? model.slot : 6), bounds = summary.interval95 || [summary.mean, summary.mean];
+    const model = modelOfRow(row), colour = colourAt(model ? model.slot : 6), bounds = summary.interval95 || [summary.mean, summary.mean];
     return {type: 'scatter', mode: 'markers', name: plain(place), x: [summary.mean], y: [plain(place)], marker: {color: colour, size: 10},
       error_x: {type: 'data', symmetric: false, array: [bounds[1] - summary.mean], arrayminus: [summary.mean - bounds[0]], color: colour, thickness: 2, width: 6},
       hovertemplate: `<b>${plain(place)}</b><br>mean %{x:.5~g} over ${summary.n} seed${summary.n > 1 ? 's' : ''}<br>` + (summary.interval95 ? `95% interval ${bounds.map((b) => digits(b, 5)).join(' to ')}` : noInterval(summary)) + '<extra></extra>'};

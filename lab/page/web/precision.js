@@ -36,7 +36,7 @@ function precisionCurves({of, role}, measures) {
     run, of: [row.role, row.operand, row.format, name].join(' '),
     name: (role === 'all' ? row.role.replace(/_/g, ' ') + ' ' : '') + `${row.operand}, ${row.format}`,
     series: {step: steps, value: row.values[name], of: sampled},
-    style: {paint: paintAt(operandNames.indexOf(row.operand)), line: {dash: role === 'all' ? ['solid', 'dash', 'dot', 'dashdot'][roles.indexOf(row.role)] : 'solid', ...style}},
+    style: {paint: {colour: colourAt(operandNames.indexOf(row.operand))}, line: {dash: role === 'all' ? ['solid', 'dash', 'dot', 'dashdot'][roles.indexOf(row.role)] : 'solid', ...style}},
   })));
 }
 function precisionChart(values, measures, more) {

@@ -1,6 +1,9 @@
 // Charts of the routers: a measure over time, layer x step, load by layer x expert, tails, biases,
 // dead experts.
 
+// A legend: of layers, and of the seeds of a model, which the bar above shows together.
+const namesLines = (of) => !isNarrow() && (of !== 'all' || (isBanded() && withRouters().length <= 16));
+
 // Mean and range over the layers at every step; null if no layer has a value.
 function overLayers(values) {
   const steps = values[0].length, mean = [], low = [], high = [];
@@ -57,12 +60,12 @@ function measureCurves({name, of}) {
   if (measure.base === 'cv' && !measure.normal) {
     for (const {run} of having) {
       const floors = measuresOf(run).values[(measure.windowed ? 'window_' : '') + 'cv_floor'];
-      if (floors) traces.push(line(run, {step: measuresOf(run).steps, value: floors[0]}, {unit: '%', name: run.label + ', sampling floor', mode: 'lines', line: {dash: 'dot', width: 1.2}}));
+      if (floors) traces.push(line(run, {step: measuresOf(run).steps, value: floors[0]}, {unit: '%', name: run.label + ', sampling floor', mode: 'lines', line: {dash: '1px,4px', width: 1.2}}));
     }
   }
   return {traces, note: measureNote(having, name), table: measureTable(having, [name]),
     layout: {xaxis: commonX(), yaxis: {title: measure.label + (measure.unit && !measure.normal ? ` (${measure.unit})` : ''), rangemode: 'tozero',
-      ...(measure.normal ? {range: [0, 1.06]} : {})}, showlegend: of !== 'all' && !isNarrow(), ...withLevels(levels)}};
+      ...(measure.normal ? {range: [0, 1.06]} : {})}, showlegend: namesLines(of), ...withLevels(levels)}};
 }
 
 const chosenRun = (of) => withRouters().find(({index}) => String(index) === String(of));
@@ -157,7 +160,7 @@ function tailChart({of}) {
     traces: curves.map(({tail, name, colour, dash}) => ({type: 'scatter', mode: 'lines+markers', name: plain(name), x: tail.load, y: tail.share,
       line: {color: colour, width: 1.8, dash}, marker: {color: colour, size: tail.load.length < 20 ? 6 : 3},
       hovertemplate: `<b>${plain(name)}</b><br>%{y:.3~g} of the experts have at least<br>%{x:.3~g} times the mean load<extra></extra>`})),
-    layout: {xaxis: {title: 'load, times the mean (log)', type: 'log'}, yaxis: {title: 'share of the experts (log)', type: 'log'}, showlegend: of !== 'all' && !isNarrow()},
+    layout: {xaxis: {title: 'load, times the mean (log)', type: 'log'}, yaxis: {title: 'share of the experts (log)', type: 'log'}, showlegend: namesLines(of)},
     note: 'An even router drops from 1 at a load of 1. Ceiling of the load: ' + list.map(({run}) => `${run.label} E/K = ${wholeOrDigits(run.router.experts / run.router.top_k)}`).join('; ') +
       `. Over the last W = ${list.map(({run}) => run.router.window).filter((w, i, all) => all.indexOf(w) === i).join(', ')} logged steps; experts without load are missing on the log axis.`,
     table: () => ({columns: ['run', 'layer', 'times_mean_load', 'share_of_experts_with_at_least'],
@@ -171,13 +174,13 @@ function biasChart({of}) {
   if (bias.traces.length === 0) return {missing: 'No bias was logged: the routers shown are not balanced by one (router.bias_rate is 0).'};
   for (const trace of margin.traces) {
     if (trace.line.width === 0) continue;
-    trace.line.dash = 'dot';
+    trace.line.width = 1;
     trace.hovertemplate = trace.hovertemplate.replace('</b>', ', margin</b>');
     trace.name += ', margin';
   }
   return {traces: [...bias.traces, ...margin.traces.filter((trace) => trace.line.width > 0)],
-    layout: {xaxis: commonX(), yaxis: {title: 'bias range, margin', rangemode: 'tozero'}, showlegend: of !== 'all' && !isNarrow()},
-    note: 'Solid: bias range, ceiling 32 (biases stay within 16 of zero). Dotted: margin, the distance between the last chosen and the first unchosen score. ' +
+    layout: {xaxis: commonX(), yaxis: {title: 'bias range, margin', rangemode: 'tozero'}, showlegend: namesLines(of)},
+    note: 'Thick: bias range, ceiling 32 (biases stay within 16 of zero). Thin: margin, the distance between the last chosen and the first unchosen score. ' +
       'While the first is smaller than the second, the bias changes few choices. ' + stepsNote(bias.having), table: measureTable(bias.having, ['bias_range', 'margin'])};
 }
 
@@ -186,7 +189,7 @@ function deadChart({of}) {
   const {having, traces} = measureTraces(of, 'dead_for_norm', 'of E');
   const early = withRouters().some(({run}) => run.router.analysis.logged_steps < run.router.window);
   if (traces.length === 0) return {missing: early ? 'Dead experts are counted over the last W logged steps, and the run shown has logged fewer.' : 'Dead experts were not logged by the run shown.'};
-  return {traces, layout: {xaxis: commonX(), yaxis: {title: 'dead experts (share of E)', rangemode: 'tozero'}, showlegend: of !== 'all' && !isNarrow()},
+  return {traces, layout: {xaxis: commonX(), yaxis: {title: 'dead experts (share of E)', rangemode: 'tozero'}, showlegend: namesLines(of)},
     note: `Ceiling: 1. At the end: ` + having.map(({run}) => `${run.label} ${grouped(measuresOf(run).values.dead_for.reduce((sum, layer) => sum + (last(layer) || 0), 0))} of ` +
       `${grouped(run.router.experts * run.router.layers.length)} in ${run.router.layers.length} layers`).join('; ') + '. ' + stepsNote(having),
     table: measureTable(having, ['dead_for', 'dead_for_norm'])};

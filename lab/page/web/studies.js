@@ -2,7 +2,7 @@
 // published lanes beside ours.
 
 const lossOf = (row) => row.val_loss_nats;
-const colourOfRow = (row) => ((model) => paintAt(model ? model.slot : 6).colour)(modelOfRow(row));
+const colourOfRow = (row) => ((model) => colourAt(model ? model.slot : 6))(modelOfRow(row));
 const errorBar = (summary, colour) => ({type: 'data', symmetric: false, array: [summary.interval95 ? summary.interval95[1] - summary.mean : 0], arrayminus: [summary.interval95 ? summary.mean - summary.interval95[0] : 0], color: colour, thickness: 2, width: 6});
 const intervalWords = (summary) => (summary.interval95 ? `95% interval ${summary.interval95.map((b) => digits(b, 5)).join(' to ')}` : noInterval(summary));
 
