@@ -322,7 +322,10 @@ Comparison compare(std::span<const RunRecord> runs, const CompareOptions& option
     for (const RunRecord& run : runs) all.push_back(&run);
     c.left_out_steps = uneven_landings(all);
   }
-  const std::vector<SeedGroup> groups = group_by_seed(runs);
+  std::vector<SeedGroup> groups = group_by_seed(runs);
+  if (options.model_name) {
+    for (SeedGroup& group : groups) group.name = options.model_name(*group.runs.front());
+  }
   for (const SeedGroup& group : groups) c.models.push_back(model_row(group, options, c));
   c.confounds = run_confounds(groups);
   for (size_t i = 1; i < c.models.size(); ++i) {

@@ -32,6 +32,7 @@ struct CompareOptions {
   std::optional<double> target_loss = {};    // instead of the runs' run.target_loss
   std::vector<double> fractions = {0.02, 0.05, 0.1, 0.2, 0.5, 1.0};
   Incomparable incomparable = Incomparable::kRefuse;
+  RunText model_name = {};  // of the model of a run, instead of the common part of the runs' names
 };
 
 // Validation loss at a share of the contract.

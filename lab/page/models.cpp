@@ -28,19 +28,48 @@ Json models_json(const std::vector<RunRecord>& records, const std::vector<SeedGr
   return json;
 }
 
-Json comparison(std::span<const PageRun> runs, const std::string& contract, bool& read_failed) {
+// The models of all runs. A run of a seed that its model has already is a model of its own: as one
+// more seed it would count twice. A run without telemetry gives way to one that has it.
+std::vector<SeedGroup> page_models(std::span<const PageRun> runs,
+                                   const std::vector<RunRecord>& records) {
+  std::map<const RunRecord*, std::string> model;
+  for (const SeedGroup& group : group_by_model(records)) {
+    std::set<int64_t> seeds;
+    for (const bool readable : {true, false}) {
+      for (const RunRecord* run : group.runs) {
+        if (runs[size_t(run - records.data())].readable != readable) continue;
+        const bool is_new = seeds.insert(run->config.run.seed).second;
+        model[run] = is_new ? "model " + group.name : "run " + run->path;
+      }
+    }
+  }
+  return group_runs(
+      records, [&](const RunRecord& run) { return model.at(&run); },
+      [](const RunRecord&) { return std::string(); });
+}
+
+// Names the models as the page does, which has the runs without telemetry too.
+Json comparison(std::span<const PageRun> runs, const std::vector<SeedGroup>& models,
+                const std::string& contract, bool& read_failed) {
   std::vector<RunRecord> readable;
   for (const PageRun& run : runs)
     if (run.readable) readable.push_back(run.record);
   if (readable.size() < 2) return nullptr;
+  std::map<std::string, std::string> names;  // by the folder of a run
+  for (const SeedGroup& model : models)
+    for (const RunRecord* run : model.runs) names[run->path] = model.name;
+  std::vector<std::string> incomparable;
   try {
     CompareOptions options;
     if (!contract.empty()) options.contract = contract;
+    options.model_name = [&](const RunRecord& run) { return names.at(run.path); };
+    incomparable = incomparable_differences(readable);
     return comparison_json(compare(readable, options));
   } catch (const UserError& error) {
     read_failed |= is_read_failed(error);
     Json json;
     json["refused"] = error.what();
+    json["incomparable"] = incomparable;
     return json;
   }
 }
@@ -94,9 +123,9 @@ void add_models(std::span<const PageRun> runs, const std::string& contract, Json
                 bool& read_failed) {
   std::vector<RunRecord> records;
   for (const PageRun& run : runs) records.push_back(run.record);
-  const std::vector<SeedGroup> groups = group_by_model(records);
+  const std::vector<SeedGroup> groups = page_models(runs, records);
   data["models"] = models_json(records, groups);
-  data["comparison"] = comparison(runs, contract, read_failed);
+  data["comparison"] = comparison(runs, groups, contract, read_failed);
   data["differences"] = differences_json(groups);
 }
 

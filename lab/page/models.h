@@ -19,9 +19,11 @@ struct PageRun {
 
 // Sets, for the models in order of their first run:
 //
-//   "models":      [{"name", "runs": [index of a run]}]
-//   "comparison":  the judgement of lab/compare with its "sentence"; {"refused": why} if the runs
-//                  cannot be compared; null for fewer than two readable runs
+//   "models":      [{"name", "runs": [index of a run]}]; a run of a seed that its model has
+//                  already is a model of its own
+//   "comparison":  the judgement of lab/compare with its "sentence", of models of these names;
+//                  {"refused": why, "incomparable": [difference of their data]} if the runs cannot
+//                  be compared; null for fewer than two readable runs
 //   "differences": [{"field", "values": [text per model; null if it does not have the field]}]
 //
 // contract: as in ReportChoices (lab/page/data.h). read_failed becomes true if the comparison needs

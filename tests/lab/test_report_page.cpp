@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/config/yaml.h"
 #include "engine/telemetry/sqlite.h"
 #include "lab/page/page.h"
 #include "lab/page/series.h"
@@ -280,14 +281,76 @@ TEST_CASE("experts are summed when they outnumber the rows") {
   REQUIRE(loads["sorted"][0][0] == Json({7, 3}));
 }
 
-TEST_CASE("runs of one configuration are one model, and what cannot be compared says why") {
-  const FakeRun a = fake("one"), b = fake("two");
+// Gives a run another seed, as if it had been trained with that.
+void set_seed(const FakeRun& run, int64_t seed) {
+  Config config = load_config(run.path + "/config.yaml", {});
+  config.run.seed = seed;
+  RunDir(run.path, RunDir::Start::kContinue).write_config(config);
+}
+
+TEST_CASE("a run of a seed that its model has is a model of its own, and that is said") {
+  const FakeRun a = fake("one"), b = fake("two"), c = fake("three"), d = fake("four");
+  set_seed(b, 2);
+  const Json data = report_data({a.path, b.path, c.path}, {});  // three is one again
+  REQUIRE(data["models"].size() == 2);
+  REQUIRE(data["models"][0]["runs"] == Json({0, 1}));
+  REQUIRE(data["models"][1]["runs"] == Json({2}));
+  REQUIRE(data["models"][0]["name"] != data["models"][1]["name"]);
+  REQUIRE(data["comparison"]["refused"].get<std::string>().find("with the same seed") !=
+          std::string::npos);
+  REQUIRE(data["comparison"]["incomparable"].empty());  // their losses are of the same text
+  REQUIRE(data["differences"].empty());
+  // Without telemetry the other one is the seed, whichever was given first.
+  fs::remove(a.path + "/telemetry.db");
+  const Json lost = report_data({a.path, b.path, c.path}, {});
+  REQUIRE(lost["models"].size() == 2);
+  REQUIRE(lost["models"][0]["runs"] == Json({0}));
+  REQUIRE(lost["models"][1]["runs"] == Json({2, 1}));
+  REQUIRE(lost["comparison"]["models"][0]["name"] == lost["models"][1]["name"]);
+}
+
+TEST_CASE("a run without telemetry does not change the names of the models that are compared") {
+  const FakeRun lost = fake("names/dense-s2"), seed = fake("names/dense-s1"),
+                other = fake("names/moe-s1");
+  set_seed(lost, 2);
+  Config config = load_config(other.path + "/config.yaml", {});
+  config.optimizer.lr *= 2;
+  RunDir(other.path, RunDir::Start::kContinue).write_config(config);
+  std::vector<std::string> paths;
+  for (const FakeRun& run : {lost, seed, other}) {
+    const fs::path named = fs::path(run.path).parent_path().parent_path() /
+                           ("run-" + fs::path(run.path).parent_path().filename().string());
+    fs::remove_all(named);
+    fs::rename(run.path, named);
+    paths.push_back(named);
+  }
+  fs::remove(paths[0] + "/telemetry.db");
+  const Json data = report_data(paths, {});
+  REQUIRE(data["models"].size() == 2);
+  REQUIRE(data["models"][0]["name"] == "run-dense");
+  REQUIRE(data["comparison"]["models"].size() == 2);
+  for (size_t i = 0; i < 2; ++i)
+    REQUIRE(data["comparison"]["models"][i]["name"] == data["models"][i]["name"]);
+}
+
+TEST_CASE("runs that are validated on other texts are marked, for their charts") {
+  const FakeRun a = fake("text-a"), b = fake("text-b");
+  const std::string meta = read_file(b.path + "/meta.json");
+  Json other = Json::parse(meta);
+  other["data_sha256"][b.data + "/v.bin"] = std::string(64, 'e');
+  write_file_atomic(b.path + "/meta.json", other.dump());
+  const Json data = report_data({a.path, b.path}, {});
+  REQUIRE(data["comparison"].contains("refused"));
+  REQUIRE(data["comparison"]["incomparable"].size() == 1);
+  REQUIRE(data["comparison"]["incomparable"][0].get<std::string>().starts_with("validation data"));
+}
+
+TEST_CASE("runs of one configuration are one model") {
+  const FakeRun a = fake("seed-1"), b = fake("seed-2");
+  set_seed(b, 2);
   const Json data = report_data({a.path, b.path}, {});
   REQUIRE(data["models"].size() == 1);
   REQUIRE(data["models"][0]["runs"] == Json({0, 1}));
-  REQUIRE(data["comparison"]["refused"].get<std::string>().find("with the same seed") !=
-          std::string::npos);
-  REQUIRE(data["differences"].empty());
   REQUIRE(data["matrix"].is_null());
   REQUIRE(page_title(data) == "Report of 2 runs");
   const Json alone = report_data({a.path}, {});

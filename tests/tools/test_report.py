@@ -301,7 +301,6 @@ def check_switches(browser):
 
 def check_markup(browser, name):
     """A name with markup is shown as it is written, in the title of an axis, the legend and the text of a point too."""
-    browser.choose("#seeds-as", "runs")
     options = "[...document.querySelectorAll('#loss-reference option')].map((o) => [o.textContent, o.value])"
     browser.choose("#loss-reference", dict(browser.js("return " + options))[name])
     titles = loss_plot(browser, "[...plot.querySelectorAll('.annotation-text')].map((t) => t.textContent)")
