@@ -22,9 +22,9 @@ bool is_pathological_win(const RunRecord& run);
 
 // Lines for the terminal at the end of a run.
 std::vector<std::string> summary_lines(const RunRecord& run);
-// loss_nats (null: NaN or infinite, or none) and the step of its validation, loss_step (null: none);
-// capability (null: not evaluated), health, pathological_win, target, contract, train_s and the step
-// up to which it counts, train_s_step.
+// loss_nats (null: NaN or infinite, or none) and the step of its validation, loss_step (null: there
+// was none); capability (null: not evaluated), health, pathological_win, target, contract, train_s
+// and the step up to which it counts, train_s_step.
 nlohmann::ordered_json summary_json(const RunRecord& run);
 
 }  // namespace assay
