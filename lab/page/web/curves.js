@@ -19,13 +19,21 @@ function curveChart(curves, {unit, y, note = '', layout = {}, legend = hasSeeds(
   };
 }
 
+// Of losses: "" where all runs are validated on the same text.
+function incomparableNote() {
+  const differences = report.comparison ? report.comparison.incomparable : [];
+  if (differences.length === 0) return '';
+  const more = differences.length > 1 ? ` (and ${differences.length - 1} more)` : '';
+  return `Not comparable: ${differences[0]}${more}. Where runs differ in this, a lower curve does not show a better model.`;
+}
+
 function bitsChart({logY}) {
   const curves = withTelemetry().map(({run}) => ({run, of: 'val_bits_per_byte', series: evalOf(run, 'val', 'bits_per_byte'),
     style: {mode: 'lines+markers'}})).filter(({series}) => series);
   if (curves.length === 0 && withTelemetry().length > 0) {
     return {missing: 'No bits per byte: no validation yet, or the shards have no tokenizer to count bytes with (data.tokenizer).'};
   }
-  return curveChart(curves, {unit: 'bits/byte', y: 'bits per byte', logY});
+  return curveChart(curves, {unit: 'bits/byte', y: 'bits per byte', logY, note: incomparableNote() || 'Comparable across vocabularies.'});
 }
 
 const scalarNames = () => [...new Set(runs.flatMap((run) => Object.keys(run.scalars || {})))];
@@ -57,7 +65,7 @@ function addCurves() {
   const logY = {id: 'logY', label: 'log y', toggle: false};
   addSection({id: 'curves', title: 'Curves', how: 'In the bar above, click a name to hide it, and choose the x axis. Drag over a chart to zoom in, double-click to zoom out.', charts: [
     lossSpec(),
-    {id: 'bits-per-byte', title: 'Bits per byte', how: 'Validation loss over the bytes of the text: comparable across vocabularies.', controls: [logY], build: bitsChart},
+    {id: 'bits-per-byte', title: 'Bits per byte', how: 'Validation loss over the bytes of the text.', controls: [logY], build: bitsChart},
     {id: 'scalars', title: 'Everything else by step', how: 'Any number that the run logged once per step.',
       controls: [{id: 'name', label: 'show', options: () => preferred(scalarNames(), ['lr', 'gradient_norm'])}, logY], build: ({name, logY: log}) => scalarChart(name, log)},
     {id: 'evals', title: 'Other evaluations', how: 'By task and metric.', present: () => otherEvals().length > 0,

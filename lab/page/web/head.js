@@ -12,7 +12,7 @@ function factsOf(run) {
     (bits && last(bits.value) ? `, ${last(bits.value).toFixed(4)} bits/byte` : '')) + lossStepText(run)]);
   else if (train && last(train.value)) facts.push(['training loss', `${last(train.value).toFixed(4)} nats`]);
   if (run.scalars.train_s && run.scalars.train_s.value.length) facts.push(['time', secondsText(last(run.scalars.train_s.value)) +
-    (timedUpTo(run) ? ` up to step ${grouped(timedUpTo(run))}` : '') + (run.scalars.tokens_per_s ? `, ${grouped(medianOf(run.scalars.tokens_per_s))} tokens/s` : '')]);
+    (timedUpTo(run) ? ` up to step ${grouped(timedUpTo(run))}` : '') + (run.scalars.tokens_per_s ? `, median ${grouped(medianOf(run.scalars.tokens_per_s))} tokens/s` : '')]);
   facts.push(['machine', [run.device === 'cpu' ? [run.cpu, run.instructions].filter(Boolean).join(' with ') : run.device, run.recipe].filter(Boolean).join(', ') || '–']);
   facts.push(['seed, commit', `${run.seed}, ${run.commit ? run.commit.slice(0, 7) + (run.dirty ? ' with changes' : '') : '–'}`]);
   return facts;

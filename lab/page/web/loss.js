@@ -122,7 +122,7 @@ function lossChart({which, logY, smooth, reference, from}) {
   const ranges = start > 0 ? rangesFrom(start, curves, isLog) : {};
   const guesses = [...new Set(runs.map((run) => run.vocab_size))].map((v) => `ln ${grouped(v)} = ${Math.log(v).toFixed(2)} nats`);
   const title = base ? `loss minus that of ${base.name} (nats per token)` : {both: 'loss', validation: 'validation loss', training: 'training loss'}[which] + ' (nats per token)';
-  const notes = [base ? `Below 0: a lower loss than ${base.name} at the same place on the x axis; seed by seed where both have it.` : 'A uniform guess over the vocabulary costs ' + guesses.join(', ') + '.',
+  const notes = [incomparableNote(), base ? `Below 0: a lower loss than ${base.name} at the same place on the x axis; seed by seed where both have it.` : 'A uniform guess over the vocabulary costs ' + guesses.join(', ') + '.',
     start > 0 ? `Shown from ${startText} on` + (from === firstPosition({}, fromPositions()) ? ', where the runs begin to differ: the last difference fills a quarter of the height, or the last third of the evaluations is shown.' : '.') : '',
     report.anchor ? (anchorShown(which, base) ? `Dotted: ${report.anchor.says} (${report.anchor.name}).` : `${report.anchor.name} has validations by step alone: it is drawn with validation losses, over steps, without a difference.`) : '',
     weight ? 'Training loss: exponential average, the faint line is as logged.' : ''];
