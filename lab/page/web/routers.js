@@ -87,15 +87,16 @@ function measureMap({name, of}) {
   };
 }
 
-// Loads in powers of two of the mean: none is dark, below the mean blue, the mean pale, above it
-// red.
+// Loads in powers of two of the mean: below the mean blue, the mean pale, above it red. None is
+// black, on the dark page grey, as the card there is nearly black.
 function loadScale(router) {
+  const none = isDark() ? '#878d96' : '#15181d';
   const low = -4, high = Math.max(1, Math.log2(router.experts / router.top_k));
   const dead = low - 1, at = (value) => (value - dead) / (high - dead);
   const ticks = [];
   for (let power = high > 8 ? low + 2 : low; power <= high; power += high > 8 ? 2 : 1) ticks.push(power);
   return {low, high, dead, ticks: [dead + 0.4, ...ticks], texts: ['none', ...ticks.map((p) => (p < 0 ? '1/' + 2 ** -p : String(2 ** p)))],
-    colours: [[0, '#15181d'], [at(low - 0.2), '#15181d'], [at(low - 0.2), '#2a5d9e'], [at(-1), '#9dc0dd'], [at(0), '#f4f0e8'],
+    colours: [[0, none], [at(low - 0.2), none], [at(low - 0.2), '#2a5d9e'], [at(-1), '#9dc0dd'], [at(0), '#f4f0e8'],
       [at(high / 3), '#f2b48a'], [at(2 * high / 3), '#d6604d'], [1, '#7f0d24']]};
 }
 

@@ -46,7 +46,7 @@ function addRouters() {
       {id: 'router-curves', title: 'Router balance over time', wide: true, present, how: 'All runs: the mean over the layers of each, shaded from its lowest to its highest layer (up to four runs). One run: one line per layer.',
         controls: [measure, of], build: measureCurves},
       {id: 'router-map', title: 'Layer × step', wide: true, present, how: 'One row per layer, time to the right. The brighter, the higher the measure.', controls: [measure, run], build: measureMap},
-      {id: 'loads', title: 'Load by layer × expert', wide: true, present, how: 'Assignments of one step as multiples of the mean: pale is the mean, red is above it, blue is below it, black has none.',
+      {id: 'loads', title: 'Load by layer × expert', wide: true, present, how: 'Assignments of one step as multiples of the mean: pale is the mean, red is above it, blue is below it, none has the colour at the foot of the scale.',
         controls: [run, {id: 'order', label: 'experts', options: () => [['sorted', 'busiest first'], ['id', 'by id']]}, {id: 'step', label: 'step', positions: positionsOf}], build: loadMap},
       {id: 'ccdf', title: 'Tail of the load (CCDF)', present, how: 'Share of the experts with at least this multiple of the mean load. Even loads drop steeply at 1.', controls: [of], build: tailChart},
       {id: 'dead', title: 'Dead experts', present, how: 'Experts without an assignment in any of the last W logged steps.', controls: [of], build: deadChart},
