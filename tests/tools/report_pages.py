@@ -93,6 +93,14 @@ def check_phone(browser, page):
     browser.size(1280)
 
 
+def contrast(a, b):
+    """Of two colours, #rrggbb, as WCAG counts it: 1 to 21."""
+    light = lambda c: sum(share * (v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4) for share, v in
+                          zip((0.2126, 0.7152, 0.0722), (int(c[i:i + 2], 16) / 255 for i in (1, 3, 5))))
+    low, high = sorted((light(a), light(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
 def change(run, statement):
     db = sqlite3.connect(run / "telemetry.db")
     db.execute(statement)

@@ -15,7 +15,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from chromium import Browser
 from harness import ASSAY, BATCH_TOKENS, Workplace, assay, rows
-from report_pages import (change, check_phone, COLLAPSE, DENSE, end, expect, loss_plot, near, opened, quiet, refused,
+from report_pages import (change, check_phone, COLLAPSE, contrast, DENSE, end, expect, loss_plot, near, opened, quiet, refused,
                           report, slide, table, text_of, traces, train, WITHOUT_PLOTLY)
 
 
@@ -33,6 +33,8 @@ def check_charts(browser, w):
     badges = [b.text for b in browser.one("#runs").find_elements("class name", "badge")]
     expect(badges[0] == "dense" and badges[1] in ("router: healthy", "router: recovered", "router: restless", "router: uneven") and
            badges[2] == "router: collapsed", badges)
+    card = browser.one("#runs").text
+    expect(card.count(" s, median ") == 3 and card.count(" tokens/s") == 3, f"rates without the word of which: {card}")
     browser.choose("#router-curves-name", "cv")
     note = browser.one("#chart-router-curves .note").text
     expect("Ceilings: healthy 100 % (100 sqrt((E - K) / K)); collapsed 1261 %" in note and "Sampling floor of cv" in note, note)
@@ -126,6 +128,47 @@ def check_steps(browser, w):
     browser.js(update, whole)
     about = browser.one("#about").text
     expect("Router measures have at most 200 logged steps, keeping the peaks of max load" in about, about)
+
+
+def check_incomparable(browser, w):
+    """Where runs are validated on other texts, the charts of losses say so, and bits per byte are not called comparable."""
+    whole = assay("report", *[w.run(name) for name in ("dense", "healthy", "collapsed")], "--json").stdout
+    data = json.loads(whole)
+    data["comparison"] = {"refused": "the runs are not comparable", "incomparable": ["validation data: a.bin 12 in dense, b.bin 34 in healthy", "model.vocab_size"]}
+    update, notes = "assayPage.update(JSON.parse(arguments[0]))", lambda: [browser.one(f"#chart-{chart} .note").text for chart in ("loss", "bits-per-byte")]
+    said = f"Not comparable: {data['comparison']['incomparable'][0]} (and 1 more)."
+    browser.js(update, json.dumps(data))
+    browser.js("drawPage()")
+    expect(all(said in note and "Comparable across" not in note for note in notes()), notes())
+    browser.js(update, whole)
+    browser.js("drawPage()")
+    loss, bits = notes()
+    expect("Not comparable" not in loss and "Comparable across vocabularies." in bits, (loss, bits))
+
+
+def check_themes(browser):
+    """Experts without work are seen on the card of either theme."""
+    before = browser.js("return shown.theme")
+    for theme in ("light", "dark"):
+        browser.js("shown.theme = arguments[0]; applyTheme()", theme)
+        none, card = browser.js("return [document.querySelector('#chart-loads .plot').data[0].colorscale[0][1], css('--card')]")
+        expect(contrast(none, card) > 3, f"{theme}: experts without work are {none} on {card}")
+    browser.js("shown.theme = arguments[0]; applyTheme()", before)
+
+
+def check_print(browser):
+    """On a sheet of paper no table is cut, the bar is there as the legend, and drawings fit."""
+    browser.command("Emulation.setEmulatedMedia", media="print")
+    wide = "[...document.querySelectorAll('.scroller')].filter((s) => getComputedStyle(s).overflowX !== 'visible').length"
+    legend, hidden, scrolling, exact = browser.js("return [document.querySelector('#legend').offsetHeight, document.querySelector('#axes').offsetHeight, "
+                                                  f"{wide}, getComputedStyle(document.querySelector('#legend button')).printColorAdjust]")
+    expect(legend > 10 and hidden == 0 and scrolling == 0 and exact == "exact", f"on paper: {legend}, {hidden}, {scrolling}, {exact}")
+    browser.js("document.body.style.width = '720px'")  # a sheet, without the event of a smaller window
+    over = browser.js("return [...document.querySelectorAll('table, .plot:not([hidden]) .main-svg')].filter((n) => n.offsetParent !== null || n.ownerSVGElement === null)"
+                      ".filter((n) => n.getBoundingClientRect().right > 721).map((n) => n.closest('[id]').id)")
+    expect(over == [], f"wider than a sheet: {over}")
+    browser.js("document.body.style.width = ''")
+    browser.command("Emulation.setEmulatedMedia", media="")
 
 
 def check_many_values(browser):
@@ -438,7 +481,10 @@ def main():
             check_switches(browser)
             check_means(browser, w)
             check_steps(browser, w)
+            check_incomparable(browser, w)
             check_many_values(browser)
+            check_themes(browser)
+            check_print(browser)
             check_update(browser, w)
             quiet(browser, "the page after all interactions")
             check_phone(browser, page)

@@ -129,8 +129,17 @@ function draw(chart) {
   Plotly.react(chart.plot, built.traces, layoutOf(chart, built), {responsive: true, displaylogo: false, doubleClick: false,
     displayModeBar: !isNarrow(), modeBarButtons: [['toImage', 'zoomIn2d', 'zoomOut2d', reset]],
     toImageButtonOptions: {filename: chart.spec.id, scale: 2}});
-  if (!chart.watched) watchZoom(chart);
+  if (!chart.watched) {
+    watchZoom(chart);
+    chart.plot.on('plotly_afterplot', () => makeScalable(chart.plot));
+  }
+  makeScalable(chart.plot);
   chart.watched = true;
+}
+
+// On paper, a drawing that is wider than the sheet shrinks to it.
+function makeScalable(plot) {
+  for (const svg of plot.querySelectorAll('.main-svg')) svg.setAttribute('viewBox', `0 0 ${svg.getAttribute('width')} ${svg.getAttribute('height')}`);
 }
 
 // One line of a run: series {step, value}.
