@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "base/check.h"
@@ -15,16 +16,31 @@ namespace assay {
 
 namespace {
 
+std::string recorded_pid(int file) {
+  char pid[32] = {};
+  return pread(file, pid, sizeof pid - 1, 0) > 0 ? pid : "";
+}
+
+// A killed process loses its memory, and with it its command line, before its files are closed.
+bool is_ending(const std::string& pid) {
+  if (pid.empty()) return false;
+  std::ifstream command("/proc/" + pid + "/cmdline");
+  return command.get() == std::ifstream::traits_type::eof();
+}
+
 // 0, or why it is not locked: EWOULDBLOCK if another process holds it. folder_in_use() holds the
-// lock for an instant: a holder that is gone a moment later was one.
+// lock for an instant: a holder that is gone a moment later was one. Somebody who kills a process
+// and begins another one at once is not refused for the first.
 int take_lock(int file) {
-  constexpr int kTries = 5;
-  constexpr auto kInstant = std::chrono::milliseconds(2);
-  for (int i = 1;; ++i) {
+  using std::chrono::milliseconds, std::chrono::steady_clock;
+  const auto begin = steady_clock::now();
+  for (;;) {
     if (flock(file, LOCK_EX | LOCK_NB) == 0) return 0;
     const int error = errno;
-    if (error != EINTR && (error != EWOULDBLOCK || i == kTries)) return error;
-    std::this_thread::sleep_for(kInstant);
+    const auto longest = is_ending(recorded_pid(file)) ? milliseconds(2000) : milliseconds(10);
+    const bool waits = error == EWOULDBLOCK && steady_clock::now() - begin < longest;
+    if (error != EINTR && !waits) return error;
+    std::this_thread::sleep_for(milliseconds(2));
   }
 }
 
@@ -46,12 +62,11 @@ FolderLock::FolderLock(const std::string& folder, const std::string& choose) {
           "train on another one, or " +
               choose);
     }
-    char pid[32] = {};
-    const ssize_t got = pread(file_, pid, sizeof pid - 1, 0);
+    const std::string pid = recorded_pid(file_);
     close(file_);
-    throw UserError(folder + " is in use by another process" +
-                        (got > 0 ? " (pid " + std::string(pid) + ")" : ""),
-                    "wait for it, stop it, or " + choose);
+    throw UserError(
+        folder + " is in use by another process" + (pid.empty() ? "" : " (pid " + pid + ")"),
+        "wait for it, stop it, or " + choose);
   }
   const std::string pid = std::to_string(getpid());
   if (ftruncate(file_, 0) != 0 || pwrite(file_, pid.data(), pid.size(), 0) < 0) {

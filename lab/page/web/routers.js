@@ -163,7 +163,7 @@ function tailChart({of}) {
       hovertemplate: `<b>${plain(name)}</b><br>%{y:.3~g} of the experts have at least<br>%{x:.3~g} times the mean load<extra></extra>`})),
     layout: {xaxis: {title: 'load, times the mean (log)', type: 'log'}, yaxis: {title: 'share of the experts (log)', type: 'log'}, showlegend: namesLines(of)},
     note: 'An even router drops from 1 at a load of 1. Ceiling of the load: ' + list.map(({run}) => `${run.label} E/K = ${wholeOrDigits(run.router.experts / run.router.top_k)}`).join('; ') +
-      `. Over the last W = ${list.map(({run}) => run.router.window).filter((w, i, all) => all.indexOf(w) === i).join(', ')} logged steps; experts without load are missing on the log axis.`,
+      `. Over the last ${list.map(({run}) => Math.min(run.router.window, run.router.analysis.logged_steps)).filter((w, i, all) => all.indexOf(w) === i).join(', ')} logged steps; experts without load are missing on the log axis.`,
     table: () => ({columns: ['run', 'layer', 'times_mean_load', 'share_of_experts_with_at_least'],
       rows: curves.flatMap(({run, tail}) => tail.load.map((load, i) => [run.label, tail.layer === null ? 'all' : tail.layer, load, tail.share[i]]))}),
   };

@@ -26,7 +26,7 @@ function verdictPanel(run, few) {
   return element('div', {className: 'panel verdict'},
     element('div', {className: 'run-head'}, element('h3', {textContent: run.label}), badgeOf(run)),
     element('p', {textContent: because}), ...(few ? why : []),
-    detailsNode(key, (few ? '' : 'rule, advice, ') + `by layer, over the last ${run.router.window} logged steps`, ...(few ? [] : why), tableNode(key, layerTable(run))));
+    detailsNode(key, (few ? '' : 'rule, advice, ') + `by layer, over the last ${Math.min(run.router.window, run.router.analysis.logged_steps)} logged steps`, ...(few ? [] : why), tableNode(key, layerTable(run))));
 }
 
 function verdictPanels() {
