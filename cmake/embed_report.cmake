@@ -2,14 +2,16 @@
 #   cmake -DOUTPUT=... -DFOLDER=lab/page/web "-DSCRIPTS=a.js;b.js" -DLIVE=live.js -DPLOTLY=plotly.min.js
 #     -P embed_report.cmake
 # SCRIPTS stand in the page in that order, as one. PLOTLY may be empty. The assembler reads the files (.incbin): the
-# compiler would take long for megabytes of text.
+# compiler would take long for megabytes of text. Their hashes stand beside them, as comments of the assembler: ccache
+# does not look into what .incbin names, and gave the page of before.
 set(text "// Made by cmake/embed_report.cmake.
 #include \"lab/page/page.h\"
 ")
 function(embed name)
   set(directives "")
   foreach(file ${ARGN})
-    string(APPEND directives "\\t.incbin \\\"${file}\\\"\\n\"\n    \"")
+    file(SHA256 ${file} hash)
+    string(APPEND directives "\\t.incbin \\\"${file}\\\"  # ${hash}\\n\"\n    \"")
   endforeach()
   set(text "${text}
 asm(\"\\t.pushsection .rodata\\n\"

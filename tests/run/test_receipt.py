@@ -246,6 +246,14 @@ def check_stopped_rerun(runs):
     check(verifying.returncode == 1 and "did not train: exit 1" in said, f"{verifying.returncode} {said}")
 
 
+def without_hashed(run):
+    """A receipt without how the files of data were hashed: by the last launch, which may find them in the cache."""
+    receipt = json.loads((run / "receipt.json").read_text())
+    for one in receipt["inputs"]:
+        one.pop("hashed", None)
+    return receipt | {"seal": None}
+
+
 def check_stops(runs):
     """A stopped and resumed run has a receipt of its state at each end, and the same results."""
     run = runs.train("stopped", "--stop-after", "12")
@@ -257,9 +265,9 @@ def check_stops(runs):
     results = [next(i for i in json.loads((r / "receipt.json").read_text())["inputs"] if i["kind"] == "telemetry")
                for r in (run, runs.whole)]
     check(results[0]["results_sha256"] == results[1]["results_sha256"], "the same results to the bit")
-    before = (run / "receipt.json").read_bytes()
+    before = without_hashed(run)
     runs.train("stopped")
-    check((run / "receipt.json").read_bytes() == before, "starting a finished run again changes nothing")
+    check(without_hashed(run) == before, "starting a finished run again changes nothing")
 
 
 def check_output(runs):

@@ -246,7 +246,7 @@ half = written / "half.yaml"
 half.write_text(f"include: {mixture}\ncontract: {{kind: steps, fraction: 0.5, landings: [0.1, 0.5]}}\n")
 done = assay("match", "--like", half, "--experts", "2,8", "-o", written / "half")
 expect(done.returncode == 0, f"match -o: {done}")
-expect("run: {steps: 360}" in (text := (written / "half" / "e2.yaml").read_text()) and "landings: [0.2, 1]" in text, text)
+expect("run: {steps: 360}" in (text := (written / "half" / "e2.yaml").read_text()) and "landings: [0.2, 1.0]" in text, text)
 done = assay("matrix", written / "half" / "matrix.yaml", "--dry-run")
 expect(done.returncode == 0, f"the matrix with landings: {done}")
 

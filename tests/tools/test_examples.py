@@ -182,7 +182,7 @@ endif()
     if nvcc is None:
         print("not run: sources in CUDA of a project that uses an installed Assay, nvcc is not installed")
         return
-    search("cuda", "QUIET", "-Dcuda=ON", f"-DCMAKE_CUDA_COMPILER={nvcc}", "-DCMAKE_CUDA_ARCHITECTURES=90")
+    search("cuda", "QUIET", "-Dcuda=ON", "-Dstandard=", f"-DCMAKE_CUDA_COMPILER={nvcc}", "-DCMAKE_CUDA_ARCHITECTURES=90")
     commands = commands_of("cuda")
     check(not re.search(r" -(m|W)", commands["kernel.cu"]) and " -Wno-psabi" in commands["other.cpp"], commands)
 
