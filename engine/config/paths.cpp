@@ -73,6 +73,7 @@ std::vector<std::string> presets_or_paths(const std::vector<std::string>& given)
   std::vector<std::string> all;
   for (const std::string& path : given) {
     std::vector<std::string> found;
+    if (path.find('*') != std::string::npos) found = paths_matching(path);  // given in quotes
     for (const std::string& pattern : elsewhere(path)) {
       if (found.empty()) found = paths_matching(pattern);
     }

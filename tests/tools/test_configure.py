@@ -32,7 +32,7 @@ def check_nvcc(place):
     nvcc.write_text("#!/bin/sh\necho 'unsupported GNU version! gcc versions later than 13 are not supported' >&2\nexit 1\n")
     nvcc.chmod(0o755)
     path = {"PATH": f"{nvcc.parent}:{os.environ['PATH']}"}
-    kernels, why = "-DASSAY_KERNELS_ONLY=ON", f"nvcc at {nvcc} does not work with this host compiler"
+    kernels, why = "-DASSAY_KERNELS_ONLY=ON", f"nvcc at {nvcc} is not there or does not work with this host compiler"
     for _ in range(2):  # the second time it finds what the first left
         text = configure(ROOT, place / "auto", kernels, "-DASSAY_CUDA=AUTO", **path)
         check(f"CUDA: off, {why}" in text and "Generating done" in text, text)

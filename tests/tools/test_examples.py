@@ -71,6 +71,13 @@ def check_scripts(place, prefix, home):
     names = sorted(file.stem for file in prefix.glob("share/assay/presets/cpu/*.yaml"))
     text = user(prefix / "bin" / "assay", "audit", "models/presets/cpu/*.yaml")
     check(len(names) > 1 and all(name in text for name in names), text)
+    # The files of the current folder go before those that were installed.
+    here = place / "here" / "models" / "presets" / "cpu"
+    here.mkdir(parents=True)
+    preset = (prefix / "share/assay/presets/cpu/moe.yaml").read_text()
+    (here / "mine.yaml").write_text(preset.replace("../family", str(prefix / "share/assay/presets/family")))
+    text = run(prefix / "bin" / "assay", "audit", "models/presets/cpu/*.yaml", cwd=place / "here", env=environment)
+    check("mine" in text and "dense-active" not in text, text)
     comments = [file.read_text() for file in prefix.glob("share/assay/presets/**/*.yaml")]
     named = {word for text in comments for word in re.findall(r"bash (\S*?\.sh)", text)}
     check(len(named) == 4 and all(word.startswith(f"{tools}/") and pathlib.Path(word).exists() for word in named), named)

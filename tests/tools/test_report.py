@@ -139,7 +139,7 @@ def check_incomparable(browser, w):
     said = f"Not comparable: {data['comparison']['incomparable'][0]} (and 1 more)."
     browser.js(update, json.dumps(data))
     browser.js("drawPage()")
-    expect(all(said in note and "Comparable across" not in note for note in notes()), notes())
+    expect(all(said in note and "Comparable across" not in note for note in notes()) and "of different vocabularies" in notes()[1], notes())
     browser.js(update, whole)
     browser.js("drawPage()")
     loss, bits = notes()

@@ -19,7 +19,8 @@ function endParts(run) {
   const after = `${guard ? ` (${guard})` : ''} after ${grouped(run.steps_done)} of ${grouped(run.planned_steps)} steps`;
   if (step === null && !guard) return [`${run.label} has no validation loss${run.end ? '' : ' yet'}${after}`];
   if (loss !== null && step === run.steps_done && !guard) return [`${run.label} ${end} at a validation loss of ${loss.toFixed(4)} nats${after}`];
-  return [`${run.label} ${end}${after}`, step === null ? 'it has no validation loss' :
+  const place = run.end ? `${end}${after}` : `is at step ${grouped(run.steps_done)} of ${grouped(run.planned_steps)}`;
+  return [`${run.label} ${place}`, step === null ? 'it has no validation loss' :
     `its last validation loss is ${loss === null ? 'NaN or infinite' : loss.toFixed(4) + ' nats'}${lossStepText(run)}`];
 }
 

@@ -33,7 +33,9 @@ function bitsChart({logY}) {
   if (curves.length === 0 && withTelemetry().length > 0) {
     return {missing: 'No bits per byte: no validation yet, or the shards have no tokenizer to count bytes with (data.tokenizer).'};
   }
-  return curveChart(curves, {unit: 'bits/byte', y: 'bits per byte', logY, note: incomparableNote() || 'Comparable across vocabularies.'});
+  const note = incomparableNote();
+  return curveChart(curves, {unit: 'bits/byte', y: 'bits per byte', logY,
+    note: note ? note + ' Bits per byte may be of different vocabularies, but not of different texts.' : 'Comparable across vocabularies.'});
 }
 
 const scalarNames = () => [...new Set(runs.flatMap((run) => Object.keys(run.scalars || {})))];

@@ -188,10 +188,11 @@ function biasChart({of}) {
 function deadChart({of}) {
   if (withRouters().length === 0) return {missing: noRouters()};
   const {having, traces} = measureTraces(of, 'dead_for_norm', 'of E');
-  const early = withRouters().some(({run}) => run.router.analysis.logged_steps < run.router.window);
-  if (traces.length === 0) return {missing: early ? 'Dead experts are counted over the last W logged steps, and the run shown has logged fewer.' : 'Dead experts were not logged by the run shown.'};
+  const early = withRouters().filter(({run}) => run.router.analysis.logged_steps < run.router.window).map(({run}) => run.label);
+  const earlyText = early.length ? `Dead experts are counted over the last W logged steps; fewer were logged by ${early.join(', ')}.` : '';
+  if (traces.length === 0) return {missing: earlyText || 'Dead experts were not logged by the run shown.'};
   return {traces, layout: {xaxis: commonX(), yaxis: {title: 'dead experts (share of E)', rangemode: 'tozero'}, showlegend: namesLines(of)},
     note: `Ceiling: 1. At the end: ` + having.map(({run}) => `${run.label} ${grouped(measuresOf(run).values.dead_for.reduce((sum, layer) => sum + (last(layer) || 0), 0))} of ` +
-      `${grouped(run.router.experts * run.router.layers.length)} in ${run.router.layers.length} layers`).join('; ') + '. ' + stepsNote(having),
+      `${grouped(run.router.experts * run.router.layers.length)} in ${run.router.layers.length} layers`).join('; ') + '. ' + [earlyText, stepsNote(having)].filter(Boolean).join(' '),
     table: measureTable(having, ['dead_for', 'dead_for_norm'])};
 }
