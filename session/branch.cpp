@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/copy_file.h"
 #include "base/file.h"
 #include "base/new_folder.h"
 #include "base/step_count.h"
@@ -96,7 +97,7 @@ bool has_branch(const Branch& branch) {
 void link_or_copy(const fs::path& from, const fs::path& to) {
   std::error_code no_link;
   fs::create_hard_link(fs::canonical(from), to, no_link);
-  if (no_link) fs::copy_file(from, to);
+  if (no_link) copy_whole_file(from, to);
 }
 
 void link_files(const fs::path& from, const fs::path& to) {
@@ -115,7 +116,7 @@ void copy_evaluations(const fs::path& from, const fs::path& to, int64_t step) {
   for (const std::string& name : evaluation_files(from.string())) {
     if (evaluated_step(name) > step) continue;
     fs::create_directories(to / kEvaluations);
-    fs::copy_file(from / kEvaluations / name, to / kEvaluations / name);
+    copy_whole_file(from / kEvaluations / name, to / kEvaluations / name);
   }
 }
 
@@ -131,7 +132,7 @@ void fill(const Branch& branch, const fs::path& folder) {
   }
   write_file_atomic((folder / "config.yaml").string(), to_yaml(branch.config));
   for (const char* name : {"meta.json", kTuneCopy, kProductsFile, kRunTokenizer, kImportedFile}) {
-    if (fs::exists(trunk / name)) fs::copy_file(trunk / name, folder / name);
+    if (fs::exists(trunk / name)) copy_whole_file(trunk / name, folder / name);
   }
   copy_telemetry(telemetry_file(trunk), telemetry_file(folder), branch.at.step);
   copy_samples(trunk / kSamplesFile, folder / kSamplesFile, branch.at.step);

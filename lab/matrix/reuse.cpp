@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/copy_file.h"
 #include "base/file.h"
 #include "base/joined.h"
 #include "data/json_text.h"
@@ -212,7 +213,7 @@ void copy_run(const fs::path& from, const fs::path& to) {
       if (*relative.begin() == "checkpoints") {
         fs::create_hard_link(fs::canonical(entry.path()), to / relative, no_link);
       }
-      if (no_link) fs::copy_file(entry.path(), to / relative);
+      if (no_link) copy_whole_file(entry.path(), to / relative);
     }
   }
 }
