@@ -6,6 +6,7 @@
 
 #include "base/build_info.h"
 #include "base/check.h"
+#include "base/joined.h"
 #include "comm/agree.h"
 #include "engine/run/saved_run.h"
 #include "engine/telemetry/reader.h"
@@ -335,13 +336,10 @@ void TrainingRun::give_up_later_measurements() {
                          lines == 1 ? "" : "s", kSamplesFile),
                "");
   }
-  std::string moved;
-  for (const std::string& name : given_up.evaluations) {
-    moved += (moved.empty() ? "" : ", ") + name;
-  }
-  if (!moved.empty()) {
+  if (!given_up.evaluations.empty()) {
     log_->warn(strprintf("what was measured %s is in %s/%s/%s now: %s", which.c_str(),
-                         dir_->path().c_str(), kEvaluations, kGivenUp, moved.c_str()));
+                         dir_->path().c_str(), kEvaluations, kGivenUp,
+                         joined(given_up.evaluations, ", ").c_str()));
   }
   if (!given_up.problem.empty()) {
     log_->warn(strprintf("some of what was measured %s may stay: %s", which.c_str(),

@@ -260,6 +260,9 @@ std::vector<std::string> report_warnings(const Json& data) {
       warnings.push_back(label + ": " + note.get<std::string>());
     }
   }
+  if (!data["matrix"].is_null()) {
+    for (const Json& unread : data["matrix"]["unread"]) warnings.push_back(unread);
+  }
   return warnings;
 }
 

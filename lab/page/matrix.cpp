@@ -99,7 +99,11 @@ Json report_matrix(const std::string& folder) {
   json["notes"] = recorded.notes;
   if (!summary.trained_validation.empty())
     json["notes"].push_back(summary.trained_validation + ".");
-  for (const UserError& unread : summary.unread) json["notes"].push_back(unread.what());
+  json["unread"] = Json::array();
+  for (const UserError& unread : summary.unread) {
+    json["notes"].push_back(unread.what());
+    json["unread"].push_back(unread.what());
+  }
   json["published"] = published_lanes(recorded.matrix.file.name);
   for (size_t i = 0; i < summary.tables.size(); ++i) {
     json["contracts"][i]["says"] = contract_text(summary.tables[i].contract, recorded.matrix);

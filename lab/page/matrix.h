@@ -12,7 +12,8 @@ std::vector<std::string> matrix_runs(const std::string& folder);
 
 // As `assay matrix --summary --json` of the runs that are finished, and with "folder", "notes",
 // "published" (the lanes of the study it tests, or null) and for each contract "says", what it
-// holds fixed. Rows name their runs by folder.
+// holds fixed. Rows name their runs by folder. "unread" are those of the notes that are of a run
+// which could not be read.
 nlohmann::ordered_json report_matrix(const std::string& folder);
 
 }  // namespace assay

@@ -162,6 +162,12 @@ def check_matrix(browser, w):
     shutil.copytree(folder, w.path / "damaged-matrix")
     (w.path / "damaged-matrix" / "matrix.json").write_text("{")
     refused("is damaged: it is not the record of a matrix", w.path / "damaged-matrix")
+    unread = w.path / "unread-matrix"
+    shutil.copytree(folder, unread)
+    lost = sorted(unread.glob("*/telemetry.db"))[0]
+    lost.write_bytes(lost.read_bytes()[:20000])
+    said = report(w, "unread.html", unread).stderr
+    expect(f"warning: {lost.parent} counts as unfinished: " in said, said)
     check_phone(browser, w.path / "matrix.html")
 
 
