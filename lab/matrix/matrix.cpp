@@ -167,18 +167,24 @@ void make_branch_of(Cell& cell, const Cell& trunk, const MatrixContract& contrac
   cell.audit = trunk.audit;
 }
 
-// Of the device: with a GPU without what stays in the host's memory, and with what its process
-// takes there beside the plan.
-int64_t planned_bytes(Config config, const ModelPlace& place) {
+struct PlannedBytes {
+  // Of the device: with a GPU without what stays in the host's memory, and with what its process
+  // takes there beside the plan.
+  int64_t memory = 0;
+  int64_t checkpoint = 0;  // of one
+};
+
+PlannedBytes planned_bytes(Config config, const ModelPlace& place) {
   resolve_precision(config, place.backend, place.capability);
-  const TrainingMemory memory(config, resolve_recipe(config.precision.recipe), place);
+  const Recipe recipe = resolve_recipe(config.precision.recipe);
+  const TrainingMemory memory(config, recipe, place);
   size_t bytes = memory.plan.total_bytes();
   if (place.backend == Backend::kGpu) {
     bytes -= memory.plan.section_bytes(Section::kHostVisible);
     bytes -= memory.plan.section_bytes(Section::kData);
     bytes += size_t(kReservedBytes);
   }
-  return static_cast<int64_t>(bytes);
+  return {.memory = int64_t(bytes), .checkpoint = checkpoint_bytes(config, recipe)};
 }
 
 std::string rows_of(const Config& config) {
@@ -277,7 +283,7 @@ std::vector<const Cell*> Matrix::order() const {
 Matrix lay_out(const MatrixFile& file, const ModelPlace& place) {
   Matrix matrix{.file = file, .cells = {}};
   std::map<std::string, std::string> run_of;                            // what matters -> cell
-  std::map<std::pair<std::string, std::string>, int64_t> memory_bytes;  // by model, precision
+  std::map<std::pair<std::string, std::string>, PlannedBytes> planned;  // by model, precision
   for (MatrixContract& contract : matrix.file.contracts) {
     ContractConfig resolved;
     if (contract.kind) resolved.kind = *contract.kind;
@@ -312,9 +318,10 @@ Matrix lay_out(const MatrixFile& file, const ModelPlace& place) {
               make_branch_of(cell, matrix.cell(cell_name(cell, contract.branch_of)), contract);
             }
             if (!cell.unavailable.empty()) return;
-            const auto [bytes, is_new] = memory_bytes.try_emplace({model.name, precision}, 0);
+            const auto [bytes, is_new] = planned.try_emplace({model.name, precision});
             if (is_new) bytes->second = planned_bytes(cell.config, place);
-            cell.memory_bytes = bytes->second;
+            cell.memory_bytes = bytes->second.memory;
+            cell.disk = checkpoint_disk(cell.config, bytes->second.checkpoint);
           });
           cell.run = cell.unavailable.empty()
                          ? run_of.try_emplace(rows_of(cell.config), cell.name).first->second

@@ -14,6 +14,7 @@
 #include "lab/matrix/cell_data.h"
 #include "lab/matrix/file.h"
 #include "models/audit/audit.h"
+#include "models/audit/checkpoint_disk.h"
 #include "models/decoder/training_memory.h"
 
 namespace assay {
@@ -30,7 +31,8 @@ struct Cell {
   Audit audit;
   // Planned for a training step, of the device, and of a GPU kReservedBytes; 0 when unavailable.
   int64_t memory_bytes = 0;
-  std::string unavailable;  // why it cannot be trained; "" if it can
+  CheckpointDisk disk = {};  // of its run; no bytes when unavailable
+  std::string unavailable;   // why it cannot be trained; "" if it can
   std::string run;  // name of the cell that is trained: this one, or an earlier one equal to it
   // Of a branch: the cell whose run it leaves, and its steps there; else "" and 0.
   std::string trunk = "";

@@ -106,6 +106,18 @@ int64_t MatrixPlan::most_runs() const {
   return int64_t(runs.size()) + more * of_one_seed;
 }
 
+int64_t MatrixPlan::checkpoint_bytes_left() const {
+  int64_t kept = 0, beside = 0;
+  for (const PlannedCell& run : runs) {
+    if (!has_rest(run, fresh_changed)) continue;
+    const CheckpointDisk& disk = run.cell->disk;
+    const int64_t there = run.status.saved > 0 ? 1 : 0;
+    kept += disk.each * std::max<int64_t>(0, disk.kept - there);
+    beside = std::max(beside, disk.most_bytes() - disk.kept_bytes());
+  }
+  return kept + beside * matrix->file.jobs;
+}
+
 MatrixPlan plan_matrix(const Matrix& matrix, const MatrixFolder& folder,
                        const std::vector<const Cell*>& selected, const Reusable& reusable) {
   MatrixPlan plan{.matrix = &matrix, .runs = {}, .unavailable = {}, .flop_per_s = 0};
@@ -154,6 +166,15 @@ std::vector<std::string> nearly_equal_runs(const MatrixPlan& plan) {
 }
 
 }  // namespace
+
+std::string disk_text(const MatrixPlan& plan) {
+  const int64_t bytes = plan.checkpoint_bytes_left();
+  if (bytes == 0) return "";
+  std::string text = strprintf("checkpoints: up to %s MiB more on disk", mib_text(bytes).c_str());
+  if (!plan.free_disk) return text;
+  return text + strprintf(", which has %s%s MiB free", bytes > *plan.free_disk ? "only " : "",
+                          mib_text(*plan.free_disk).c_str());
+}
 
 std::string plan_text(const MatrixPlan& plan) {
   const MatrixFile& file = plan.matrix->file;
@@ -206,6 +227,7 @@ std::string plan_text(const MatrixPlan& plan) {
       file.device == "auto" ? "" : (" on " + file.device).c_str(),
       plan.matrix->cells.empty() ? 0L : long(plan.matrix->cells.front().config.run.threads),
       mib_text(largest).c_str(), mib_text(file.memory_bytes).c_str());
+  if (const std::string disk = disk_text(plan); !disk.empty()) text += disk + "\n";
   if (separate > flops) {
     text += strprintf("branches: %.3e FLOPs instead of %.3e of separate runs, %.0f%%\n", flops,
                       separate, 100 * flops / separate);
@@ -239,6 +261,8 @@ std::string plan_json(const MatrixPlan& plan) {
   j["jobs"] = plan.matrix->file.jobs;
   j["device"] = plan.matrix->file.device;
   j["memory_bytes"] = plan.matrix->file.memory_bytes;
+  j["checkpoint_bytes_left"] = plan.checkpoint_bytes_left();
+  j["free_disk_bytes"] = plan.free_disk ? ordered_json(*plan.free_disk) : ordered_json();
   j["runs"] = ordered_json::array();
   const auto cell_json = [](const Cell& cell) {
     ordered_json c;
@@ -264,6 +288,9 @@ std::string plan_json(const MatrixPlan& plan) {
       c["hours"] = run.cell->flops_after(0) / plan.flop_per_s / 3600;
     }
     c["memory_bytes"] = run.cell->memory_bytes;
+    c["checkpoint_bytes"] = run.cell->disk.each;
+    c["kept_checkpoints"] = run.cell->disk.kept;
+    c["most_checkpoints"] = run.cell->disk.most;
     c["threads"] = run.cell->config.run.threads;
     c["state"] = cell_state_name(run.status.state);
     c["steps_done"] = run.status.steps_done;

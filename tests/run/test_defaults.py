@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What a first configuration of one's own gets from the defaults: balanced routers, a first loss that
 the log explains, a schedule that fits, and warnings where it asks for something it may not mean."""
+import json
 import math
 import os
 import pathlib
@@ -57,6 +58,22 @@ def check_repeated(place):
     check("passes in 1000 steps" in few and "warning" not in few, few)
 
 
+def check_disk(place):
+    """What checkpoints will take: known before, warned of where the disk has less, and what they took."""
+    plan = json.loads(place.train("disk", "--plan", "--json").stdout)["disk"]
+    check(plan["most_checkpoints"] == plan["kept_checkpoints"] + 1 == 3 and plan["free_bytes"] > 0, plan)
+    said = place.train("disk", "--plan").stdout
+    check(f"\ncheckpoints: {plan['checkpoint_bytes'] / 2**20:.1f} MiB each, at most 3 at a time: " in said, said)
+    done = place.train("disk", "--stop-after", "1")
+    check("MiB free" not in done.stderr, done.stderr)
+    tensors = sum(file.stat().st_size for file in place.run("disk").glob("checkpoints/step-*/*.safetensors"))
+    check(0 <= tensors - plan["checkpoint_bytes"] < 64 * 1024, f"{tensors} bytes of files, planned {plan}")
+    many = ("--set", "run.steps=2000000000", "--set", "run.milestone_every=1", "--stop-after", "1")
+    done = place.train("full", *many)
+    check(re.search(r"warning: the disk of \S+ has [\d.]+ MiB free, and checkpoints may take [\d.]+ MiB more: .* at most "
+                    r"2000000003 at a time", done.stderr), done.stderr)
+
+
 def check_wild(place):
     done = place.train("wild", "--steps", "20", "--set", "optimizer.lr=3")
     check(re.search(r"warning: val loss [\d.]+ is above ln V = 6\.24 nats: .*a smaller optimizer\.lr, which is 3,",
@@ -91,6 +108,7 @@ def main():
         check_balanced(place)
         check_unbalanced(place)
         check_repeated(place)
+        check_disk(place)
         check_wild(place)
         check_short(place)
     print("defaults: ok")

@@ -16,12 +16,14 @@
 #include "engine/config/paths.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
+#include "engine/run/checkpoint.h"
 #include "engine/telemetry/reader.h"
 #include "engine/telemetry/slow_rank.h"
 #include "lab/router/text.h"
 #include "lab/runs/run_summary.h"
 #include "lab/runs/time_to_target.h"
 #include "models/audit/audit_report.h"
+#include "models/audit/checkpoint_disk.h"
 #include "models/linear/native_products.h"
 #include "models/linear/precision.h"
 #include "session/training_warnings.h"
@@ -297,6 +299,21 @@ nlohmann::ordered_json result_json(const RunDir& dir, const RunResult& result,
   return json;
 }
 
+// Where the checkpoints of the run will not fit on its disk. Those that it has are there already.
+void warn_of_full_disk(TrainingRun& run) {
+  if (run.start().steps_done >= run.config().run.steps) return;
+  const std::string& folder = run.dir().path();
+  const CheckpointDisk disk = checkpoint_disk(run.config(), run.session().recipe);
+  const int64_t there = int64_t(Checkpoints(folder, 1, {}).all().size());
+  const int64_t needed = disk.each * std::max<int64_t>(0, disk.most - there);
+  const std::optional<int64_t> free = free_disk_bytes(folder);
+  if (!free || needed <= *free) return;
+  run.log().warn(
+      strprintf("the disk of %s has %.1f MiB free, and checkpoints may take %.1f MiB more: %s "
+                "(run.keep_checkpoints, run.milestone_every and contract.landings say how many)",
+                folder.c_str(), in_mib(*free), in_mib(needed), checkpoint_disk_text(disk).c_str()));
+}
+
 // The device, parameters, memory, contract and what differs from the defaults.
 void announce_setup(TrainingRun& run, const IsGiven& is_given) {
   Log& log = run.log();
@@ -332,6 +349,7 @@ void announce_setup(TrainingRun& run, const IsGiven& is_given) {
   const Ranks* ranks = run.session().ranks;
   const ProcessCores on{.cores = cores_of_rank(ranks), .processes = ranks ? ranks->size() : 1};
   for (const std::string& text : training_warnings(config, is_given, on)) log.warn(text);
+  if (ranks == nullptr || ranks->first()) warn_of_full_disk(run);
   if (const std::string text = run.many_passes_text(); !text.empty()) log.warn(text);
   if (run.validation_tokens() < config.eval.tokens) {
     log.warn(

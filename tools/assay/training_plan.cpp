@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <sstream>
 
 #include "base/check.h"
@@ -15,6 +16,7 @@
 #include "engine/config/paths.h"
 #include "engine/config/yaml.h"
 #include "lab/cluster/step_calls.h"
+#include "models/audit/checkpoint_disk.h"
 #include "models/audit/horizon.h"
 #include "session/training_run.h"
 #include "tools/assay/print_json.h"
@@ -110,15 +112,35 @@ nlohmann::ordered_json ranks_json(const Plans& plans, const Sent& sent) {
   return json;
 }
 
+// What the checkpoints take where the run would be.
+struct Disk {
+  CheckpointDisk checkpoints;
+  std::optional<int64_t> free;
+
+  std::string text() const {
+    const std::string of = free ? strprintf(" of %.1f MiB that are free", in_mib(*free)) : "";
+    return "checkpoints: " + checkpoint_disk_text(checkpoints) + of + "\n";
+  }
+  nlohmann::ordered_json json() const {
+    return {{"checkpoint_bytes", checkpoints.each},
+            {"most_checkpoints", checkpoints.most},
+            {"kept_checkpoints", checkpoints.kept},
+            {"free_bytes", free ? nlohmann::ordered_json(*free) : nlohmann::ordered_json()}};
+  }
+};
+
 // notes: lines after the table.
-void print_plans(const Plans& plans, const Sent& sent, const std::string& notes,
+void print_plans(const Plans& plans, const Sent& sent, const Disk& disk, const std::string& notes,
                  PlanOutput output) {
   if (output == PlanOutput::kJson) {
-    return print_json(plans.size() == 1 ? plan_json(*plans.front()) : ranks_json(plans, sent));
+    nlohmann::ordered_json json =
+        plans.size() == 1 ? plan_json(*plans.front()) : ranks_json(plans, sent);
+    json["disk"] = disk.json();
+    return print_json(json);
   }
   plans[fullest(plans)]->print(std::cout);
   if (plans.size() > 1) print_ranks(plans, sent);
-  std::cout << notes;
+  std::cout << disk.text() << notes;
 }
 
 std::string collapse_note(const Config& config) {
@@ -169,12 +191,17 @@ void print_training_plan(const Config& config, const std::string& device, int ra
   const auto sent_in = [&](const Config& resolved) {
     return others.empty() ? Sent{} : sent_by_rank(resolved, *others.front());
   };
+  const auto disk_of = [&](const Session& of) {
+    return Disk{.checkpoints = checkpoint_disk(of.config, of.recipe),
+                .free = free_disk_bytes(options.folder)};
+  };
   Config present = config;
   follow_tokenizer(options, present);
   if (const std::string missing = missing_data(present); !missing.empty()) {
     std::cerr << "note: planned without the buffers of the data: " << missing << '\n';
     resolve_by_run(session, options, ranks);
     take_products(session, options);
+    const Disk disk = disk_of(session);
     const TrainingMemory memory(session.config, session.recipe, session.place());
     plans.push_back(&memory.plan);
     plan_others([&](int rank) {
@@ -182,12 +209,13 @@ void print_training_plan(const Config& config, const std::string& device, int ra
       place.rank = rank;
       return std::make_unique<TrainingMemory>(session.config, session.recipe, place);
     });
-    return print_plans(plans, sent_in(session.config), collapse_note(session.config), output);
+    return print_plans(plans, sent_in(session.config), disk, collapse_note(session.config), output);
   }
   TrainingRun run(std::move(session), options);
   plans.push_back(&run.plan());
   plan_others([&](int rank) { return run.planned_memory(rank); });
-  print_plans(plans, sent_in(run.config()), data_note(run) + collapse_note(run.config()), output);
+  print_plans(plans, sent_in(run.config()), disk_of(run.session()),
+              data_note(run) + collapse_note(run.config()), output);
 }
 
 nlohmann::ordered_json plan_json(const MemoryPlan& plan) {

@@ -292,6 +292,9 @@ Round train_matrix(const MatrixArguments& a, const MatrixFolder& folder, const M
                 matrix.file.name.c_str(), plan.runs.size(),
                 plan.runs.size() - work.planned.size() - work.failed.size(), work.planned.size(),
                 folder.path().c_str()));
+  if (plan.free_disk && plan.checkpoint_bytes_left() > *plan.free_disk) {
+    say("warning: " + disk_text(plan));
+  }
   RunnerOptions options{
       .program = a.command.front(),
       .device = matrix.file.device,
@@ -351,6 +354,7 @@ Round run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFo
   if (!edits.started) require_judgeable(a, matrix);
   const Reusable reusable = find_reusable(selected, folder, a.reuse);
   MatrixPlan plan = plan_matrix(matrix, folder, selected, reusable);
+  plan.free_disk = free_disk_bytes(folder.path());
   for (const std::string& run : reusable.unfinished) say("not reused: " + run);
   for (const std::string& note : seed_notes(a, matrix)) say("note: " + note);
   if (a.dry_run) return {.code = print_plan(a, plan, folder, edits), .open = {}};

@@ -1,0 +1,83 @@
+#include "models/audit/checkpoint_disk.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <set>
+
+#include "base/check.h"
+#include "base/memory_units.h"
+#include "models/audit/horizon.h"
+#include "models/decoder/training_memory.h"
+
+namespace assay {
+namespace {
+
+// Steps whose checkpoints are never deleted. With a contract that measures the machine first only
+// the landings are known.
+int64_t milestones(const Config& config) {
+  if (!horizon_is_known(config)) {
+    return int64_t(landing_fractions(config.contract).size());
+  }
+  std::set<int64_t> apart;  // landings that are no milestone for another reason
+  const int64_t every = config.run.milestone_every, steps = planned_steps(config);
+  for (const Landing& landing : landings(config)) {
+    if (every == 0 || landing.step % every != 0) apart.insert(landing.step);
+  }
+  return int64_t(apart.size()) + (every == 0 ? 0 : steps / every);
+}
+
+// How many checkpoints are saved that are no milestones, at most.
+int64_t most_rolling(const Config& config) {
+  if (config.run.checkpoint_every == 0) {
+    return config.run.checkpoint_minutes > 0 ? std::numeric_limits<int64_t>::max() : 1;
+  }
+  if (!horizon_is_known(config)) return std::numeric_limits<int64_t>::max();
+  return planned_steps(config) / config.run.checkpoint_every + 1;
+}
+
+}  // namespace
+
+int64_t checkpoint_bytes(const Config& config, Recipe recipe) {
+  const TrainingMemory memory(config, recipe);
+  int64_t bytes = 0;
+  for (const Slice& slice : memory.model->slices()) bytes += slice.bytes();
+  for (const Slice& slice : memory.optimizer->slices()) bytes += slice.bytes();
+  return bytes;
+}
+
+CheckpointDisk checkpoint_disk(const Config& config, Recipe recipe) {
+  return checkpoint_disk(config, checkpoint_bytes(config, recipe));
+}
+
+CheckpointDisk checkpoint_disk(const Config& config, int64_t each) {
+  const RunConfig& run = config.run;
+  const int64_t rolling = most_rolling(config);
+  const bool by_time = run.checkpoint_every > 0 && run.checkpoint_minutes > 0;
+  const bool replaced = rolling > run.keep_checkpoints || run.keep_best || by_time;
+  CheckpointDisk disk{.each = each};
+  disk.kept =
+      milestones(config) + std::min(rolling, run.keep_checkpoints) + (run.keep_best ? 1 : 0);
+  disk.most = disk.kept + (by_time ? 1 : 0) + (replaced ? 1 : 0);
+  return disk;
+}
+
+std::string checkpoint_disk_text(const CheckpointDisk& disk) {
+  return strprintf("%.1f MiB each, at most %ld at a time: %.1f MiB", in_mib(disk.each),
+                   long(disk.most), in_mib(disk.most_bytes()));
+}
+
+std::optional<int64_t> free_disk_bytes(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  fs::path there = fs::absolute(folder, failed);
+  while (!failed && !fs::exists(there, failed) && there.has_relative_path()) {
+    there = there.parent_path();
+    failed.clear();
+  }
+  const fs::space_info space = fs::space(there, failed);
+  if (failed) return std::nullopt;
+  return int64_t(std::min<uintmax_t>(space.available, INT64_MAX));
+}
+
+}  // namespace assay
