@@ -209,6 +209,25 @@ void add_cell(const std::string& text, int width, Style style, StyledLine& line)
   if (width < 0) line.add(std::string(size_t(blank), ' '));
 }
 
+bool is_training(const RunView& run) {
+  return run.status.state == RunState::kTraining || run.status.state == RunState::kStarting;
+}
+
+// The wanted runs that `rows` lines show, in their order: where not all fit, those that are
+// training, and then the first of the others.
+std::vector<size_t> shown_runs(const std::vector<RunView>& runs, size_t rows,
+                               bool (*wanted)(const RunView&)) {
+  std::vector<size_t> shown;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (wanted(runs[i])) shown.push_back(i);
+  }
+  if (shown.size() <= rows) return shown;
+  std::stable_partition(shown.begin(), shown.end(), [&](size_t i) { return is_training(runs[i]); });
+  shown.resize(rows);
+  std::sort(shown.begin(), shown.end());
+  return shown;
+}
+
 std::vector<StyledLine> run_table(const std::vector<RunView>& runs, FrameSize size, int rows) {
   int others = 3;  // letter and blanks
   for (const Column& column : kColumns) others += std::abs(column.width) + 1;
@@ -225,8 +244,9 @@ std::vector<StyledLine> run_table(const std::vector<RunView>& runs, FrameSize si
   for (const Column& column : kColumns) add_cell(column.head, column.width, Style::kDim, head);
   std::vector<StyledLine> lines = {head};
   const bool cut = int(runs.size()) > rows - 1;
-  const size_t shown = cut ? size_t(std::max(1, rows - 2)) : runs.size();
-  for (size_t i = 0; i < shown; ++i) {
+  const std::vector<size_t> shown = shown_runs(
+      runs, cut ? size_t(std::max(1, rows - 2)) : runs.size(), [](const RunView&) { return true; });
+  for (const size_t i : shown) {
     StyledLine line(letter_of(i), run_style(i));
     line.add(" ");
     add_cell(names[i], -name, Style::kPlain, line);
@@ -240,15 +260,16 @@ std::vector<StyledLine> run_table(const std::vector<RunView>& runs, FrameSize si
     }
     lines.push_back(std::move(line));
   }
-  if (cut) lines.emplace_back(strprintf("and %zu more runs", runs.size() - shown), Style::kDim);
+  if (cut)
+    lines.emplace_back(strprintf("and %zu more runs", runs.size() - shown.size()), Style::kDim);
   return lines;
 }
 
 // One line per run with experts: K * max_load of each layer.
 std::vector<StyledLine> router_lines(const std::vector<RunView>& runs, int rows) {
   std::vector<StyledLine> lines;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (!runs[i].router || int(lines.size()) >= rows) continue;
+  for (const size_t i :
+       shown_runs(runs, size_t(rows - 1), [](const RunView& r) { return r.router.has_value(); })) {
     if (lines.empty())
       lines.emplace_back("K*max_load by layer, dead experts in brackets:", Style::kDim);
     StyledLine line(letter_of(i), run_style(i));

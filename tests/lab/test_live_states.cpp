@@ -67,5 +67,27 @@ TEST_CASE("live: the loss of a run that stopped between two logged steps has its
   REQUIRE(text.find("loss 5.0000 at 30  val 4.2500 at 40") != std::string::npos);
 }
 
+TEST_CASE("live: where not all runs fit, those that are training come first") {
+  const Place place;
+  const RunView ended = view_run(place.run, Seen::kNever);
+  std::vector<RunView> runs(30, ended);
+  for (size_t i = 0; i < runs.size(); ++i) runs[i].status.path = "runs/r" + std::to_string(i);
+  runs[25].status.state = RunState::kTraining;
+  runs[28].status.state = RunState::kStarting;
+  std::string text;
+  for (const StyledLine& line :
+       text_frame(runs, {.columns = 100, .rows = 24}, Glyphs::kAscii, Colours::kNo)) {
+    text += line.text(StyledLine::Escapes::kNone) + "\n";
+  }
+  CAPTURE(text);
+  const size_t first = text.find("runs/r0 "), training = text.find("runs/r25 ");
+  REQUIRE(first != std::string::npos);
+  REQUIRE(training != std::string::npos);
+  REQUIRE(text.find("runs/r28 ") > training);  // in their order
+  REQUIRE(first < training);
+  REQUIRE(text.find("runs/r24 ") == std::string::npos);
+  REQUIRE(text.find("and 20 more runs") != std::string::npos);
+}
+
 }  // namespace
 }  // namespace assay::test_live_states

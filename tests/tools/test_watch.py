@@ -266,6 +266,26 @@ def check_text(w):
     expect(both.returncode == 0 and "unreadable" in both.stdout and "not started" in both.stdout and "finished" in both.stdout, both.stdout)
 
 
+def check_matrix(w):
+    """The folder of a matrix stands for its runs, in their order, those that have not begun among them."""
+    text = w.path / "two.yaml"
+    text.write_text(f"name: two\nmodels: {{a: {w.config}, b: {{config: {w.config}, set: {{optimizer.lr: 0.002}}}}}}\n"
+                    "contracts: [{kind: steps}]\nprecisions: [fp32]\nset: {run.steps: 20}\n")
+    folder = w.path / "matrix"
+    trained = assay("matrix", text, "--run-dir", folder, "--only", "b")
+    expect(trained.returncode == 0, trained.stderr)
+    shown = assay("watch", f"{folder}/", "--text", "--once").stdout
+    expect(re.search(r"a\S+ +not started.*\n.*b\S+ +finished", shown), shown)
+    served = Server(folder, "--port", "0")
+    page = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+    page.request("GET", "/data.json")
+    runs = [run["path"] for run in json.loads(page.getresponse().read())["live"]["runs"]]
+    expect(runs == [f"{folder}/{model}-steps-fp32-seed1" for model in "ab"], runs)
+    page.request("GET", "/")
+    expect(f"<title>Live: {folder}" in page.getresponse().read().decode(), "title")
+    served.process.kill()
+
+
 def writes(folder):
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(folder.rglob("*"))}
 
@@ -278,6 +298,7 @@ def main():
         check_answers(w)
         check_ports(w)
         check_text(w)
+        check_matrix(w)
         expect(writes(w.run("first")) == before, "assay watch wrote in the run")
         try:
             check_page(w, keep)

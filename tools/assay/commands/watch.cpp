@@ -16,6 +16,8 @@
 #include "lab/live/run_view.h"
 #include "lab/live/site.h"
 #include "lab/live/text_frame.h"
+#include "lab/matrix/folder.h"
+#include "lab/matrix/state.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/http_server.h"
 #include "tools/assay/screen.h"
@@ -68,9 +70,24 @@ void step_back() {
   if (errno == 0 && now < kNice) setpriority(PRIO_PROCESS, 0, kNice);
 }
 
+// In the order in which the matrix trains them; most may not have begun.
+std::vector<std::string> runs_of_matrix(const std::string& path) {
+  const RecordedMatrix recorded = read_matrix_folder(path);
+  const MatrixFolder folder(path.substr(0, path.find_last_not_of('/') + 1));
+  std::vector<std::string> runs;
+  for (const Cell* cell : recorded.matrix.order()) runs.push_back(folder.run(*cell));
+  return runs;
+}
+
 std::vector<std::string> require_runs(const WatchArguments& a) {
+  std::vector<std::string> runs;
   for (const std::string& run : a.runs) {
     if (run.empty()) throw UserError("the name of a run is empty", "give the directory of a run");
+    if (is_matrix_folder(run)) {
+      for (const std::string& one : runs_of_matrix(run)) runs.push_back(one);
+      continue;
+    }
+    runs.push_back(run);
     if (a.wait) continue;
     try {
       require_run(run);
@@ -78,7 +95,7 @@ std::vector<std::string> require_runs(const WatchArguments& a) {
       throw UserError(error.what(), error.hint() + "; --wait waits for a run to begin");
     }
   }
-  return each_run_once(a.runs);
+  return each_run_once(runs);
 }
 
 // The text mode.
@@ -166,9 +183,9 @@ std::vector<std::string> own_names(const WatchArguments& a) {
 
 int serve(const WatchArguments& a, const std::vector<std::string>& runs) {
   require_loopback(a);
-  const std::string title = !a.title.empty()   ? a.title
-                            : runs.size() == 1 ? "Live: " + runs.front()
-                                               : "Live: " + std::to_string(runs.size()) + " runs";
+  const std::string title = !a.title.empty()     ? a.title
+                            : a.runs.size() == 1 ? "Live: " + a.runs.front()
+                                                 : "Live: " + std::to_string(runs.size()) + " runs";
   LiveFeed feed(runs, a.every_s);
   LiveSite site(feed, title, own_names(a));
   const Signals signals;
@@ -206,7 +223,8 @@ void add_watch_command(Commands& commands) {
   auto a = std::make_shared<WatchArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "watch", "show runs while they train: the report page, kept up to date, or a terminal");
-  sub->add_option("RUN", a->runs, "directories of runs, finished or still training")->required();
+  sub->add_option("RUN", a->runs, "directories of runs, finished or still training, or of matrices")
+      ->required();
   CLI::Option* text =
       sub->add_flag("--text", a->text, "show them in this terminal, without a browser");
   sub->add_flag("--once", a->once, "with --text: print one screen and exit")->needs(text);
@@ -230,6 +248,7 @@ void add_watch_command(Commands& commands) {
       "Examples:\n"
       "  assay watch runs/moe                 prints the address of the page; Ctrl-C stops\n"
       "  assay watch runs/demo-*/ --port 0    several runs, at a free port\n"
+      "  assay watch runs/cpu                 the runs of a matrix, as they begin\n"
       "  assay watch runs/moe --text          in the terminal\n"
       "  ssh -L 7117:127.0.0.1:7117 HOST      then the page of HOST is at localhost:7117\n"
       "It changes no data of a run. docs/watch.md explains the page and the screen.");
