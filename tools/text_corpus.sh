@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a corpus from your text: a tokenizer with a vocabulary of 4096 trained on it, and shards for
-# training and validation. Does nothing if the corpus exists.
+# training and validation. Makes nothing if the corpus of this text exists, and refuses that of another.
 set -euo pipefail
 
 usage() {
@@ -9,12 +9,14 @@ usage: bash tools/text_corpus.sh TEXT FOLDER [ASSAY]
        bash tools/text_corpus.sh --name TEXT
   TEXT     a file or a folder of *.txt, *.text, *.md, *.jsonl, *.ndjson, also .gz and .zst:
            documents that end with <|endoftext|>, .jsonl with a "text" field, or a few long texts
-  FOLDER   where tokenizer.json, corpus_train_*.bin, corpus_val_*.bin and manifest.json are written
+  FOLDER   where tokenizer.json, corpus_train_*.bin, corpus_val_*.bin, manifest.json and
+           text_corpus.sha256 (of which text they are) are written; other files in it stay
   ASSAY    the program (default: build/assay of this clone)
   --name   only print a name for the corpus: that of TEXT and a hash of what it contains
 
 Every twentieth document is for validation. Of fewer than 20 documents it is the last twentieth of
-each file, from the beginning of a character.
+each file, from the beginning of a character. A FOLDER that has the corpus of TEXT stays as it is;
+one that has that of another text is refused.
 TEXT
 }
 
@@ -46,7 +48,7 @@ hash_of() {
     files_of "$1" | (cd "$1" && xargs -0 -r sha256sum) | sha256sum
   else
     sha256sum "$1"
-  fi | cut -c1-8
+  fi | cut -d ' ' -f 1
 }
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then usage; exit 0; fi
@@ -59,14 +61,42 @@ if [[ ${1:-} == --name && $# -eq 2 ]]; then
   named=$2
   require_text "$named"
   if [[ -d $named ]]; then named=$(cd "$named" && pwd); fi  # of "." too
-  echo "$(basename "$named" | sed 's/\.[^.]*$//' | tr -c 'A-Za-z0-9\n' '-' | cut -c1-24)-$(hash_of "$2")"
+  echo "$(basename "$named" | sed 's/\.[^.]*$//' | tr -c 'A-Za-z0-9\n' '-' | cut -c1-24)-$(hash_of "$2" | cut -c1-8)"
   exit 0
 fi
 if [[ $# -lt 2 || $# -gt 3 ]]; then usage >&2; exit 1; fi
 text=$1 corpus=$2 assay=${3:-$(dirname "$0")/../build/assay}
 require_text "$text"
 [[ -x $assay ]] || fail "$assay: no such program" "build it (README.md), or give its path as the third argument"
-if [[ -f $corpus/manifest.json ]]; then exit 0; fi
+
+# text_corpus.sha256 says of which text the corpus is, and of which manifest.json that is said.
+manifest=$corpus/manifest.json
+record=$corpus/text_corpus.sha256
+text_hash=$(hash_of "$text")
+record_text() { printf '%s  text\n%s  manifest.json\n' "$1" "$(hash_of "$manifest")"; }
+
+# recorded_text: the hash of the text of the corpus; nothing if that is not known.
+recorded_text() {
+  local hash
+  if [[ ! -f $record ]]; then return; fi
+  hash=$(head -n 1 "$record" | cut -d ' ' -f 1)
+  if [[ $(<"$record") == "$(record_text "$hash")" ]]; then echo "$hash"; fi
+}
+
+if [[ -e $manifest ]]; then
+  grep -qs '"format": *"assay-corpus-' "$manifest" ||
+    fail "$manifest is of another program, and a corpus has its own file of that name" "give another folder"
+  was=$(recorded_text)
+  if [[ -z $was ]]; then
+    echo "$corpus: a corpus is already there; of which text it was made is not recorded, so it is not compared"
+  elif [[ $was != "$text_hash" ]]; then
+    fail "$corpus has the corpus of another text than $text" \
+      "give another folder, or first remove manifest.json, tokenizer.json and corpus_*.bin from this one"
+  else
+    echo "$corpus: the corpus of this text is already there"
+  fi
+  exit 0
+fi
 
 # documents_in FILE: how many documents are in a text; white space behind the last separator is none.
 documents_in() {
@@ -92,16 +122,18 @@ whole_documents() {
 # begins_character FILE BYTE: false if that byte (from 0) goes on with a character of UTF-8.
 begins_character() { [[ $(od -An -tx1 -j "$2" -N 1 "$1") != \ [89ab]? ]]; }
 
-mkdir -p "$corpus"
-rm -f "$corpus/tokenizer.json"  # of a corpus that was not finished
-prepare=("$assay" data prepare --tokenizer "$corpus/tokenizer.json" -o "$corpus")
-"$assay" tokenizer train "$text" --vocab-size 4096 -o "$corpus/tokenizer.json"
+# Only this folder is removed: whatever else is in $corpus is the user's.
+scratch=$corpus/.text_corpus
+rm -rf "$scratch"
+trap 'rm -rf "$scratch"' EXIT
+mkdir -p "$scratch"
+prepare=("$assay" data prepare --tokenizer "$scratch/tokenizer.json" -o "$corpus")
+"$assay" tokenizer train "$text" --vocab-size 4096 -o "$scratch/tokenizer.json"
 if whole_documents; then
   "${prepare[@]}" "$text"
 else
   # A few long texts: the last twentieth of each becomes validation text.
-  rm -rf "$corpus/train" "$corpus/val"
-  mkdir "$corpus/train" "$corpus/val"
+  mkdir "$scratch/train" "$scratch/val"
   number=0
   while IFS= read -r -d '' file; do
     if [[ -d $text ]]; then file=$text/$file; fi
@@ -109,8 +141,9 @@ else
     bytes=$(stat -L -c %s "$file")
     cut=$((bytes - bytes / 20))
     for _ in 1 2 3; do begins_character "$file" $cut || cut=$((cut - 1)); done
-    head -c $cut "$file" >"$corpus/train/$(printf %02d $number).txt"
-    tail -c +$((cut + 1)) "$file" >"$corpus/val/$(printf %02d $number).txt"
+    head -c $cut "$file" >"$scratch/train/$(printf %02d $number).txt"
+    tail -c +$((cut + 1)) "$file" >"$scratch/val/$(printf %02d $number).txt"
   done < <(files_of "$text")
-  "${prepare[@]}" "$corpus/train" --val "$corpus/val"
+  "${prepare[@]}" "$scratch/train" --val "$scratch/val"
 fi
+record_text "$text_hash" >"$record"

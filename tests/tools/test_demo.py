@@ -16,6 +16,13 @@ from refusals import is_refusal
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 ASSAY = pathlib.Path(sys.argv[1]).resolve()
 failures = []
+# In place of the program: a manifest, and a copy of what the script has cut.
+NOTHING = """#!/bin/sh
+if [ "$1" != data ]; then exit 0; fi
+echo '{"format": "assay-corpus-1"}' >"$6/manifest.json"
+if [ "$8" != --val ]; then exit 0; fi
+mkdir "$6/given" && cp -r "$7" "$9" "$6/given"
+"""
 
 
 def expect(condition, what):
@@ -85,7 +92,8 @@ def check_result(folder, text):
     corpus = next((folder / "data-cache").iterdir())
     manifest = json.loads((corpus / "manifest.json").read_text())
     expect(corpus.name.startswith("my-texts-") and "manifest" in str(corpus / "manifest.json") and manifest, corpus)
-    held = [(corpus / kind / f"0{n}.txt").stat().st_size for n in (1, 2) for kind in ("train", "val")]
+    sizes = {"/".join(source["file"].split("/")[-2:]): source["bytes"] for source in manifest["sources"]}
+    held = [sizes[f"{kind}/0{n}.txt"] for n in (1, 2) for kind in ("train", "val")]
     expect(all(abs(val / (train + val) - 0.05) < 0.001 for train, val in (held[:2], held[2:])), held)
 
     # What is trained is kept; only the result is made again.
@@ -132,7 +140,8 @@ def check_refused(folder):
 def check_corpus(folder):
     """text_corpus.sh by itself: it cuts between characters, and names only what is there."""
     script = folder / "tools" / "text_corpus.sh"
-    (folder / "nothing").symlink_to("/bin/true")
+    (folder / "nothing").write_text(NOTHING)
+    (folder / "nothing").chmod(0o755)
     texts = (("\u732b", 0), ("\u732b", 1), ("\u00e9", 1), ("\U0001f408", 2), ("a", 3))
     for number, (letter, ending) in enumerate(texts):
         text, corpus = folder / f"letters{number}.txt", folder / f"letters{number}"
@@ -140,7 +149,7 @@ def check_corpus(folder):
         data = text.read_bytes()
         done = subprocess.run(["bash", script, text, corpus, folder / "nothing"], capture_output=True, text=True,
                               check=False)
-        parts = [(corpus / kind / "01.txt").read_bytes() for kind in ("train", "val")]
+        parts = [(corpus / "given" / kind / "01.txt").read_bytes() for kind in ("train", "val")]
         expect(done.returncode == 0 and b"".join(parts) == data and 0 <= len(parts[1]) - len(data) // 20 < 4, done)
         for part in parts:
             try:
@@ -151,6 +160,8 @@ def check_corpus(folder):
     expect(is_refusal(done, "error: nofile: no such file"), done)
     check_capitals(folder, script)
     check_count(folder, script)
+    check_kept(folder, script)
+    check_other_text(folder, script)
 
 
 def check_capitals(folder, script):
@@ -159,7 +170,7 @@ def check_capitals(folder, script):
     def made(text, corpus):
         done = subprocess.run(["bash", script, text, corpus, folder / "nothing"], capture_output=True, text=True, check=False)
         expect(done.returncode == 0, done)
-        return sorted(path.read_text() for path in corpus.glob("train/*"))
+        return sorted(path.read_text() for path in corpus.glob("given/train/*"))
 
     def name(text):
         return subprocess.run(["bash", script, "--name", text], capture_output=True, text=True, check=False).stdout
@@ -190,7 +201,7 @@ def check_count(folder, script):
             (text / f"{number}.txt").write_text(content)
         done = subprocess.run(["bash", script, text, corpus, folder / "nothing"], capture_output=True, text=True, check=False)
         expect(done.returncode == 0, done)
-        return (corpus / "train").exists()
+        return (corpus / "given").exists()
 
     end = "<|endoftext|>"
     for name, files, few in (("20 open", [end.join(20 * ["a b\n"])], False), ("20 ended", [20 * f"a b{end}\n"], False),
@@ -198,6 +209,62 @@ def check_count(folder, script):
                              ("11 files", 11 * [f"a b\n{end}\n"], True), ("20 files", 20 * ["a b\n"], False),
                              ("20 in two", [end.join(10 * ["a b"]), 10 * f"a b{end}"], False)):
         expect(cut(name, *files) == few, f"{name}: {'not ' if few else ''}cut")
+
+
+def check_kept(folder, script):
+    """text_corpus.sh removes no file of the folder that it writes to: not a text of its own, nor a tokenizer."""
+    def made(text, corpus, program=ASSAY):
+        return subprocess.run(["bash", script, text, corpus, program], capture_output=True, text=True, check=False)
+
+    def contents(corpus):
+        return {str(path.relative_to(corpus)): path.read_bytes() for path in corpus.rglob("*") if path.is_file()}
+
+    for number, inner in enumerate((".", "train")):
+        books = folder / f"books{number}"
+        for name in ("train/novel1.txt", "train/novel2.txt", "val/novel3.txt"):
+            (books / name).parent.mkdir(parents=True, exist_ok=True)
+            (books / name).write_text(f"{name} is about a cat that sat on a mat.\n" * 300)
+        mine = contents(books)
+        for said in ("files read", "the corpus of this text is already there"):
+            done = made(books / inner, books)
+            now = contents(books)
+            expect(done.returncode == 0 and said in done.stdout, done)
+            expect({name: now.get(name) for name in mine} == mine, f"{inner}: a text of the folder is gone: {sorted(now)}")
+        expect(set(now) - set(mine) == {"corpus_train_000001.bin", "corpus_val_000000.bin", "manifest.json", "text_corpus.sha256",
+                                        "tokenizer.json"}, sorted(now))
+    with_tokenizer = folder / "with tokenizer"
+    shutil.copytree(folder / "books1" / "train", with_tokenizer / "train")
+    (with_tokenizer / "tokenizer.json").write_text("{}")
+    mine = contents(with_tokenizer)
+    done = made(folder / "books0" / "val" / "novel3.txt", with_tokenizer)
+    expect(is_refusal(done, "already holds another tokenizer.json", warned=True, printed=True), done)
+    expect(contents(with_tokenizer) == mine, sorted(contents(with_tokenizer)))
+
+
+def check_other_text(folder, script):
+    """A corpus is not made twice, and never taken for that of another text."""
+    corpus, text, other = folder / "one text", folder / "one.txt", folder / "other.txt"
+    text.write_text("a" * 100)
+    other.write_text("b" * 100)
+
+    def made(of):
+        return subprocess.run(["bash", script, of, corpus, folder / "nothing"], capture_output=True, text=True, check=False)
+
+    done = made(text)
+    expect(done.returncode == 0, done)
+    again = made(text)
+    expect(again.returncode == 0 and again.stdout == f"{corpus}: the corpus of this text is already there\n", again)
+    expect(is_refusal(made(other), f"{corpus} has the corpus of another text than {other}", "give another folder"), "taken")
+    record = corpus / "text_corpus.sha256"
+    kept = record.read_text()
+    # Made before the script wrote it down, or written over since: only the manifest is known.
+    for change in (record.unlink, lambda: (corpus / "manifest.json").write_text('{"format": "assay-corpus-1", "text_bytes": 1}')):
+        change()
+        unknown = made(other)
+        expect(unknown.returncode == 0 and "is not recorded" in unknown.stdout and unknown.stdout.count("\n") == 1, unknown)
+        record.write_text(kept)
+    (corpus / "manifest.json").write_text('{"files": []}')
+    expect(is_refusal(made(text), f"{corpus}/manifest.json is of another program", "give another folder"), "of another program")
 
 
 def main():
