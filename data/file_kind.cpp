@@ -27,8 +27,12 @@ constexpr Signature kSignatures[] = {{"\x1f\x8b"sv, {"a gzip file", kUnpack}},
                                      {"PK\x03\x04"sv, {"a zip file", kUnpack}},
                                      {"\x93NUMPY"sv, {"a NumPy array", kExport}},
                                      {"PAR1\x15"sv, {"a Parquet file", kExport}},
-                                     {"SQLite format 3\0"sv, {"an SQLite database", kExport}}};
+                                     {"SQLite format 3\0"sv, {"an SQLite database", kExport}},
+                                     {"ARROW1\0\0"sv, {"an Arrow file", kExport}}};
 constexpr FileKind kBzip2 = {"a bzip2 file", kUnpack};
+constexpr FileKind kTar = {"a tar archive",
+                           "unpack it with tar, and give the folder of what was in it"};
+constexpr FileKind kArrowStream = {"an Arrow stream", kExport};
 
 // BZh, a digit, and the mark of a block or of the end.
 bool is_bzip2(std::string_view begin) {
@@ -37,6 +41,23 @@ bool is_bzip2(std::string_view begin) {
   }
   const std::string_view mark = begin.substr(4, 6);
   return mark == "\x31\x41\x59\x26\x53\x59"sv || mark == "\x17\x72\x45\x38\x50\x90"sv;
+}
+
+// The mark of POSIX or of GNU in the first header.
+bool is_tar(std::string_view begin) {
+  constexpr size_t kMark = 257;
+  constexpr std::string_view kPosix = "ustar\0"sv, kGnu = "ustar  \0"sv;
+  static_assert(kMark + kGnu.size() <= kSignatureBytes);
+  if (begin.size() < kMark) return false;
+  const std::string_view mark = begin.substr(kMark);
+  return mark.starts_with(kPosix) || mark.starts_with(kGnu);
+}
+
+// Four bytes of ones, then the length of the schema, a multiple of 8 below 2^24. Hugging Face's
+// `datasets` writes such files.
+bool is_arrow_stream(std::string_view begin) {
+  return begin.size() >= 8 && begin.starts_with("\xff\xff\xff\xff") && begin[4] % 8 == 0 &&
+         begin[7] == '\0';
 }
 
 bool is_text(std::string_view begin) {
@@ -55,7 +76,9 @@ bool is_text(std::string_view begin) {
 const FileKind* binary_kind(std::string_view begin) {
   for (const Signature& s : kSignatures)
     if (begin.starts_with(s.bytes)) return &s.kind;
-  return is_bzip2(begin) ? &kBzip2 : nullptr;
+  if (is_bzip2(begin)) return &kBzip2;
+  if (is_tar(begin)) return &kTar;
+  return is_arrow_stream(begin) ? &kArrowStream : nullptr;
 }
 
 std::string seems_to_be(std::string_view begin) {

@@ -13,7 +13,7 @@ struct FileKind {
 };
 
 // binary_kind() needs so many bytes, or the whole of a shorter file.
-constexpr size_t kSignatureBytes = 16;
+constexpr size_t kSignatureBytes = 265;
 // The kind of a file that is compressed or binary, from its first bytes; null for text and for what
 // is not known. No text begins as these files do.
 const FileKind* binary_kind(std::string_view begin);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <cctype>
@@ -79,13 +80,16 @@ class Unzstd : public Unpacker {
              .out = piece.out + out.pos,
              .out_bytes = out.size - out.pos};
     between_ = left == 0;
+    needs_dictionary_ = ZSTD_getErrorCode(left) == ZSTD_error_dictionary_wrong;
     return ZSTD_isError(left) ? ZSTD_getErrorName(left) : "";
   }
   bool between_streams() const override { return between_; }
+  bool needs_dictionary() const override { return needs_dictionary_; }
 
  private:
   std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> stream_;
   bool between_ = false;
+  bool needs_dictionary_ = false;
 };
 
 }  // namespace
@@ -157,6 +161,10 @@ size_t InputFile::unpack_some(char* out, size_t bytes) {
   const size_t got = bytes - piece.out_bytes;
   line_ += std::count(out, out + got, '\n');
   if (wrong.empty()) return got;
+  if (unpacker_->needs_dictionary()) {
+    throw UserError(path_ + " was packed with a dictionary, which is not in the file",
+                    "unpack it with that dictionary first: zstd -d -D DICTIONARY " + path_);
+  }
   throw UserError(strprintf("%s is damaged: %s, found in line %ld of its text", path_.c_str(),
                             wrong.c_str(), static_cast<long>(line_)),
                   "make or download it again; rename it if it is not compressed");

@@ -41,6 +41,8 @@ class Unpacker {
   virtual std::string unpack(Piece& piece) = 0;
   // True if a stream has ended and no other has begun; the file may end only here.
   virtual bool between_streams() const = 0;
+  // What is wrong is that the bytes were packed with a dictionary, which the file does not have.
+  virtual bool needs_dictionary() const { return false; }
 };
 
 class InputFile {

@@ -117,5 +117,18 @@ TEST_CASE("damaged or truncated compressed files are refused with the line") {
   expect_error([&] { read_all(folder.path(), 10); }, "Is a directory");
 }
 
+TEST_CASE("a .zst that was packed with a dictionary is not called damaged") {
+  const TempFolder folder;
+  const std::string path = folder / "a.txt.zst";
+  std::string packed = zstd("the cat sat on the mat\n");
+  // As zstd -D does, the header names a dictionary, in one byte behind that of the window.
+  constexpr size_t kDescriptor = 4;
+  const bool has_window = (packed[kDescriptor] & 0x20) == 0;
+  packed[kDescriptor] |= 1;
+  packed.insert(kDescriptor + 1 + (has_window ? 1 : 0), 1, '\x07');
+  write_file_plain(path, packed);
+  expect_error([&] { read_all(path, 4096); }, path + " was packed with a dictionary, which is not");
+}
+
 }  // namespace
 }  // namespace assay::test_input_file

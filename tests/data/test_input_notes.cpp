@@ -223,6 +223,12 @@ TEST_CASE("a compressed or binary file under another name is refused") {
     const char* kind;
   };
   const std::string text(300, 'x');
+  const auto tar = [](const std::string& mark) {
+    std::string bytes(10240, '\0');
+    bytes.replace(0, 5, "a.txt").replace(257, mark.size(), mark).replace(512, 4, "text");
+    return bytes;
+  };
+  const std::string posix("ustar\0", 6), gnu("ustar  \0", 8);
   const Case cases[] = {
       {"z.txt", gzip(text), "a gzip file"},
       {"z.md", zstd(text), "a zstd file"},
@@ -233,13 +239,24 @@ TEST_CASE("a compressed or binary file under another name is refused") {
       {"z.zip", "PK\x03\x04\x14", "a zip file"},
       {"z.parquet", std::string("PAR1\x15\x04\x15\0", 8), "a Parquet file"},
       {"z.npy", std::string("\x93NUMPY\x01\0v\0", 10), "a NumPy array"},
-      {"z.db", std::string("SQLite format 3\0\x10", 17), "an SQLite database"}};
+      {"z.db", std::string("SQLite format 3\0\x10", 17), "an SQLite database"},
+      {"z.feather", std::string("ARROW1\0\0\xff\xff\xff\xff", 12), "an Arrow file"},
+      {"z.arrow", std::string("\xff\xff\xff\xff\x98\x01\0\0\x10\0\0\0", 12), "an Arrow stream"},
+      {"z.txt", tar(posix), "a tar archive"},
+      {"z.tar", tar(gnu), "a tar archive"},
+      {"z.tar.gz", gzip(tar(posix)), "a tar archive"},
+      {"z.tar.zst", zstd(tar(gnu)), "a tar archive"}};
   for (const Case& c : cases)
     expect_error([&] { read(c.name, c.bytes); },
                  (folder / c.name) + " is " + c.kind + ", not text");
   for (const char* plain : {"BZh is how bzip2 begins", "BZh9 too", "PAR1 is a magic number",
                             "SQLite format 3 is old", "PK", "(\xb5", "\x1f", "7zXZ"})
     REQUIRE(read("plain.txt", plain) == plain);
+  const std::string about_tar = std::string(257, 'x') + "ustar  is what tar writes here";
+  for (const std::string& plain : {about_tar, about_tar.substr(0, 262)})
+    REQUIRE(read("plain.txt", plain) == plain);
+  for (const char* latin1 : {"\xff\xff\xff\xffhttp", "\xff\xff\xff\xff"})
+    REQUIRE(read("plain.txt", latin1) == latin1);
 }
 
 TEST_CASE("JSON that is not one object per line says what it is") {
