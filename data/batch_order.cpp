@@ -22,8 +22,8 @@ int64_t token_bytes_of(const ShardBlocks& blocks) {
   return bytes;
 }
 
-void check_all_tokens(const ShardBlocks& blocks, int64_t vocab_size) {
-  for (const Shard& shard : blocks.shards()) check_tokens(shard, vocab_size);
+void check_all_tokens(const ShardBlocks& blocks, IdLimit limit) {
+  for (const Shard& shard : blocks.shards()) check_tokens(shard, limit);
 }
 
 [[noreturn]] void throw_no_step(const std::string& what) {
@@ -60,16 +60,16 @@ class InOrder : public BatchOrder {
         batch_tokens_(c.batch_tokens),
         rank_(c.rank),
         rank_tokens_(c.batch_tokens / c.ranks),
-        vocab_size_(c.vocab_size) {
+        limit_(c.vocab_size) {
     enough_blocks(c, blocks_, 1);
-    if (token_bytes_of(blocks_) <= kScanBytes) check_all_tokens(blocks_, vocab_size_);
+    if (token_bytes_of(blocks_) <= kScanBytes) check_all_tokens(blocks_, limit_);
   }
 
   int64_t row_tokens() const override { return rank_tokens_ + 1; }
   int64_t target_at() const override { return 1; }
   int64_t raw_bytes() const override { return row_tokens() * blocks_.token_bytes(); }
   void read(int64_t step, View<int32_t, 1> row, View<std::byte, 1> raw) override {
-    blocks_.read(blocks_.cursor_of(step), rank_ * rank_tokens_, vocab_size_, row, raw);
+    blocks_.read(blocks_.cursor_of(step), rank_ * rank_tokens_, limit_, row, raw);
   }
 
   double epochs(int64_t steps) const override { return double(steps) / double(blocks_.blocks()); }
@@ -100,16 +100,16 @@ class InOrder : public BatchOrder {
   int64_t batch_tokens_;
   int64_t rank_;
   int64_t rank_tokens_;
-  int64_t vocab_size_;
+  IdLimit limit_;
 };
 
 // A row of sequences: the tokens of all of them, then the targets of all of them.
 class SequenceRow {
  public:
-  SequenceRow(int64_t sequences, int64_t sequence, int64_t vocab_size)
+  SequenceRow(int64_t sequences, int64_t sequence, IdLimit limit)
       : sequences_(sequences),
         sequence_(sequence),
-        vocab_size_(vocab_size),
+        limit_(limit),
         tokens_(static_cast<size_t>(sequence + 1)) {}
 
   int64_t target_at() const { return sequences_ * sequence_; }
@@ -118,7 +118,7 @@ class SequenceRow {
   // Reads a block of one sequence to place i of the row.
   void read(const ShardBlocks& from, int64_t block, int64_t i, View<int32_t, 1> row,
             View<std::byte, 1> raw) {
-    from.read(from.cursor_of(block), 0, vocab_size_, {tokens_.data(), {sequence_ + 1}}, raw);
+    from.read(from.cursor_of(block), 0, limit_, {tokens_.data(), {sequence_ + 1}}, raw);
     int32_t* token = row.data + i * sequence_;
     std::copy_n(tokens_.data(), sequence_, token);
     std::copy_n(tokens_.data() + 1, sequence_, token + target_at());
@@ -127,7 +127,7 @@ class SequenceRow {
  private:
   int64_t sequences_;
   int64_t sequence_;
-  int64_t vocab_size_;
+  IdLimit limit_;
   std::vector<int32_t> tokens_;  // (sequence + 1)
 };
 

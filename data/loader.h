@@ -52,14 +52,14 @@ struct LoaderConfig {
   int64_t micro_batch = 0;  // sequences
   int rank = 0;
   int ranks = 1;
-  int64_t vocab_size = 0;
+  IdLimit vocab_size = 0;
   // Called on the caller's thread when a new epoch begins; empty = one line on stderr.
   std::function<void(const std::string&)> say = {};
 };
 
 class Loader {
  public:
-  // UserError: unreadable or damaged shard, an id outside the vocabulary (all ids are checked here
+  // UserError: unreadable or damaged shard, an id beyond `vocab_size` (all ids are checked here
   // if the shards have at most 1 GiB, otherwise as they are read), sizes that do not divide, too
   // few tokens.
   explicit Loader(LoaderConfig config);
@@ -129,7 +129,8 @@ class Loader {
 // tokens, rounded up, none across a shard's end. The tokens do not depend on micro_batch; the last
 // micro-batch may have fewer sequences. Every rank reads all of them, because it adds up the losses
 // of all targets; ranks share the computing by whole micro-batches (eval/validation.h), which so
-// have the same sequences for any number of ranks. UserError when there is no whole sequence.
+// have the same sequences for any number of ranks. UserError when there is no whole sequence, and
+// for an id beyond `vocab_size`.
 class ValidationSet {
  public:
   struct Config {
@@ -138,7 +139,7 @@ class ValidationSet {
     int64_t tokens = 0;
     int64_t sequence = 0;
     int64_t micro_batch = 0;
-    int64_t vocab_size = 0;
+    IdLimit vocab_size = 0;
   };
   explicit ValidationSet(const Config& config);
 

@@ -32,6 +32,21 @@ const char* const kRestore =
     "put the file back as it was and run the same command again, or train on it in another run";
 const char* const kRebuild = "download it again, or write it again with: assay data prepare";
 
+[[noreturn]] void throw_large_id(const std::string& where, uint32_t id, uint32_t largest,
+                                 IdLimit limit) {
+  const std::string has = strprintf("%s has id %u, the ", where.c_str(), id);
+  if (limit.of == IdLimit::Of::kTokenizer) {
+    throw UserError(
+        has + strprintf("tokenizer has %ld tokens: it is not that of this shard",
+                        static_cast<long>(limit.ids)),
+        "give the tokenizer that made the shards (data.tokenizer), or if the ids mean the same, "
+        "skip the check: --set data.check_tokenizer=false");
+  }
+  throw UserError(has + strprintf("vocabulary has %ld", static_cast<long>(limit.ids)),
+                  "use the shards of this tokenizer, or set model.vocab_size to at least " +
+                      std::to_string(int64_t{largest} + 1));
+}
+
 // Reads `bytes` bytes at `offset`; false if the file ends before.
 bool read_exactly(int file, const std::string& path, int64_t offset, void* out, size_t bytes) {
   size_t done = 0;
@@ -124,8 +139,7 @@ void Shard::require_unchanged() const {
   stamp_ = now;
 }
 
-void Shard::read(int64_t begin, int64_t vocab_size, View<int32_t, 1> out,
-                 View<std::byte, 1> raw) const {
+void Shard::read(int64_t begin, IdLimit limit, View<int32_t, 1> out, View<std::byte, 1> raw) const {
   const int64_t count = out.size();
   CHECK(begin >= 0 && begin + count <= tokens_, "%s: tokens %ld to %ld of %ld", path_.c_str(),
         static_cast<long>(begin), static_cast<long>(begin + count), static_cast<long>(tokens_));
@@ -146,18 +160,17 @@ void Shard::read(int64_t begin, int64_t vocab_size, View<int32_t, 1> out,
   };
   if (token_bytes_ == 2) widen(reinterpret_cast<const uint16_t*>(raw.data));
   if (token_bytes_ == 4) widen(reinterpret_cast<const uint32_t*>(raw.data));
-  if (largest < vocab_size) return;
-  for (int64_t i = 0; i < count; ++i)
-    if (static_cast<uint32_t>(out[i]) >= vocab_size)
-      throw UserError(strprintf("%s: token %ld has id %u, the vocabulary has %ld", path_.c_str(),
-                                static_cast<long>(begin + i), static_cast<uint32_t>(out[i]),
-                                static_cast<long>(vocab_size)),
-                      "use the shards of this tokenizer, or set model.vocab_size to at least " +
-                          std::to_string(int64_t{largest} + 1));
+  if (largest < limit.ids) return;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t id = static_cast<uint32_t>(out[i]);
+    if (id < limit.ids) continue;
+    throw_large_id(strprintf("%s: token %ld", path_.c_str(), static_cast<long>(begin + i)), id,
+                   largest, limit);
+  }
 }
 
-void check_tokens(const Shard& shard, int64_t vocab_size) {
-  for_each_piece(shard, vocab_size, [](int64_t, View<const int32_t, 1>) {});
+void check_tokens(const Shard& shard, IdLimit limit) {
+  for_each_piece(shard, limit, [](int64_t, View<const int32_t, 1>) {});
 }
 
 ShardWriter::ShardWriter(const std::string& path, int64_t vocab_size)

@@ -27,6 +27,15 @@ namespace assay {
 
 constexpr int64_t kShardHeaderBytes = 1024;
 
+// The ids that a shard may have: those below a number. Whose number it is decides what an error
+// says: that of a tokenizer is below that of the model, which has rows for further ids.
+struct IdLimit {
+  enum class Of { kModel, kTokenizer };
+  int64_t ids;
+  Of of;
+  IdLimit(int64_t number, Of whose = Of::kModel) : ids(number), of(whose) {}
+};
+
 class Shard {
  public:
   explicit Shard(
@@ -45,8 +54,8 @@ class Shard {
 
   // Reads tokens [begin, begin + out.size()), widened to int32. `raw` is scratch of at least
   // out.size() * token_bytes() bytes. UserError when the file cannot be read or has changed,
-  // and, naming file, position and id, when an id is not below vocab_size. One thread at a time.
-  void read(int64_t begin, int64_t vocab_size, View<int32_t, 1> out, View<std::byte, 1> raw) const;
+  // and, naming file, position and id, when an id is not below `limit`. One thread at a time.
+  void read(int64_t begin, IdLimit limit, View<int32_t, 1> out, View<std::byte, 1> raw) const;
 
  private:
   std::string path_;
@@ -60,20 +69,20 @@ class Shard {
 
 // Calls f(begin, tokens) for consecutive pieces of the whole shard: scans, histograms, copies.
 template <typename F>
-void for_each_piece(const Shard& shard, int64_t vocab_size, F&& f) {
+void for_each_piece(const Shard& shard, IdLimit limit, F&& f) {
   constexpr int64_t kPiece = 1 << 18;
   std::vector<int32_t> tokens(static_cast<size_t>(std::min(kPiece, shard.tokens())));
   std::vector<std::byte> raw(tokens.size() * static_cast<size_t>(shard.token_bytes()));
   const View<std::byte, 1> scratch{raw.data(), {static_cast<int64_t>(raw.size())}};
   for (int64_t at = 0; at < shard.tokens(); at += kPiece) {
     const View<int32_t, 1> piece{tokens.data(), {std::min(kPiece, shard.tokens() - at)}};
-    shard.read(at, vocab_size, piece, scratch);
+    shard.read(at, limit, piece, scratch);
     f(at, View<const int32_t, 1>(piece));
   }
 }
 
-// Reads all tokens. UserError when an id is not below vocab_size.
-void check_tokens(const Shard& shard, int64_t vocab_size);
+// Reads all tokens. UserError when an id is not below `limit`.
+void check_tokens(const Shard& shard, IdLimit limit);
 
 // Writes to path.part until commit(), which renames it to `path`.
 class ShardWriter {

@@ -49,10 +49,10 @@ int64_t ShardBlocks::block_of(const Cursor& cursor) const {
   return cursor.epoch * blocks() + first_block_[static_cast<size_t>(cursor.shard)] + cursor.batch;
 }
 
-void ShardBlocks::read(const Cursor& cursor, int64_t from, int64_t vocab_size, View<int32_t, 1> out,
+void ShardBlocks::read(const Cursor& cursor, int64_t from, IdLimit limit, View<int32_t, 1> out,
                        View<std::byte, 1> raw) const {
-  shards_[static_cast<size_t>(cursor.shard)].read(cursor.batch * block_tokens_ + from, vocab_size,
-                                                  out, raw);
+  shards_[static_cast<size_t>(cursor.shard)].read(cursor.batch * block_tokens_ + from, limit, out,
+                                                  raw);
 }
 
 }  // namespace assay

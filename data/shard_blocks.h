@@ -39,7 +39,7 @@ class ShardBlocks {
 
   // Reads tokens [from, from + out.size()) of the block and its look-ahead. raw: scratch, as in
   // Shard::read().
-  void read(const Cursor& cursor, int64_t from, int64_t vocab_size, View<int32_t, 1> out,
+  void read(const Cursor& cursor, int64_t from, IdLimit limit, View<int32_t, 1> out,
             View<std::byte, 1> raw) const;
 
  private:

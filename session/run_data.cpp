@@ -201,6 +201,12 @@ RunData evaluation_data(const Config& config) {
   return data;
 }
 
+IdLimit id_limit(const Config& config, const RunData& data) {
+  const int64_t rows = config.model.vocab_size, tokens = data.tokenizer_vocab;
+  const bool is_fewer = tokens > 0 && tokens < rows && config.data.check_tokenizer;
+  return is_fewer ? IdLimit(tokens, IdLimit::Of::kTokenizer) : IdLimit(rows);
+}
+
 LoaderConfig loader_config(const Config& config, const RunData& data) {
   return {.files = data.train,
           .mixture = data.mixture,
@@ -210,7 +216,7 @@ LoaderConfig loader_config(const Config& config, const RunData& data) {
           .batch_tokens = config.run.batch_tokens,
           .sequence = config.run.sequence,
           .micro_batch = config.run.micro_batch,
-          .vocab_size = config.model.vocab_size};
+          .vocab_size = id_limit(config, data)};
 }
 
 std::string mixture_table(Loader& loader, const Config& config) {

@@ -46,6 +46,9 @@ SynthShards shards_of(const SynthConfig& synth);
 RunData resolve_data(const Config& config);
 // The same without `train` and `mixture`, whose files may be gone.
 RunData evaluation_data(const Config& config);
+// The ids that the shards may have: those of the model's rows, or if data.check_tokenizer is on and
+// there is a tokenizer, those of its tokens.
+IdLimit id_limit(const Config& config, const RunData& data);
 // The loader of the training data; the caller sets ranks and `warn`.
 LoaderConfig loader_config(const Config& config, const RunData& data);
 // A table of what config.run.steps steps draw from each source of a mixture; "" without one.

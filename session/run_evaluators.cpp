@@ -13,7 +13,7 @@ ValidationSet::Config validation_set(const Config& config, const RunData& data,
           .tokens = tokens,
           .sequence = config.run.sequence,
           .micro_batch = config.run.micro_batch,
-          .vocab_size = config.model.vocab_size};
+          .vocab_size = id_limit(config, data)};
 }
 
 }  // namespace

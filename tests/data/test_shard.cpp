@@ -79,6 +79,11 @@ TEST_CASE("damaged shards are refused with values") {
   expect_error([&] { Shard(folder / "missing"); }, "No such file");
   expect_error([&] { Shard(folder.path()); }, "Is a directory");
   expect_error([&] { check_tokens(Shard(good), 40); }, "token 3 has id 40, the vocabulary has 40");
+  expect_error(
+      [&] {
+        check_tokens(Shard(good), {40, IdLimit::Of::kTokenizer});
+      },
+      "token 3 has id 40, the tokenizer has 40 tokens: it is not that of this shard");
   expect_error([&] { find_shards({folder / "*.bin"}); }, "no shard matches");
   REQUIRE(find_shards({good, folder / "g*"}) == std::vector<std::string>{good});
 

@@ -71,6 +71,8 @@ CONFIGS = [
         data="{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin'], shuffle: true}",
         run="{batch_tokens: 16384, sequence: 16384, micro_batch: 1}", eval="{tokens: 16384}"),
      "the training data is shorter than a batch", "a smaller run.sequence"),
+    ("an id outside the vocabulary", config_text(data="{train: [large_id.bin], val: ['c/*_val_*.bin']}"),
+     "token 500 has id 320, the vocabulary has 320", "model.vocab_size"),
     ("shards of another tokenizer", config_text(
         data="{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin'], tokenizer: tok290.json}"),
      "c/manifest.json was written with another tokenizer (300 tokens, SHA-256 ", "data.check_tokenizer=false"),
@@ -161,7 +163,8 @@ SHARDS = [
     ("negative length", "negative.bin", "negative.bin has", "prepare"),
     ("no tokens", "no_tokens.bin", "shorter than a batch", "run.sequence"),
     ("one short document", "one/*.bin", "shorter than a batch", "run.sequence"),
-    ("id outside the vocabulary", "large_id.bin", "token 500 has id 320, the vocabulary has 320", "model.vocab_size"),
+    ("id outside the tokenizer", "large_id.bin",
+     "token 500 has id 320, the tokenizer has 300 tokens: it is not that of this shard", "--set data.check_tokenizer=false"),
     ("text", "text.txt", "(it looks like text)", "text becomes shards"),
     ("JSON", "list.jsonl", "list.jsonl is not a shard: 22 bytes, but the header alone has 1024 (it looks like JSON)",
      "text becomes shards"),

@@ -372,6 +372,32 @@ def check_two_tokenizers():
     check("bit for bit" in said, said)
 
 
+def check_ids_beyond_tokenizer():
+    """Shards without a manifest, of a larger tokenizer than the one that is given: refused unless the check is off, also
+    when a run of a version that did not compare the ids goes on or is evaluated; its receipt is verified as ever."""
+    works("tokenizer", "train", "text.txt", "--vocab-size", "310", "-o", "tok310.json")
+    works("data", "prepare", "text.txt", "--tokenizer", "tok310.json", "-o", "larger")
+    (WORK / "larger" / "manifest.json").unlink()
+    val = ["--set", "data.val=[larger/*_val_*.bin]", "--set", "data.tokenizer=tok.json"]
+    larger = ["--set", "data.train=[larger/*_train_*.bin]", *val]
+    unchecked = ["--set", "data.check_tokenizer=false"]
+    wrong = [" has id 30", ", the tokenizer has 300 tokens: it is not that of this shard"]
+    way_out = "--set data.check_tokenizer=false"
+    refused([*TRAIN, "beyond", *larger], [*wrong, "larger/corpus_train_000001.bin: token "], way_out)
+    refused([*TRAIN, "beyond", *val], [*wrong, "larger/corpus_val_000000.bin: token "], way_out)
+    works(*TRAIN, "beyond", "--stop-after", "2", *larger, *unchecked)
+    config = WORK / "beyond" / "config.yaml"
+    config.write_text(config.read_text().replace("check_tokenizer: false", "check_tokenizer: true"))
+    refused([*TRAIN, "beyond", *larger], wrong, way_out)
+    works(*TRAIN, "beyond", *larger, *unchecked)
+    refused(["eval", "beyond", "--set", "data.check_tokenizer=true"], wrong, way_out)
+    works("eval", "beyond")
+    config.write_text(config.read_text().replace("check_tokenizer: false", "check_tokenizer: true"))
+    works("receipt", "make", "beyond")
+    said = works("receipt", "verify", "beyond", "--rerun", "2").stdout
+    check("bit for bit" in said, said)
+
+
 make_corpus()
 check_planted_text()
 check_evaluations()
@@ -387,4 +413,5 @@ check_warnings()
 check_validated_share()
 check_tokenizer_folder()
 check_two_tokenizers()
+check_ids_beyond_tokenizer()
 print("data trust: ok")

@@ -7,6 +7,7 @@
 #include "engine/config/yaml.h"
 #include "session/data_evidence.h"
 #include "session/run_data.h"
+#include "session/run_evaluators.h"
 #include "session/unread_sources.h"
 #include "tests/catch.h"
 #include "tests/data/cat_corpus.h"
@@ -52,6 +53,44 @@ TEST_CASE("shards of two tokenizers are refused where no tokenizer is given") {
   const std::string unchecked = ", check_tokenizer: false";
   resolve_data(made.config(a + ", " + c, a_val, unchecked));
   evaluation_data(made.config(a, a_val + ", " + c_val, unchecked));
+}
+
+TEST_CASE("shards without a manifest with ids that the tokenizer has not are refused") {
+  const Corpora made;
+  const std::string large = made.corpus.folder / "large.bin", small = made.corpus.folder / "a.bin";
+  const int64_t tokens = small_tokenizer().vocab_size(), rows = tokens + 40;
+  std::vector<int32_t> ids = counting(0, 100, tokens);
+  write_shard(small, ids, rows);
+  ids[30] = int32_t(tokens);  // a row of the model, and no token
+  write_shard(large, ids, rows);
+  const auto set_up = [&](const char* train, const char* val, const char* more) {
+    Config config = made.config(train, val, std::string(", tokenizer: a/tokenizer.json") + more);
+    config.model.vocab_size = rows;
+    config.run.batch_tokens = 16;
+    config.run.sequence = 4;
+    config.run.micro_batch = 4;
+    return config;
+  };
+  const auto train_on = [&](const Config& config) {
+    Loader(loader_config(config, resolve_data(config)));
+  };
+  const auto validate_on = [&](const Config& config) {
+    RunEvaluators(config, resolve_data(config), "", "cpu");
+  };
+  const std::string wrong = large + ": token 30 has id " + std::to_string(tokens) +
+                            ", the tokenizer has " + std::to_string(tokens) + " tokens: ";
+  for (const char* order : {"", ", shuffle: false", ", mixture: [1]"}) {
+    train_on(set_up("a.bin", "large.bin", order));
+    expect_error([&] { train_on(set_up("large.bin", "a.bin", order)); }, wrong);
+  }
+  validate_on(set_up("large.bin", "a.bin", ""));
+  expect_error([&] { validate_on(set_up("a.bin", "large.bin", "")); }, wrong);
+  // A run that began before this was checked goes on so.
+  const Config unchecked = set_up("large.bin", "large.bin", ", check_tokenizer: false");
+  train_on(unchecked);
+  validate_on(unchecked);
+  const Config without = made.config("large.bin", "large.bin", "");
+  REQUIRE(id_limit(without, resolve_data(without)).ids == without.model.vocab_size);
 }
 
 // The data of a configuration, hashed, in sequences of four tokens.
@@ -175,6 +214,18 @@ TEST_CASE("held-out text without folders of data.val is told, also without a mix
   const RunData one = evaluation_data(made.config("a/*_train_*.bin", "a/*_val_*.bin", ""));
   REQUIRE(one.val.size() == 2);
   REQUIRE(unread_sources(one, 8, 4).none());
+}
+
+TEST_CASE(
+    "rows that cannot occur are named where the tokenizer is known to be that of the shards") {
+  const Corpora made;
+  for (const bool checked : {true, false}) {
+    const std::string more = std::string(", tokenizer: a/tokenizer.json, check_tokenizer: ");
+    Config config =
+        made.config("a/*_train_*.bin", "a/*_val_*.bin", more + (checked ? "true" : "false"));
+    config.model.vocab_size = 1000;
+    REQUIRE(Hashed(config, 8).warnings("model.vocab_size is 1000").empty() == !checked);
+  }
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ std::vector<EvalResult> validate(const EvalArguments& a, const CheckpointSource&
                                   .tokens = config.eval.tokens,
                                   .sequence = config.run.sequence,
                                   .micro_batch = config.run.micro_batch,
-                                  .vocab_size = config.model.vocab_size};
+                                  .vocab_size = id_limit(config, data)};
   Validation validation(set, config.eval.every, data.token_bytes, mask_id, "val",
                         ranks ? &ranks->group() : nullptr);
   LoadedModel loaded(
