@@ -64,6 +64,17 @@ void require_mixture(const Config& base, const char* what) {
                   "give a mixture, e.g. --like models/presets/cpu/moe.yaml");
 }
 
+// The warm-down of a rung: its share of the steps, or all that follow the warm-up where the base's
+// takes all of them. A cosine without a length does that by itself, and so stays without.
+int64_t longer_warmdown(const Config& base, const Schedule& schedule, int64_t factor) {
+  const ScheduleConfig& s = base.schedule;
+  const bool given = s.warmdown > 0 || s.warmdown_fraction.value_or(0) > 0;
+  if (s.decay == DecayShape::kCosine && !given) return 0;
+  const bool to_the_end =
+      schedule.warmdown > 0 && schedule.warmup + schedule.warmdown == schedule.steps;
+  return to_the_end ? schedule.steps * factor - schedule.warmup : schedule.warmdown * factor;
+}
+
 }  // namespace
 
 Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, int64_t multiple,
@@ -154,7 +165,7 @@ Rung horizon_rung(const Config& base, int64_t factor) {
   c.run.steps = base.run.steps * factor;
   c.schedule.warmup = schedule.warmup;
   c.schedule.warmup_fraction.reset();
-  c.schedule.warmdown = schedule.warmdown * factor;
+  c.schedule.warmdown = longer_warmdown(base, schedule, factor);
   c.schedule.warmdown_fraction.reset();
   rung.changes = strprintf(
       "run: {steps: %ld}\nschedule: {warmup: %ld, warmup_fraction: null, warmdown: %ld, "

@@ -42,8 +42,8 @@ Rung granularity_rung(const Config& base, int64_t experts, LadderEqual equal, in
                       RungGates gates = RungGates::kOfBase);
 // UserError likewise; shared may be 0.
 Rung shared_rung(const Config& base, int64_t shared, LadderEqual equal, int64_t multiple);
-// run.steps and the warm-down times `factor`; the warm-up keeps its steps. UserError unless
-// has_own_steps(base).
+// run.steps and the warm-down times `factor`; the warm-up keeps its steps. A warm-down that begins
+// where the warm-up ends does so here, too. UserError unless has_own_steps(base).
 Rung horizon_rung(const Config& base, int64_t factor);
 // UserError: a mixture whose dense layers would be all that is left.
 Rung depth_rung(const Config& base, int64_t layers, int64_t multiple);

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "engine/config/schedule.h"
 #include "models/audit/family.h"
 #include "models/audit/ladder.h"
 #include "tests/catch.h"
@@ -256,6 +257,37 @@ TEST_CASE("confounds beyond the sizes: order of the data, architecture, routers,
   REQUIRE(has(found, "architecture", "model.qk_norm differs: dense true, "));
   REQUIRE(has(found, "optimizer", "optimizer.muon differs: dense present, moe-64 absent, "));
   REQUIRE(has(found, "router", "model.moe.router.bias_rate differs: moe-64 0.5, moe-256 0.001"));
+}
+
+TEST_CASE("a warm-down that follows the warm-up follows it over other horizons, too") {
+  Config base = speedrun_dense();
+  base.contract = {};
+  base.run.steps = 100;
+  base.schedule = {.warmup = 20, .decay = DecayShape::kCosine};  // falls to the end by itself
+  const auto decay_begin = [&](int64_t factor) {
+    const Schedule schedule = make_schedule(horizon_rung(base, factor).config);
+    REQUIRE(schedule.warmup == base.schedule.warmup);
+    return schedule.decay_begin();
+  };
+  REQUIRE(make_schedule(base).decay_begin() == 20);
+  REQUIRE(decay_begin(10) == 20);
+  REQUIRE(horizon_rung(base, 10).changes ==
+          "run: {steps: 1000}\nschedule: {warmup: 20, warmup_fraction: null, warmdown: 0, "
+          "warmdown_fraction: null}\n");
+  REQUIRE(recorded_confounds(
+              {{"x1", horizon_rung(base, 1).config}, {"x10", horizon_rung(base, 10).config}})
+              .empty());
+  for (const DecayShape decay : {DecayShape::kCosine, DecayShape::kLinear}) {
+    base.schedule = {.warmup = 20, .warmdown = 80, .decay = decay};
+    REQUIRE(decay_begin(1) == 20);
+    REQUIRE(decay_begin(10) == 20);
+    base.schedule.warmdown = 30;  // after a plateau: its share
+    REQUIRE(decay_begin(10) == 700);
+    base.schedule = {.warmup = 20, .warmdown_fraction = 0.3, .decay = decay};
+    REQUIRE(decay_begin(10) == 700);
+  }
+  base.schedule = {.warmup = 100};  // none
+  REQUIRE(decay_begin(10) == 1000);
 }
 
 TEST_CASE("confounds of the attention: heads beside the width, but not heads that grow with it") {
