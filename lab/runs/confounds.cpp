@@ -37,17 +37,6 @@ PrecisionConfig trained_precision(const RunRecord& run) {
   return plain;
 }
 
-// A rate of its own that is the common one is none.
-OptimizerConfig trained_optimizer(OptimizerConfig o) {
-  const auto drop = [](std::optional<double>& own, double common) {
-    if (own == common) own.reset();
-  };
-  drop(o.router_lr, o.lr);
-  drop(o.expert_lr, o.lr);
-  drop(o.expert_beta2, o.beta2);
-  return o;
-}
-
 // A part of a schedule that was given as steps, or as a share of them, which is rounded up.
 bool is_one_part(int64_t a, const Schedule& of_a, int64_t b, const Schedule& of_b) {
   if (a == b) return true;
@@ -85,7 +74,6 @@ std::vector<NamedConfig> trained_configs(std::span<const SeedGroup> groups) {
     schedules.push_back(make_schedule(model.config));
     model.config.run.seed = 0;
     model.config.precision = trained_precision(*group.runs.front());
-    model.config.optimizer = trained_optimizer(model.config.optimizer);
   }
   resolve_part(models, schedules, &Schedule::warmup, &ScheduleConfig::warmup,
                &ScheduleConfig::warmup_fraction);

@@ -89,6 +89,14 @@ ParameterCounts count_from_formula(const ModelConfig& c) {
   return n;
 }
 
+int64_t flops_per_token(const Config& config, const ParameterCounts& n) {
+  const ModelConfig& c = config.model;
+  const Wide head = Wide(c.vocab_size) * c.hidden;  // counts when tied, too
+  const Wide matrices = Wide(n.active()) - n.embedding - n.head - n.norms + head;
+  const Wide attention = Wide(c.layers) * c.heads * c.resolved_head_dim() * config.run.sequence;
+  return narrow(6 * (matrices + attention), "the FLOPs per token");
+}
+
 Audit audit(const Config& config) {
   const ModelConfig& c = config.model;
   validate(config);
@@ -105,10 +113,7 @@ Audit audit(const Config& config) {
   a.active = n.active();
   a.ffn_active_width =
       moe_blocks(c) > 0 ? (c.moe->top_k + c.moe->shared) * c.moe->expert_ffn : c.ffn;
-  const Wide head = Wide(c.vocab_size) * c.hidden;  // counts when tied, too
-  const Wide matrices = Wide(a.active) - n.embedding - n.head - n.norms + head;
-  const Wide attention = Wide(c.layers) * c.heads * c.resolved_head_dim() * config.run.sequence;
-  a.flops_per_token = narrow(6 * (matrices + attention), "the FLOPs per token");
+  a.flops_per_token = flops_per_token(config, n);
 
   const bool bf16 = resolve_recipe(config.precision.recipe) == Recipe::kBf16;
   a.gradient_bytes = narrow(Wide(a.total) * 4, "the bytes of the gradients");

@@ -41,13 +41,17 @@ struct Audit {
   int64_t total = 0;   // P_total
   int64_t active = 0;  // P_active
   int64_t ffn_active_width = 0;
-  int64_t flops_per_token = 0;  // forward and backward, at this sequence length
-  int64_t weight_bytes = 0;     // weights that products read, once; recipe auto as on this CPU
+  int64_t flops_per_token = 0;
+  int64_t weight_bytes = 0;  // weights that products read, once; recipe auto as on this CPU
   // Separate fp32 masters: 0 with recipe fp32; with optimizer.state bf16 the norms'.
   int64_t master_bytes = 0;
   int64_t gradient_bytes = 0;
   int64_t moment_bytes = 0;
 };
+
+// Forward and backward, at the run's sequence length; those of the optimizer are left out. Throws
+// UserError if they exceed 63 bits.
+int64_t flops_per_token(const Config& config, const ParameterCounts& n);
 
 // Throws UserError if the configuration is invalid (engine/config/check.h) or a count exceeds 63
 // bits.

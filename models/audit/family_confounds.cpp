@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "engine/config/fields.h"
 #include "models/audit/family.h"
+#include "models/audit/optimizer_confounds.h"
 #include "models/audit/routed_scale.h"
 #include "models/linear/precision.h"
 #include "models/parameters/table.h"
@@ -79,25 +80,30 @@ const Shared* shared_field(const std::string& path) {
   return found == std::end(kShared) ? nullptr : found;
 }
 
-// The fields of mixtures' routers, or all others.
+// The fields of mixtures' routers, or all others; each of the models in which it acts.
 void add_unequal_fields(const std::vector<NamedConfig>& models, bool of_routers,
                         std::vector<Confound>& found) {
   std::vector<std::vector<FieldRow>> rows;
-  for (const NamedConfig& model : models) rows.push_back(config_fields(model.config));
+  for (const NamedConfig& model : models) {
+    Config config = model.config;
+    config.optimizer = without_common_values(config.optimizer);
+    rows.push_back(config_fields(config));
+  }
   std::string lacked;  // a section that some models lack, which is one difference
   for (const FieldRow& field : all_config_fields()) {
     const Shared* shared = shared_field(field.path);
     if (!shared || (std::string_view(shared->name) == "router") != of_routers) continue;
     if (!lacked.empty() && field.path.starts_with(lacked)) continue;
-    const auto value = [&](size_t i) { return value_of(rows[i], field.path); };
-    const auto differs = [&] {
-      for (size_t i = 1; i < models.size(); ++i) {
-        if (value(i) != value(0)) return true;
-      }
-      return false;
-    };
-    if (!differs()) continue;
-    found.push_back({shared->name, field.path + " differs: " + by_model(models, value)});
+    std::vector<std::string> names, values;
+    for (size_t i = 0; i < models.size(); ++i) {
+      if (!acts_on_a_tensor(field.path, models[i].config)) continue;
+      names.push_back(models[i].name);
+      values.push_back(value_of(rows[i], field.path));
+    }
+    if (std::set<std::string>(values.begin(), values.end()).size() < 2) continue;
+    const std::string more = field.path == "optimizer.kind" ? muon_shares_text(models) : "";
+    found.push_back(
+        {shared->name, field.path + " differs: " + values_by_model(names, values) + more});
     if (field.type == "section") lacked = field.path + ".";
   }
 }
@@ -342,6 +348,7 @@ std::vector<Confound> recorded_confounds(const std::vector<NamedConfig>& models)
   add_mixtures(mixtures_of(models), found);
   add_branch_scale(models, found);
   add_unequal_fields(models, false, found);
+  for (const Confound& c : ffn_optimizer_confounds(models)) found.push_back(c);
   add_unequal_fields(mixtures_of(models), true, found);
   add_balancing(mixtures_of(models), found);
   add_common_scales(models, found);

@@ -77,6 +77,21 @@ TEST_CASE("fields of one kind share a line, which names three of them") {
   REQUIRE(confounds_sentence(found) == "They also differ in optimizer, data order.");
 }
 
+TEST_CASE("routed experts with a second moment of their own are said to be stepped otherwise") {
+  std::vector<RunRecord> runs = two_models();
+  for (RunRecord& run : runs) run.config.optimizer.expert_beta2 = 0.99;
+  REQUIRE(of(runs).empty());  // no experts
+  for (const size_t i : {2, 3}) {
+    MoeConfig& moe = runs[i].config.model.moe.emplace();
+    moe.experts = 8, moe.top_k = 2, moe.expert_ffn = 99;
+    moe.router.gate_scale = 2;
+  }
+  REQUIRE(of(runs).size() == 1);
+  REQUIRE(of(runs)[0].text.starts_with(
+      "decay of the second moment of the FFN differs: dense 0.95, moe 0.99; "));
+  REQUIRE(confounds_sentence(of(runs)) == "They also differ in ffn optimizer.");
+}
+
 TEST_CASE("what a contract or a mixture changes is no confound") {
   std::vector<RunRecord> runs = two_models();
   for (const size_t i : {2, 3}) {

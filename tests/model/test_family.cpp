@@ -259,6 +259,71 @@ TEST_CASE("confounds beyond the sizes: order of the data, architecture, routers,
   REQUIRE(has(found, "router", "model.moe.router.bias_rate differs: moe-64 0.5, moe-256 0.001"));
 }
 
+TEST_CASE("a dense FFN and routed experts that are stepped in two ways are a confound") {
+  std::vector<NamedConfig> models = speedrun();
+  models.pop_back();
+  OptimizerConfig &dense = models[0].config.optimizer, &moe = models[1].config.optimizer;
+  const auto texts = [&] {
+    std::vector<std::string> all;
+    for (const Confound& c : recorded_confounds(models)) {
+      if (c.name == "optimizer" || c.name == "ffn_optimizer") all.push_back(c.name + ": " + c.text);
+    }
+    return all;
+  };
+  const std::string by_decay =
+      "ffn_optimizer: decay of the second moment of the FFN differs: dense 0.95, moe-64 0.99; that "
+      "of a mixture is its routed experts' (optimizer.expert_beta2)";
+  REQUIRE(texts().empty());
+  dense.expert_beta2 = moe.expert_beta2 = 0.99;  // of a family's file
+  REQUIRE(texts() == std::vector{by_decay});
+  dense.expert_beta2.reset();
+  REQUIRE(texts() == std::vector{by_decay});
+  dense.expert_beta2 = 0.99, dense.beta2 = 0.99;  // the decay of the other tensors
+  REQUIRE(texts() ==
+          std::vector<std::string>{"optimizer: optimizer.beta2 differs: dense 0.99, moe-64 0.95"});
+  // Muon has no second moment, and its own rate is that of all its matrices.
+  dense.beta2 = 0.95;
+  moe.expert_beta2.reset();
+  moe.kind = OptimizerKind::kMuon;
+  REQUIRE(texts().size() == 1);
+  REQUIRE(texts()[0].starts_with("optimizer: optimizer.kind differs: dense adamw, moe-64 muon; "));
+  dense = moe;
+  dense.expert_beta2 = 0.99;
+  REQUIRE(texts().empty());
+  dense.expert_lr = moe.expert_lr = 0.002;
+  REQUIRE(texts() == std::vector<std::string>{
+                         "ffn_optimizer: learning rate of the FFN differs: dense 0.001, moe-64 "
+                         "0.002; that of a mixture is its routed experts' (optimizer.expert_lr)"});
+  dense.muon.emplace().lr = 0.02;
+  moe.muon.emplace().lr = 0.02;
+  REQUIRE(texts().empty());
+
+  dense = moe = OptimizerConfig{};
+  dense.router_lr = 0.5;
+  moe.expert_lr = moe.lr;
+  REQUIRE(texts().empty());
+  // Between mixtures these are fields like any other.
+  models[0].config.model.moe = models[1].config.model.moe;
+  moe.expert_beta2 = 0.99;
+  REQUIRE(texts() == std::vector<std::string>{
+                         "optimizer: optimizer.router_lr differs: dense 0.5, moe-64 absent",
+                         "optimizer: optimizer.expert_beta2 differs: dense absent, moe-64 0.99"});
+}
+
+TEST_CASE("the line on the kind of the optimizer has what Muon takes beside the counted FLOPs") {
+  std::vector<NamedConfig> models = speedrun();
+  models.insert(models.begin(), {"adamw", speedrun_dense()});
+  for (const size_t i : {1, 2, 3}) models[i].config.optimizer.kind = OptimizerKind::kMuon;
+  // As docs/numerics.md has them.
+  REQUIRE(has(recorded_confounds(models), "optimizer",
+              "optimizer.kind differs: adamw adamw, dense muon, moe-64 muon, moe-256 muon; FLOPs "
+              "of Muon, which are not counted, as a share of a step's: dense 0.39%, moe-64 1.3%, "
+              "moe-256 4.9%"));
+  models[2].config.optimizer.muon.emplace().steps = 50;
+  models[3].config.run.batch_tokens = 2048;
+  REQUIRE(has(recorded_confounds(models), "optimizer", ": dense 0.39%, moe-64 13%, moe-256 1262%"));
+}
+
 TEST_CASE("a warm-down that follows the warm-up follows it over other horizons, too") {
   Config base = speedrun_dense();
   base.contract = {};
