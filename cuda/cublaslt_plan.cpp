@@ -8,6 +8,7 @@
 #include "cuda/context.h"
 #include "cuda/product_library.h"
 #include "cuda/recent_kernels.h"
+#include "cuda/transfer.h"
 
 #if CUBLAS_VERSION >= 120900
 #define ASSAY_SCALED_PRODUCTS 1
@@ -316,20 +317,6 @@ ReadyAlgorithm rebuild(const ProductDescription& product, const ProductKey& key,
   return {made, attributes, result.workspaceSize};
 }
 
-namespace {
-
-// So that a failure names the product, not the next kernel. No graph is recorded meanwhile
-// (cuda/graph.h).
-void wait_for_product(Exec on, const ProductKey& key) {
-  try {
-    on.gpu->memory->wait(*on.gpu);
-  } catch (const UserError& error) {
-    throw UserError("the product " + text_of(key) + " failed: " + error.what(), error.hint());
-  }
-}
-
-}  // namespace
-
 void start_product(Exec on, const ProductDescription& product, const ReadyAlgorithm& by,
                    const ProductKey& key, const ProductOperands& p) {
   const float host_factors[] = {p.gain, p.c ? 1.0f : 0.0f};
@@ -341,7 +328,11 @@ void start_product(Exec on, const ProductDescription& product, const ReadyAlgori
                         factors + 1, p.c ? p.c : p.d, product.d, p.d, product.d, &by.algorithm,
                         on.workspace.data, by.workspace, static_cast<cudaStream_t>(on.gpu->stream));
   if (started != CUBLAS_STATUS_SUCCESS) cublas_check(started, "starting a product " + text_of(key));
-  if (on.gpu->launches == Context::Launches::kWaiting) wait_for_product(on, key);
+  // So that a failure names the product, not the next kernel. No graph is recorded meanwhile
+  // (cuda/graph.h).
+  if (on.gpu->launches == Context::Launches::kWaiting) {
+    wait_for_launch(on, "the product " + text_of(key));
+  }
 }
 
 void run_product(Exec on, const ProductKey& key, const ProductOperands& p) {

@@ -5,6 +5,7 @@
 #include "cuda/cuda_error.h"
 #include "cuda/launch_kernel.h"
 #include "cuda/recent_kernels.h"
+#include "cuda/transfer.h"
 
 namespace assay::gpu {
 
@@ -64,7 +65,7 @@ void launch_kernel(Exec on, const Launch& how, const void* kernel, void** argume
   cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
   cuda_check(cudaStreamIsCapturing(stream, &capturing), "querying whether a graph is recorded");
   if (capturing != cudaStreamCaptureStatusNone) return;
-  cuda_check(cudaStreamSynchronize(stream), strprintf("running %s", how.name));
+  wait_for_launch(on, how.name);
 }
 
 }  // namespace assay::gpu

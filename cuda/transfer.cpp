@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/check.h"
 #include "cuda/context.h"
 
 namespace assay {
@@ -48,6 +49,14 @@ void copy_bytes(Exec on, void* to, const void* from, size_t bytes) {
 void wait(Exec on) {
   if (!on.gpu) return;
   on.gpu->watch ? wait_and_watch(*on.gpu) : on.gpu->memory->wait(*on.gpu);
+}
+
+void wait_for_launch(Exec on, const std::string& name) {
+  try {
+    wait(on);
+  } catch (const UserError& error) {
+    throw UserError(name + " failed: " + error.what(), error.hint());
+  }
 }
 
 }  // namespace assay

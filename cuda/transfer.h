@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <type_traits>
 
 #include "base/view.h"
@@ -15,6 +16,8 @@ namespace assay {
 void copy_bytes(Exec on, void* to, const void* from, size_t bytes);
 // Waits until all work queued on `on` is done. Throws if a kernel failed.
 void wait(Exec on);
+// The same behind one launch (gpu::Context::Launches::kWaiting): a failure begins with its name.
+void wait_for_launch(Exec on, const std::string& name);
 
 // Copies from.size() elements.
 template <typename T, int Rank>

@@ -281,6 +281,23 @@ TEST_CASE("where launches are waited for a product is too, and a failure names i
   REQUIRE(why == "the product (5, 3, 700) float by float^T failed: an illegal access");
 }
 
+TEST_CASE("where launches are waited for, a lost rank ends the wait for a product") {
+  struct Lost : Watcher {
+    void check() override { throw RankIsLost(); }
+    struct RankIsLost {};
+  } lost;
+  Bench place;
+  place.wait_for_launches();
+  place.on().gpu->watch = &lost;
+  bool over = false;
+  simt::enqueue_operation(nullptr, [&]() -> simt::Poll { return [&] { return over; }; });
+  REQUIRE_THROWS_AS(matmul(place.on(), place.product()), Lost::RankIsLost);
+  place.on().gpu->watch = nullptr;
+  over = true;
+  simt::wait_for_all();
+  REQUIRE(std::abs(double(place.first()) - place.exact(0, 0)) < 1e-3);
+}
+
 TEST_CASE("a product of no terms is what is added, or zero") {
   Bench place;
   const std::vector<float> before = place.multiplied();

@@ -240,6 +240,24 @@ TEST_CASE("a watch is called while a wait lasts, and its exception ends the wait
   wait(n.main);
 }
 
+TEST_CASE("a wait behind one launch is watched too, and names what failed") {
+  Numbers n;
+  bool over = false;
+  simt::enqueue_operation(nullptr, [&]() -> simt::Poll { return [&] { return over; }; });
+  Lost lost;
+  n.context.watch = &lost;
+  std::string why;
+  try {
+    wait_for_launch(n.main, "combine");
+  } catch (const UserError& error) {
+    why = error.what();
+  }
+  REQUIRE(why == "combine failed: a rank is lost");
+  over = true;
+  n.context.watch = nullptr;
+  wait_for_launch(n.main, "combine");
+}
+
 TEST_CASE("on the CPU a lane runs its call at once") {
   const Exec main{.threads = 2};
   const Lane lane(main);
