@@ -10,5 +10,7 @@ namespace assay::gpu {
 
 // Throws if `status` is a failure; `doing` completes "CUDA failed while ...".
 void cuda_check(cudaError_t status, const std::string& doing);
+// What to do about `status`. launched: whether a kernel has been started, which may be what failed.
+std::string hint_for(cudaError_t status, bool launched);
 
 }  // namespace assay::gpu

@@ -255,6 +255,15 @@ bool Device::broken() const {
   return cudaDeviceSynchronize() != cudaSuccess;
 }
 
+namespace {
+
+void require_opened(cudaError_t status) {
+  if (status == cudaErrorDevicesUnavailable) throw GpuInUse();
+  cuda_check(status, "opening the GPU");
+}
+
+}  // namespace
+
 std::unique_ptr<Device> open_device(int number) {
   DeviceFacts facts = device_facts(number);
   if (facts.devices > 0 && number >= facts.devices) {
@@ -262,8 +271,8 @@ std::unique_ptr<Device> open_device(int number) {
                     "one process a GPU; CUDA_VISIBLE_DEVICES chooses which are visible");
   }
   require_usable(facts);
-  cuda_check(cudaSetDevice(number), "opening the GPU");
-  cuda_check(cudaFree(nullptr), "opening the GPU");  // creates the context now, not in a step
+  require_opened(cudaSetDevice(number));
+  require_opened(cudaFree(nullptr));  // creates the context now, not in a step
   open_stuck_waits();
   facts.free_bytes = available();
   return std::unique_ptr<Device>(new Device(std::move(facts)));

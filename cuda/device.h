@@ -123,7 +123,13 @@ class Device {
   ProductChoices products_;
   Context context_;
 };
-// UserError as require_usable(), or if there is no GPU of this number.
+// Another process has the GPU for itself, or nobody may have it, by its compute mode. Only opening
+// it tells.
+class GpuInUse : public UserError {
+ public:
+  GpuInUse();
+};
+// UserError as require_usable(), or if there is no GPU of this number; GpuInUse.
 std::unique_ptr<Device> open_device(int number = 0);
 
 }  // namespace assay::gpu

@@ -19,6 +19,10 @@ void remember_kernel(const char* name) {
   ++started;
 }
 
+bool launched_any() {
+  return started.load() > 0;
+}
+
 std::string recent_kernels() {
   std::string names;
   const uint64_t n = started.load();

@@ -9,5 +9,6 @@ namespace assay::gpu {
 // `name` must live as long as the program.
 void remember_kernel(const char* name);
 std::string recent_kernels();  // newest first
+bool launched_any();
 
 }  // namespace assay::gpu

@@ -12,6 +12,7 @@ namespace assay {
 struct SessionDevice {
   std::unique_ptr<gpu::Device> gpu;  // null: the CPU
   std::string why_not_gpu;           // why "auto" chose the CPU
+  bool gpu_in_use = false;           // that was why: another time the GPU may be free
 
   Backend backend() const { return gpu ? Backend::kGpu : Backend::kCpu; }
   gpu::Context* context() const { return gpu ? gpu->context() : nullptr; }

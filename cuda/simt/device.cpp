@@ -1,6 +1,7 @@
 // cuda/device.h on the SIMT emulator: a program that links this instead of the GPU's trains with
 // the CUDA kernels on the CPU. For tests of whole runs; it is as slow as the emulator. SIMT_GPU in
-// the environment is the compute capability of its GPU; 90 without.
+// the environment is the compute capability of its GPU; 90 without. With SIMT_IN_USE=1 another
+// process has it.
 #include "cuda/device.h"
 
 #include <cstdlib>
@@ -88,6 +89,8 @@ bool Device::broken() const {
   return false;
 }
 std::unique_ptr<Device> open_device(int) {
+  const char* const in_use = std::getenv("SIMT_IN_USE");
+  if (in_use != nullptr && *in_use == '1') throw GpuInUse();
   return std::unique_ptr<Device>(new Device(device_facts()));
 }
 

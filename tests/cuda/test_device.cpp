@@ -296,7 +296,15 @@ TEST_CASE("a CUDA call that finds the GPU's memory full says what to do about th
   };
   REQUIRE(hint_of(cudaSuccess) == "");
   REQUIRE(hint_of(cudaErrorMemoryAllocation) == kFullGpuHint);
-  REQUIRE(has(hint_of(cudaErrorLaunchFailure), "ASSAY_SYNC_LAUNCHES=1"));
+  REQUIRE(has(hint_for(cudaErrorLaunchFailure, true), "ASSAY_SYNC_LAUNCHES=1"));
+  REQUIRE(hint_for(cudaErrorMemoryAllocation, false) == kFullGpuHint);
+}
+
+TEST_CASE("a CUDA call that fails before any kernel does not blame one") {
+  const std::string hint = hint_for(cudaErrorUnknown, false);
+  REQUIRE(!has(hint, "kernel"));
+  REQUIRE(has(hint, "nvidia-smi"));
+  REQUIRE(has(hint, "--device cpu"));
 }
 #endif
 
