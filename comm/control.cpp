@@ -76,21 +76,32 @@ struct Control::Shared {
   std::optional<Watch::Reason> gives_up;
   std::optional<Watch::Outcome> outcome;
   bool passed_on = false;
+  std::function<void(const RankLost&)> end;  // of a process that is held up; null: it looks
   // Behind a store of true `outcome` stays as it is, and may be read without the mutex.
   std::atomic<bool> lost{false};
+  Clock::time_point published;  // when `outcome` was
   // Until when to wait for passed_on, from the first reason to wait.
   std::optional<Clock::time_point> pass_on_ends;
 
   void run();
   void round(double now_s);
   void publish(const Watch::Outcome& how);
+  std::optional<RankLost> held_up(Clock::time_point now) const;
   void wait_until_passed_on(std::unique_lock<std::mutex>& lock);
 };
 
 void Control::Shared::publish(const Watch::Outcome& how) {
   if (outcome) return;
   outcome = how;
+  published = Clock::now();
   lost.store(how.rank >= 0, std::memory_order_release);
+}
+
+// Why this process is to be ended by the control's thread.
+std::optional<RankLost> Control::Shared::held_up(Clock::time_point now) const {
+  if (!end || !outcome || outcome->rank < 0 || pace == Pace::kSlow) return std::nullopt;
+  if (now - published < Seconds(kHeldUp)) return std::nullopt;
+  return RankLost(outcome->rank, outcome->message, outcome->hint);
 }
 
 void Control::Shared::wait_until_passed_on(std::unique_lock<std::mutex>& lock) {
@@ -105,11 +116,14 @@ void Control::Shared::round(double now_s) {
   own.call = call.load(std::memory_order_relaxed);
   own.slow = pace.load(std::memory_order_relaxed) == Pace::kSlow;
   std::optional<Watch::Reason> reason;
+  bool queued = false;
   {
     const std::lock_guard lock(mutex);
     own.leaving = leaving;
     reason = gives_up;
+    queued = end != nullptr;
   }
+  if (queued) watch.calls_are_queued();
   watch.round(now_s, std::move(own), reason);
   const std::lock_guard lock(mutex);
   if (watch.outcome()) publish(*watch.outcome());
@@ -133,6 +147,12 @@ void Control::Shared::run() {
     }
     std::unique_lock lock(mutex);
     if (stop) return;
+    if (const auto loss = held_up(now)) {
+      const auto end_process = end;
+      lock.unlock();
+      end_process(*loss);
+      return;
+    }
     changed.wait_for(lock, nap, [&] { return news; });
     news = false;
   }
@@ -161,6 +181,11 @@ void Control::doing(const char* what, int64_t step, uint64_t call, Pace pace) no
   shared_->step.store(step, std::memory_order_relaxed);
   shared_->call.store(call, std::memory_order_relaxed);
   shared_->pace.store(pace, std::memory_order_relaxed);
+}
+
+void Control::calls_are_queued(std::function<void(const RankLost&)> end) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->end = std::move(end);
 }
 
 void Control::require_all_there() const {

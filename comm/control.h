@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,13 @@ class Control {
   // equal on all ranks that have come equally far. The four are stored one by one, so a letter may
   // mix two neighbouring words.
   void doing(const char* what, int64_t step, uint64_t call, Pace pace = Pace::kSteady) noexcept;
+
+  // From here on calls are queued on GPUs, on all ranks (comm/watch.h). A rank's own thread may be
+  // held up then where it does not look: in the driver, until the GPU goes on. So `end`, which must
+  // end the process, is called from the control's thread once a rank has been lost for kHeldUp and
+  // this one does nothing slow.
+  static constexpr double kHeldUp = 3;  // seconds
+  void calls_are_queued(std::function<void(const RankLost&)> end);
 
   // Throws RankLost once a rank is lost. Cheap; what the waits of groups call (World::group).
   void require_all_there() const;

@@ -11,6 +11,9 @@ namespace assay {
 namespace {
 
 constexpr const char* kHint = "see that rank's output and its machine";
+constexpr const char* kHangHint =
+    "nvidia-smi and dmesg show what the GPUs do, NCCL_DEBUG=INFO what NCCL does; if a step takes "
+    "longer, raise parallel.stuck_s";
 // More would keep a rank from its other work.
 constexpr int kMostLettersARound = 10000;
 
@@ -163,7 +166,7 @@ void Watch::judge_stuck() {
   const auto by_calls = [&](const Peer& a, const Peer& b) { return reached(a) < reached(b); };
   const Peer& last = *std::max_element(peers_.begin(), peers_.end(), by_calls);
   const uint64_t least = reached(*std::min_element(peers_.begin(), peers_.end(), by_calls));
-  if (least == reached(last)) return;
+  if (least == reached(last)) return judge_standstill();
   for (const Peer& p : peers_) {
     if (reached(p) != least || p.word.slow) continue;
     lose(
@@ -174,6 +177,19 @@ void Watch::judge_stuck() {
         kHint);
     return;
   }
+}
+
+// Which of the GPUs it is nobody knows: all hosts have queued the same calls. The rank that counts
+// as lost is not rank 0, which says it.
+void Watch::judge_standstill() {
+  const auto slow = [](const Peer& p) { return p.word.slow; };
+  if (!queued_ || std::any_of(peers_.begin(), peers_.end(), slow)) return;
+  lose(size_ - 1,
+       strprintf("no rank has begun a call for %g s, and none is behind: a GPU or NCCL hangs; the "
+                 "last word of ",
+                 times_.stuck_s) +
+           rank_name(peer(0).word) + ": " + said(peer(0).word),
+       kHangHint);
 }
 
 void Watch::lose(int rank, const std::string& message, const std::string& hint) {

@@ -36,6 +36,10 @@ class Watch {
   };
   void round(double now_s, LastWord own, const std::optional<Reason>& gives_up);
 
+  // From now on ranks only queue the work of their GPUs, and wait for it: a call that all of them
+  // have begun, and behind which nothing comes for stuck_s, does not end.
+  void calls_are_queued() { queued_ = true; }
+
   // How the run ended; the first one stays. rank -1: every rank is leaving.
   struct Outcome {
     int rank = -1;
@@ -63,6 +67,7 @@ class Watch {
   void judge_silence();
   void judge_end();
   void judge_stuck();
+  void judge_standstill();
   void lose(int rank, const std::string& message, const std::string& hint);
   void conclude(Outcome outcome);
   void post(int to, ControlLetter letter);
@@ -81,7 +86,7 @@ class Watch {
   std::optional<double> before_s_;  // now_s of the round before
   double next_beat_s_ = 0;
   double moved_s_ = 0;  // when a word last changed in what judge_stuck() goes by
-  bool gave_up_ = false;
+  bool gave_up_ = false, queued_ = false;
   std::optional<Outcome> outcome_;
   bool decided_here_ = false, lost_is_silent_ = false;
 };

@@ -22,6 +22,14 @@
 
 namespace assay {
 
+namespace {
+
+int exit_code_of(const RankLost& lost) {
+  return lost.gave_up() ? 1 : kRankLostExit;
+}
+
+}  // namespace
+
 std::unique_ptr<Ranks> Ranks::join() {
   if (launched_processes() == 0) return nullptr;
   if (launched_alone() && !find_mpi_library().found) return nullptr;
@@ -47,11 +55,15 @@ Ranks::~Ranks() {
 
 std::unique_ptr<Group> Ranks::make_group(int colour, CallOrder::Of of) {
   std::unique_ptr<Group> group = world_->group(colour, [this] { end_if_lost(); });
-  group->tell_calls([this, of](uint64_t) {
+  count_calls(*group, of);
+  return group;
+}
+
+void Ranks::count_calls(Group& group, CallOrder::Of of) {
+  group.tell_calls([this, of](uint64_t) {
     calls_.begin(of);
     tell();
   });
-  return group;
 }
 
 Group& Ranks::part(int colour, CallOrder::Of of) {
@@ -71,9 +83,23 @@ std::unique_ptr<NcclGroup> Ranks::gpu_group(gpu::Context& context) {
     if (control_) control_->require_all_there();
   };
   const auto unended = [this](const std::exception_ptr& failure) { end_by(failure); };
+  if (control_) {
+    control_->calls_are_queued([this](const RankLost& lost) {
+      begin_end();
+      if (lost.rank() != rank()) say(lost);
+      end_after_loss(*world_, lost.rank(), exit_code_of(lost));
+    });
+  }
   std::unique_ptr<NcclGroup> group = join_nccl(*group_, {look, unended});
+  count_calls(*group, CallOrder::Of::kAll);
   context.watch = group.get();
   return group;
+}
+
+std::unique_ptr<NcclGroup> Ranks::gpu_part(NcclGroup& whole, int colour, CallOrder::Of of) {
+  std::unique_ptr<NcclGroup> part = whole.split(colour);
+  count_calls(*part, of);
+  return part;
 }
 
 bool Ranks::share_gpus(const gpu::DeviceFacts& mine, bool share) {
@@ -106,6 +132,14 @@ void Ranks::doing(const char* what, int64_t step, Control::Pace pace) {
   step_ = step;
   pace_ = pace;
   tell();
+}
+
+void Ranks::while_doing(const char* what, const std::function<void()>& work) {
+  const char* const before = what_;
+  const Control::Pace pace = pace_;
+  doing(what, step_);
+  work();
+  doing(before, step_, pace);
 }
 
 void Ranks::tell() {
@@ -180,8 +214,18 @@ void Ranks::end_if_lost() {
   }
 }
 
-// Looking for the last checkpoint may hang on a disk that hangs: the error is said before.
 void Ranks::lose(const RankLost& lost) {
+  begin_end();
+  say(lost);
+  end_after_loss(*world_, lost.rank(), exit_code_of(lost));
+}
+
+void Ranks::begin_end() {
+  while (ending_.test_and_set()) pause();
+}
+
+// Looking for the last checkpoint may hang on a disk that hangs: the error is said before.
+void Ranks::say(const RankLost& lost) const {
   const bool speaks_for_first = lost.rank() == 0 && rank() == 1 && !lost.gave_up();
   if (first() || speaks_for_first) {
     std::fprintf(stderr, "error: %s\n", one_line(lost.what(), kMostText).c_str());
@@ -192,12 +236,12 @@ void Ranks::lose(const RankLost& lost) {
     }
     std::fprintf(stderr, "hint: %s\n", one_line(as_installed(hint), kMostText).c_str());
   }
-  end_after_loss(*world_, lost.rank(), lost.gave_up() ? 1 : kRankLostExit);
 }
 
 // The first rank prints what failed there; what failed elsewhere it hears of, and prints that. It
 // ends the launch, when the others have written what they have to.
 void Ranks::fail(const std::string& why, const std::string& hint) {
+  begin_end();
   if (control_) control_->give_up(why, hint);
   if (first()) print_error(why, hint);
   end_after_loss(*world_, std::max(1, rank()), 1);

@@ -8,6 +8,7 @@
 //   });
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -50,6 +51,8 @@ class Ranks {
   // A group of all ranks for the memory of this rank's GPU, whose waits then notice lost ranks.
   // It must end before the GPU is closed. Collective; UserError if one of the ranks has no NCCL.
   std::unique_ptr<NcclGroup> gpu_group(gpu::Context& context);
+  // A part of that group, as part().
+  std::unique_ptr<NcclGroup> gpu_part(NcclGroup& whole, int colour, CallOrder::Of of);
   // The GPU of this rank, among the `devices` that it sees: all of its machine, or one that its
   // launcher chose.
   int gpu_number(int devices) const { return devices > 0 ? node_rank() % devices : 0; }
@@ -70,6 +73,9 @@ class Ranks {
   // the others may have to wait for long.
   void doing(const char* what, int64_t step, Control::Pace pace = Control::Pace::kSteady);
 
+  // The same while `work` lasts, which is steady: what is done is then as before.
+  void while_doing(const char* what, const std::function<void()>& work);
+
   // A file that this process leaves for the others for a moment: removed where it ends because one
   // of them is lost. "": none.
   void remove_if_lost(const std::string& path) { left_ = path; }
@@ -83,11 +89,15 @@ class Ranks {
  private:
   explicit Ranks(std::unique_ptr<World> world);
   std::unique_ptr<Group> make_group(int colour, CallOrder::Of of);
+  void count_calls(Group& group, CallOrder::Of of);
   void tell();
   void end_if_lost();
   // Ends this process, with what the exception says.
   [[noreturn]] void end_by(const std::exception_ptr& failure);
   [[noreturn]] void lose(const RankLost& lost);
+  void say(const RankLost& lost) const;
+  // Returns to the first thread that ends this process, to no other.
+  void begin_end();
   [[noreturn]] void fail(const std::string& why, const std::string& hint);
 
   std::unique_ptr<World> world_;
@@ -100,8 +110,9 @@ class Ranks {
   int64_t cores_ = 1, nodes_ = 1;
   int gpu_rank_ = -1;
   const char* what_ = "start";
-  int64_t step_ = 0;
+  std::atomic<int64_t> step_{0};  // the control's thread reads it
   Control::Pace pace_ = Control::Pace::kSlow;
+  std::atomic_flag ending_;
 };
 
 // The result of `make`, which writes caches: one rank of each machine makes it, then the others

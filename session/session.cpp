@@ -92,14 +92,10 @@ Session::Session(Config given, const SessionOptions& options)
   }
   if (ranks) require_same_groups(*ranks, backend, config.parallel.expert_ranks);
   if (device.gpu_in_use) warnings.push_back(device.why_not_gpu + "; the CPU takes its place");
-  if (ranks && device.gpu) {
-    if (ranks->share_gpus(device.gpu->facts(), options.share_gpu)) let_nccl_share_gpus();
-    gpu_group = ranks->gpu_group(*device.context());
+  if (ranks && device.gpu && ranks->share_gpus(device.gpu->facts(), options.share_gpu)) {
+    let_nccl_share_gpus();
   }
-  if (ranks && config.parallel.expert_ranks > 1) share_experts();
-  for (const auto* group : {&gpu_group, &gpu_experts, &gpu_replicas}) {
-    if (*group) (*group)->connect(*device.context());
-  }
+  if (ranks) ranks->while_doing("connecting the ranks", [&] { connect_ranks(); });
   CHECK(planned_ranks == 1 || (use == SessionOptions::Use::kPlan && !ranks),
         "a session of %d planned ranks that computes", planned_ranks);
   if (automatic_products && device.gpu &&
@@ -114,14 +110,25 @@ Session::Session(Config given, const SessionOptions& options)
   }
 }
 
+// All groups of this rank. Collective.
+void Session::connect_ranks() {
+  if (device.gpu) gpu_group = ranks->gpu_group(*device.context());
+  if (config.parallel.expert_ranks > 1) share_experts();
+  for (const auto* group : {&gpu_group, &gpu_experts, &gpu_replicas}) {
+    if (*group) (*group)->connect(*device.context());
+  }
+}
+
 // The groups of this rank's experts. Collective.
 void Session::share_experts() {
   const Layout layout = layout_of(config, place());
   expert_group = &ranks->part(layout.replica(), CallOrder::Of::kExperts);
   replica_group = &ranks->part(layout.expert_position(), CallOrder::Of::kReplicas);
   if (!gpu_group) return;
-  gpu_experts = gpu_group->split(layout.replica());
-  if (layout.replicas() > 1) gpu_replicas = gpu_group->split(layout.expert_position());
+  using Of = CallOrder::Of;
+  gpu_experts = ranks->gpu_part(*gpu_group, layout.replica(), Of::kExperts);
+  if (layout.replicas() == 1) return;
+  gpu_replicas = ranks->gpu_part(*gpu_group, layout.expert_position(), Of::kReplicas);
 }
 
 RankGroups Session::model_groups() const {

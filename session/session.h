@@ -77,6 +77,7 @@ struct Session {
   ModelPlace place(int32_t mask_id = -1) const;
 
  private:
+  void connect_ranks();
   void share_experts();
 };
 

@@ -36,8 +36,8 @@ void visit(V& v, ParallelConfig& c) {
     "seconds without a sign of life after which a rank counts as lost, and all ranks end",
     free_on_resume(between(2, 86400)));
   v("stuck_s", c.stuck_s,
-    "seconds after which a rank that does not come where the others wait counts as lost; saving "
-    "and evaluating may take longer",
+    "seconds after which a rank that does not come where the others wait counts as lost, and, with "
+    "GPUs, ranks none of which begins anything new; saving and evaluating may take longer",
     free_on_resume(between(1, 604800)));
 }
 

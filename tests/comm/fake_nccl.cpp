@@ -5,10 +5,11 @@
 // before that is refused.
 //
 // ASSAY_FAKE_NCCL_VERSION is the version that it says it has. ASSAY_FAKE_NCCL_FAULT plans a fault,
-// "RANK CALL N KIND": on that rank the N-th call of that function (from 1)
+// "RANK CALL N KIND": on that rank (-1: on each) the N-th call of that function (from 1)
 //   fails           answers ncclSystemError
 //   full            of one that is queued: answers ncclUnhandledCudaError
 //   stays           answers ncclInProgress for ever
+//   blocks          does not return
 //   hangs           never ends on its stream
 //   remote          the same, and the state becomes ncclRemoteError soon after
 //   abort-blocks    the same, and ncclCommAbort does not return
@@ -47,7 +48,7 @@ ncclResult_t refuse(ncclResult_t result, const std::string& why) {
   return result;
 }
 
-enum class Fault { kNone, kFails, kFull, kStays, kHangs, kRemote, kAbortBlocks };
+enum class Fault { kNone, kFails, kFull, kStays, kBlocks, kHangs, kRemote, kAbortBlocks };
 
 // The fault of this call of `function`, which is counted.
 Fault fault_of(const std::string& function) {
@@ -60,11 +61,15 @@ Fault fault_of(const std::string& function) {
   std::string wanted, kind;
   plan >> rank >> wanted >> n >> kind;
   MPI_Comm_rank(MPI_COMM_WORLD, &own);
-  if (own != rank || wanted != function || n != call) return Fault::kNone;
+  if ((rank >= 0 && own != rank) || wanted != function || n != call) return Fault::kNone;
   last_error = "planned fault in call " + std::to_string(n) + " of " + function;
-  const std::map<std::string, Fault> kinds = {
-      {"fails", Fault::kFails}, {"full", Fault::kFull},     {"stays", Fault::kStays},
-      {"hangs", Fault::kHangs}, {"remote", Fault::kRemote}, {"abort-blocks", Fault::kAbortBlocks}};
+  const std::map<std::string, Fault> kinds = {{"fails", Fault::kFails},
+                                              {"full", Fault::kFull},
+                                              {"stays", Fault::kStays},
+                                              {"blocks", Fault::kBlocks},
+                                              {"hangs", Fault::kHangs},
+                                              {"remote", Fault::kRemote},
+                                              {"abort-blocks", Fault::kAbortBlocks}};
   return kinds.at(kind);
 }
 
@@ -176,6 +181,7 @@ ncclResult_t queue(const char* function, ncclComm_t comm, cudaStream_t stream,
   if (fault == Fault::kFails) return ncclSystemError;
   if (fault == Fault::kFull) return ncclUnhandledCudaError;
   if (fault == Fault::kStays) return make_later(*core, [] { return false; });
+  while (fault == Fault::kBlocks) pause();
   if (fault != Fault::kNone) {
     operation = [core]() -> Poll { return [core] { return core->aborted.load(); }; };
     if (fault != Fault::kHangs) core->fails_at = Clock::now() + std::chrono::milliseconds(100);

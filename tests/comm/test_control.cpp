@@ -198,6 +198,36 @@ TEST_CASE("control: a rank that keeps the others waiting") {
   for (const End& end : ends) REQUIRE(end.noticed_s >= 2.5 * kTimes.stuck_s);
 }
 
+TEST_CASE("control: a rank that is held up is ended by the control's thread, others look") {
+  ThreadPost post(2);
+  const Control::Pace pace = GENERATE(Control::Pace::kSteady, Control::Pace::kSlow);
+  std::atomic<bool> held_up = true;
+  std::string said;  // by the thread, before it lets rank 0 go on
+  const auto ends = run_ranks(post, [&](int rank, Control& control) {
+    control.doing("training step", 3, 5, rank == 0 ? pace : Control::Pace::kSteady);
+    control.calls_are_queued([&, rank](const RankLost& lost) {
+      if (rank != 0) return;
+      said = lost.what();
+      held_up = false;
+    });
+    if (rank == 1) {
+      control.give_up("no space left", "free space");
+      control.require_all_there();
+    }
+    const auto begin = Clock::now();
+    while (held_up && since(begin) < Control::kHeldUp + 2) sleep(0.01);
+    control.require_all_there();
+  });
+  const std::string why = message(ends, 1);
+  REQUIRE(why == "rank 1 (node1) gave up: no space left");
+  if (pace == Control::Pace::kSteady) {
+    REQUIRE(said == why);
+    REQUIRE(ends[0].noticed_s >= Control::kHeldUp);
+  } else {
+    REQUIRE(said.empty());
+  }
+}
+
 TEST_CASE("control: several ranks give up at once") {
   ThreadPost post(5);
   const int givers = GENERATE(1, 3, 5);  // the last ones

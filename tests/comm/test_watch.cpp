@@ -240,6 +240,40 @@ TEST_CASE("watch: a rank that keeps others waiting is stuck") {
   }
 }
 
+TEST_CASE("watch: where calls are queued on GPUs, equal ones may not stand still") {
+  Ranks ranks(3);
+  ranks.watch(0).calls_are_queued();
+  ranks.run(10);
+  for (int r = 0; r < 3; ++r) ranks.say(r, "training step", 8, 12);
+  SECTION("for stuck_s") {
+    const double took = ranks.run_until_outcome(0, 2000);
+    REQUIRE(took >= kTimes.stuck_s);
+    REQUIRE(took <= kTimes.stuck_s + 2);
+    ranks.run(1);
+    REQUIRE(ranks.message(2) ==
+            "no rank has begun a call for 900 s, and none is behind: a GPU or NCCL hangs; the last "
+            "word of rank 0 (node0): step 8, training step");
+    REQUIRE_THAT(ranks.watch(1).outcome()->hint, ContainsSubstring("NCCL_DEBUG=INFO"));
+  }
+  SECTION("not while a call begins") {
+    for (uint64_t call = 13; call < 20; ++call) {
+      ranks.run(kTimes.stuck_s - 10);
+      for (int r = 0; r < 3; ++r) ranks.say(r, "training step", 8, call);
+    }
+    REQUIRE(ranks.nobody_lost());
+  }
+  SECTION("not while one of them evaluates or saves") {
+    ranks.own[1].slow = true;
+    ranks.run(3 * kTimes.stuck_s);
+    REQUIRE(ranks.nobody_lost());
+  }
+  SECTION("one that is behind is named") {
+    for (const int r : {0, 1}) ranks.say(r, "training step", 8, 13);
+    ranks.run(kTimes.stuck_s + 5);
+    REQUIRE(ranks.message(2).find("rank 2 (node2) is stuck") == 0);
+  }
+}
+
 TEST_CASE("watch: rank 0's own step may be stuck") {
   Ranks ranks(2);
   ranks.say(1, "exchange of gradients", 7, 11);

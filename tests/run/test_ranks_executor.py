@@ -9,7 +9,7 @@ import re
 import sys
 import time
 
-from harness import ASSAY, Workplace, assay, check, first_difference, merge, mpirun, rows
+from harness import ASSAY, Workplace, assay, at_once, check, first_difference, merge, mpirun, rows
 
 SMALL = ["--device", "cuda", "--set", "model.layers=1", "--set", "run.steps=4", "--set", "run.batch_tokens=128",
          "--set", "run.micro_batch=1", "--set", "run.checkpoint_every=2", "--set", "eval.every=2",
@@ -114,6 +114,28 @@ def check_failed_exchange():
               and "; NCCL could not be ended\n" in done.stderr and seconds < 60, f"{seconds:.0f} s\n{done.stderr}")
 
 
+STUCK = "no rank has begun a call for 3 s, and none is behind: a GPU or NCCL hangs; the last word of rank 0 "
+
+
+def check_hung():
+    """What never ends, on a GPU, in NCCL, or in a call of the driver, ends the ranks, and may be started again."""
+    def hangs(case):
+        fault, said, doing = case
+        with Workplace() as place:
+            done = assay(*place.command("hung", *SMALL, *RANKS, "--set", "parallel.stuck_s=3")[1:], timeout=100,
+                         env={**os.environ, "ASSAY_FAKE_NCCL_FAULT": fault})
+            check(done.returncode == 4 and done.stderr.count("error: ") == 1, f"{fault}: exit {done.returncode}\n{done.stderr}")
+            check(said in done.stderr and doing in done.stderr and "the same command begins again" in done.stderr, f"{fault}\n{done.stderr}")
+
+    at_once(hangs, [
+        ("1 ncclCommInitRankConfig 1 stays", STUCK, "connecting the ranks"),
+        ("1 ncclGroupEnd 1 hangs", STUCK, "connecting the ranks"),
+        ("1 ncclGroupEnd 2 hangs", STUCK, "training step"),
+        ("-1 ncclGroupEnd 2 blocks", STUCK, "training step"),  # nobody looks
+        ("1 ncclGroupEnd 2 blocks", "is stuck: it has begun no call for 3 s; its last word: ", "waits for it"),
+    ], most=2)
+
+
 def check_refused():
     with Workplace() as place:
         done = place.train("no", *SMALL, "--ranks", "2", expect=1)
@@ -153,5 +175,6 @@ check_equal(True, "--set", "data.mask_eos=true")
 check_shared()
 check_replicas()
 check_failed_exchange()
+check_hung()
 check_refused()
 print(f"{ASSAY.name} on ranks: ok")
