@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/some_names.h"
 #include "lab/runs/machine.h"
 
 namespace assay {
@@ -170,6 +171,17 @@ void rank_by_target(Comparison& c) {
   rank_by("seconds", "s", TargetCost::kSeconds);
 }
 
+// "a is not finished", "2 runs are not finished: a, b"; "" if all are.
+std::string unfinished_runs(const Comparison& c) {
+  std::vector<std::string> runs;
+  for (const ModelRow& row : c.models) {
+    runs.insert(runs.end(), row.unfinished.begin(), row.unfinished.end());
+  }
+  if (runs.empty()) return "";
+  if (runs.size() == 1) return runs.front() + " is not finished";
+  return strprintf("%zu runs are not finished: ", runs.size()) + some_names(runs);
+}
+
 }  // namespace
 
 void rank(Comparison& c) {
@@ -182,11 +194,7 @@ void rank(Comparison& c) {
     c.no_ranking = "the runs are not comparable: see the notes";
     return;
   }
-  for (const ModelRow& row : c.models) {
-    if (row.unfinished.empty()) continue;
-    c.no_ranking = row.unfinished.front() + " is not finished";
-    return;
-  }
+  if (c.no_ranking = unfinished_runs(c); !c.no_ranking.empty()) return;
   if (!stopped_at_target(c)) {
     add_if_any(c, ranking(c, "validation loss at the end", "nats", [](const SeedGroup& group) {
                  return values_of(group, [](const RunRecord& run) -> std::optional<double> {

@@ -104,6 +104,9 @@ TEST_CASE("the sentence of a comparison") {
              "One shared seed: the seed may cause the difference.");
   runs.back().end = "";
   REQUIRE(comparison_sentence(compare(runs, {})) == "No ranking: wide-s2 is not finished.");
+  runs.front().end = "";
+  REQUIRE(comparison_sentence(compare(runs, {})) ==
+          "No ranking: 2 runs are not finished: dense-s1, wide-s2.");
 }
 
 TEST_CASE("the sentence says in how many runs the routers collapsed, unless in all") {
