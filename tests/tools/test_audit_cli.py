@@ -160,6 +160,18 @@ def ladder(*arguments):
     return {rung["name"]: rung for rung in json.loads(done.stdout)["rungs"]}
 
 
+# The lines for a matrix file, as they are printed.
+twins = assay("match", "--like", mixture).stdout
+of_matrix = [line for line in twins.splitlines() if line.startswith("  dense-")]
+expect([line.split("set: ")[1] for line in of_matrix]
+       == ["{model.moe: null, model.ffn: 257}}", "{model.moe: null, model.ffn: 513}}"], twins)
+twin_file = pathlib.Path(tempfile.mkdtemp()) / "twins.yaml"
+twin_file.write_text("models:\n" + "\n".join(of_matrix) + "\ncontracts: [{kind: steps}]\n")
+twin_plan = assay("matrix", twin_file, "--dry-run", "--run-dir", twin_file.parent / "runs")
+expect(twin_plan.returncode == 0 and "dense-active-steps-auto-seed1" in twin_plan.stdout, f"twins: {twin_plan}")
+twins = assay("match", "--like", PRESETS / "cpu/dense-active.yaml").stdout
+expect("model.moe" not in twins, f"a dense model needs no twin: {twins}")
+
 for name, rung in ladder("--experts", "2,4,8,64").items():
     e = int(name[1:])
     expect(rung["experts"] * rung["expert_ffn"] == 512 and rung["top_k"] * rung["expert_ffn"] == 256, f"E F and K F: {rung}")
@@ -277,7 +289,7 @@ for arguments, error, hint in [
     (["match", "--like", mixture, "--experts", "256", "--contract", "total"], "model.moe.top_k", "1"),
     (["match", "--like", mixture, "--experts", "8,8"], "called e8", "once"),
     (["match", "--like", mixture, "--experts", "128", "--contract", "flops", "--multiple", "64"], "no width brings flops", "--multiple"),
-    (["match", "--like", mixture, "-o", "nowhere"], "none is named", "--experts"),
+    (["match", "--like", mixture, "-o", "nowhere"], "none is named", "add --experts"),
     (["match", "--like", mixture, "--experts", "2,8", "--contract", "total", "--set", "model.moe.first_dense_layers=4"],
      "the base is dense (model.moe.first_dense_layers = 4 of 4 layers)", "moe.yaml"),
     (["match", "--like", mixture, "--depths", "2,4", "--set", "model.moe.first_dense_layers=2"], "2 layers: ", "more layers"),

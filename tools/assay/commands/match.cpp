@@ -3,6 +3,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "engine/config/yaml.h"
@@ -43,6 +46,19 @@ void print_line(const std::string& contract, const std::string& widths, const Tw
               twin.residual_percent);
 }
 
+// Which width to take, and lines for the `models` of a matrix file.
+void print_use(const MatchArguments& a, const std::vector<std::pair<std::string, int64_t>>& twins) {
+  std::printf(
+      "any width is nearest; a multiple of 128 also fits the blocks of every precision\n"
+      "as models of a matrix, or by --set model.moe=null --set model.ffn=%ld%s:\n",
+      static_cast<long>(twins.front().second),
+      a.sets.empty() ? "" : ", with the --set of this command too");
+  for (const auto& [kind, ffn] : twins) {
+    std::printf("  dense-%s: {config: %s, set: {model.moe: null, model.ffn: %ld}}\n", kind.c_str(),
+                a.like.c_str(), static_cast<long>(ffn));
+  }
+}
+
 // The members of a family by construction; nullopt if the dense twins are wanted.
 std::optional<LadderRequest> ladder_of(const MatchArguments& a) {
   LadderRequest ladder = a.ladder;
@@ -54,7 +70,8 @@ std::optional<LadderRequest> ladder_of(const MatchArguments& a) {
       ladder.horizons.empty()) {
     if (ladder.folder.empty()) return std::nullopt;
     throw UserError("-o writes a family of models, but none is named",
-                    "add --experts 2,4,8, --shared 0,1, --depths 4,8 or --horizons 1,3,10");
+                    "add --experts 2,4,8, --shared 0,1, --depths 4,8 or --horizons 1,3,10; of a "
+                    "dense twin, without -o, the line for a matrix file is printed");
   }
   ladder.like = a.like;
   ladder.sets = a.sets;
@@ -92,16 +109,22 @@ int run_match(MatchArguments a) {
     std::printf("%-8s  %-15s  %9s  %20s  %16s  %10s\n", "contract", "dense twin", "ffn",
                 "parameters", "residual", "percent");
   }
+  std::vector<std::pair<std::string, int64_t>> twins;
   for (const std::string& kind : a.contracts) {
     const Twin closest = dense_twin(like, kind), rounded = dense_twin(like, kind, multiple);
     json["match"][kind] = twin_json(closest);
     json["match"][kind]["rounded"] = twin_json(rounded);
     json["match"][kind]["rounded"]["multiple"] = multiple;
+    twins.emplace_back(kind, closest.ffn);
     if (a.json) continue;
     print_line(kind, "any width", closest);
     print_line(kind, every, rounded);
   }
-  if (a.json) print_json(json);
+  if (a.json) {
+    print_json(json);
+  } else if (like.model.moe) {
+    print_use(a, twins);
+  }
   return kExitDone;
 }
 
