@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/some_names.h"
 #include "lab/runs/run_measures.h"
 #include "lab/runs/share_claim.h"
 #include "lab/runs/value_at_share.h"
@@ -39,14 +40,18 @@ int64_t most_logged_steps(const Config& config) {
   return std::min(config.run.steps, multiples(log) + multiples(eval) - multiples(both) + others);
 }
 
+// Whether the run ends before it has logged a whole window. A branch has its trunk's steps too.
+bool logs_no_window(const Cell& cell) {
+  return cell.known_steps && cell.trunk.empty() &&
+         most_logged_steps(cell.config) < cell.config.telemetry.window;
+}
+
 // Whether no verdict on the routers can be reached (too_early() of claims.cpp). A run that
-// telemetry.collapse_stop ends has shown its collapse; a branch has its trunk's steps too.
+// telemetry.collapse_stop ends has shown its collapse.
 bool is_always_too_early(const RunMeasure& measure, const Cell& cell) {
   const bool of_window =
       measure.about == RunMeasure::About::kWindow || measure.name == std::string("collapsed");
-  const TelemetryConfig& telemetry = cell.config.telemetry;
-  return of_window && cell.known_steps && cell.trunk.empty() && !telemetry.collapse_stop &&
-         most_logged_steps(cell.config) < telemetry.window;
+  return of_window && !cell.config.telemetry.collapse_stop && logs_no_window(cell);
 }
 
 bool scores_core(const Config& config) {
@@ -153,6 +158,37 @@ void require_judgeable_claims(const Matrix& matrix) {
                        hint);
     }
   }
+}
+
+std::vector<std::string> no_verdict_notes(const MatrixPlan& plan) {
+  struct Models {
+    int64_t logged, window;
+    std::vector<std::string> names;
+  };
+  std::vector<Models> found;
+  for (const PlannedCell& run : plan.runs) {
+    const Cell& cell = *run.cell;
+    const bool begins = run.status.state == CellState::kWaiting && run.reuse.empty();
+    if (!begins || moe_blocks(cell.config.model) == 0 || !logs_no_window(cell)) continue;
+    const int64_t logged = most_logged_steps(cell.config), window = cell.config.telemetry.window;
+    auto same = std::find_if(found.begin(), found.end(), [&](const Models& models) {
+      return models.logged == logged && models.window == window;
+    });
+    if (same == found.end()) same = found.insert(same, {logged, window, {}});
+    const bool several = plan.matrix->file.contracts.size() > 1;
+    const std::string name = cell.model + (several ? " under " + cell.contract : "");
+    if (std::count(same->names.begin(), same->names.end(), name) == 0) same->names.push_back(name);
+  }
+  std::vector<std::string> notes;
+  for (const auto& [logged, window, names] : found) {
+    notes.push_back(
+        "the routers of " + some_names(names) +
+        strprintf(" stay too early to judge: a verdict needs telemetry.window = %ld logged steps, "
+                  "and their runs log at most %ld (set: {telemetry.window: %ld}, but not once they "
+                  "have begun)",
+                  long(window), long(logged), long(logged)));
+  }
+  return notes;
 }
 
 }  // namespace assay

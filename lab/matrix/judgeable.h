@@ -1,7 +1,12 @@
-// Claims that no run of their matrix can decide, found before anything is trained.
+// What no run of a matrix can decide, found before anything is trained: claims, and whether routers
+// collapsed.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "lab/matrix/matrix.h"
+#include "lab/matrix/plan.h"
 
 namespace assay {
 
@@ -12,5 +17,9 @@ namespace assay {
 // about a share of the runs and no test fits it (untestable_share()), or if its bound is not from 0
 // to 1 and the measure is, as where a share is given in percent.
 void require_judgeable_claims(const Matrix& matrix);
+
+// Of the runs that would begin, the models with experts whose runs log fewer steps than
+// telemetry.window: their routers stay too early to judge. A line for each number of steps.
+std::vector<std::string> no_verdict_notes(const MatrixPlan& plan);
 
 }  // namespace assay

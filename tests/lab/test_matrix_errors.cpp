@@ -165,6 +165,28 @@ TEST_CASE("a claim on routers needs as many logged steps as its window") {
   REQUIRE_NOTHROW(judge("first_saturation", "telemetry.window: 100"));  // of any logged step
 }
 
+TEST_CASE("a plan names the models whose routers stay too early to judge") {
+  const Family family;
+  const auto notes = [&](const std::string& set, const std::string& contracts) {
+    const Matrix m = family.matrix(
+        "name: m\nmodels: {dense: dense.yaml, moe: moe.yaml, slow: {config: moe.yaml, set: "
+        "{optimizer.lr: 1e-4}}}\nprecisions: [fp32]\nseeds: [1, 2]\nset: {" +
+        set + "}\ncontracts: [" + contracts + "]\n");
+    std::vector<const Cell*> all;
+    for (const Cell& cell : m.cells) all.push_back(&cell);
+    return no_verdict_notes(plan_matrix(m, family.runs(), all));
+  };
+  REQUIRE(notes("telemetry.window: 60", "{kind: steps}").empty());
+  const std::string needs =
+      " stay too early to judge: a verdict needs telemetry.window = 100 logged steps, and their "
+      "runs log at most 60 (set: {telemetry.window: 60}, but not once they have begun)";
+  REQUIRE(notes("telemetry.window: 100", "{kind: steps}") ==
+          std::vector<std::string>{"the routers of moe, slow" + needs});
+  // One that measures its steps cannot be told before; its own log says it.
+  REQUIRE(notes("telemetry.window: 100", "{kind: steps}, {kind: seconds, coefficient: 2}") ==
+          std::vector<std::string>{"the routers of moe under steps, slow under steps" + needs});
+}
+
 TEST_CASE("a recipe that a model names is not replaced in silence") {
   const Family family;
   family.write("full.yaml", "include: dense.yaml\nprecision: {recipe: fp32}\n");

@@ -408,6 +408,9 @@ def check_dry_run(place):
     check(one_more > 0, plan)
     check(plan["checkpoint_bytes_left"] == left + one_more and plan["free_disk_bytes"] > 0, plan)
     check(f"\ncheckpoints: up to {(left + one_more) / 2**20:.0f} MiB more on disk, which has " in shown, shown)
+    noted = place.matrix("m.yaml", "future", "--set", "telemetry.window=1000", "--dry-run").stderr
+    said = "note: the routers of moe under activeDN stay too early to judge: a verdict needs telemetry.window = 1000 "
+    check(said in noted, noted)
     check(not (place.path / "future").exists(), "--dry-run writes nothing")
     done = place.matrix(text, "future", "--only", "dense", expect=1)
     check("warning: dense-activeDN-fp8_block-seed1: precision fp8_block: attention.fprop" in done.stderr, done.stderr)

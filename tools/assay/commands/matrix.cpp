@@ -15,6 +15,7 @@
 #include "engine/run/folder_lock.h"
 #include "lab/matrix/claims.h"
 #include "lab/matrix/edits_text.h"
+#include "lab/matrix/judgeable.h"
 #include "lab/matrix/matrix_receipt.h"
 #include "lab/matrix/plan.h"
 #include "lab/matrix/report.h"
@@ -302,6 +303,7 @@ Round train_matrix(const MatrixArguments& a, const MatrixFolder& folder, const M
   if (a.stop_on_failure) options.on_failure = RunnerOptions::OnFailure::kStop;
   const RunnerResult result = train_cells(folder, std::move(work.planned), options);
   say_warnings(result.warnings);
+  for (const std::string& note : no_verdict_notes(plan)) say("warning: " + note);
   std::vector<FailedRun>& failed = work.failed;
   failed.insert(failed.end(), result.failed.begin(), result.failed.end());
   MatrixSummary summary = write_results(folder, matrix);
@@ -356,7 +358,7 @@ Round run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFo
   MatrixPlan plan = plan_matrix(matrix, folder, selected, reusable);
   plan.free_disk = free_disk_bytes(folder.path());
   for (const std::string& run : reusable.unfinished) say("not reused: " + run);
-  for (const std::string& note : seed_notes(a, matrix)) say("note: " + note);
+  for (const std::string& note : first_notes(a, plan)) say("note: " + note);
   if (a.dry_run) return {.code = print_plan(a, plan, folder, edits), .open = {}};
   if (a.summary) {
     summarise(a, folder, matrix, edits);

@@ -41,8 +41,9 @@ void check_until_decided(const MatrixArguments& a, const MatrixFile& file) {
   }
 }
 
-std::vector<std::string> seed_notes(const MatrixArguments& a, const Matrix& matrix) {
+std::vector<std::string> first_notes(const MatrixArguments& a, const MatrixPlan& plan) {
   if (a.summary) return {};
+  const Matrix& matrix = *plan.matrix;
   const MatrixFile& file = matrix.file;
   std::vector<std::string> notes;
   const bool may_grow = a.until_decided.value_or(1) > 1;
@@ -52,6 +53,7 @@ std::vector<std::string> seed_notes(const MatrixArguments& a, const Matrix& matr
   if (const std::string replaced = replaced_seed(matrix); !replaced.empty()) {
     notes.push_back(replaced);
   }
+  for (const std::string& note : no_verdict_notes(plan)) notes.push_back(note);
   return notes;
 }
 

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "lab/matrix/file.h"
 #include "lab/matrix/matrix.h"
+#include "lab/matrix/plan.h"
 #include "lab/matrix/state.h"
 #include "tools/assay/matrix_runner.h"
 
@@ -33,8 +34,9 @@ void check_summary(const MatrixArguments& a);
 // --until-decided needs claims, and no fewer seeds than the file has.
 void check_until_decided(const MatrixArguments& a, const MatrixFile& file);
 
-// What the plan and the start say of the seeds: one decides no claim, a model's own is replaced.
-std::vector<std::string> seed_notes(const MatrixArguments& a, const Matrix& matrix);
+// What a dry run and the start say first: one seed decides no claim, a model's own is replaced, the
+// routers of short runs get no verdict. Nothing with --summary.
+std::vector<std::string> first_notes(const MatrixArguments& a, const MatrixPlan& plan);
 
 // The command itself, but for --summary and --json: with its --set, --run-dir and so on. kAll:
 // without --only.
