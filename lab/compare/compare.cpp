@@ -49,19 +49,32 @@ std::optional<int64_t> nearest_evaluation(std::span<const RunRecord* const> runs
   return nearest;
 }
 
-CurvePoint curve_point(const SeedGroup& group, int64_t horizon, double fraction) {
-  CurvePoint point{.fraction = fraction, .step = fraction_of_steps(horizon, fraction)};
+// Under a contract of seconds every seed may take its own number of steps.
+bool has_one_horizon(const SeedGroup& group) {
+  const int64_t first = contract_horizon(*group.runs.front());
+  return std::all_of(group.runs.begin(), group.runs.end(),
+                     [&](const RunRecord* run) { return contract_horizon(*run) == first; });
+}
+
+CurvePoint curve_point(const SeedGroup& group, double fraction) {
+  CurvePoint point{.fraction = fraction};
+  const auto step_of = [&](const RunRecord& run) {
+    return fraction_of_steps(contract_horizon(run), fraction);
+  };
+  if (!has_one_horizon(group)) {
+    point.loss = summarise(values_of(group, [&](const RunRecord& run) -> std::optional<double> {
+      const RunRecord* const one[] = {&run};
+      const auto own = nearest_evaluation(one, step_of(run));
+      return own ? finite_value(run.val_at(*own)) : std::nullopt;
+    }));
+    return point;
+  }
+  point.step = step_of(*group.runs.front());
   const std::optional<int64_t> step = nearest_evaluation(group.runs, point.step);
   if (!step) return point;
   point.measured_at = *step;
-  // Under a contract of seconds every seed takes its own number of steps.
-  const bool own_steps = group.config().contract.kind == ContractKind::kSeconds;
-  point.loss = summarise(values_of(group, [&](const RunRecord& run) -> std::optional<double> {
-    if (!own_steps) return finite_value(run.val_at(*step));
-    const RunRecord* const one[] = {&run};
-    const auto own = nearest_evaluation(one, fraction_of_steps(contract_horizon(run), fraction));
-    return own ? finite_value(run.val_at(*own)) : std::nullopt;
-  }));
+  point.loss = summarise(
+      values_of(group, [&](const RunRecord& run) { return finite_value(run.val_at(*step)); }));
   return point;
 }
 
@@ -141,9 +154,7 @@ std::string unfinished_text(const RunRecord& run) {
 }
 
 ModelRow model_row(const SeedGroup& group, const CompareOptions& options, const Comparison& c) {
-  ModelRow row{.group = group,
-               .contract = contract_text(*group.runs.front()),
-               .horizon = contract_horizon(*group.runs.front())};
+  ModelRow row{.group = group, .contract = contract_text(*group.runs.front())};
   row.final_loss = summarise(values_of(group, final_loss));
   row.best_loss =
       summarise(values_of(group, [](const RunRecord& r) { return value_of(r.best_val()); }));
@@ -153,7 +164,7 @@ ModelRow model_row(const SeedGroup& group, const CompareOptions& options, const 
     row.seconds =
         summarise(values_of(group, [](const RunRecord& r) { return r.seconds_at(r.steps_done); }));
   }
-  for (const double f : options.fractions) row.curve.push_back(curve_point(group, row.horizon, f));
+  for (const double f : options.fractions) row.curve.push_back(curve_point(group, f));
   if (c.target_loss) row.target = target_summary(group, *c.target_loss, c.left_out_steps);
   row.capability = capability_summary(group);
   row.health = health_summary(group);
@@ -206,8 +217,11 @@ void name_contract(Comparison& c, std::span<const RunRecord> runs, const Compare
     return;
   }
   c.contract = *texts.begin();
-  if (c.models.size() < 2) return;
-  check_held(c, runs.front().config.contract.kind, "the contract ");
+  const ContractKind kind = runs.front().config.contract.kind;
+  // Seeds of one model measure steps of their own.
+  const bool may_differ =
+      c.models.size() > 1 || (kind == ContractKind::kSeconds && runs.size() > 1);
+  if (may_differ) check_held(c, kind, "the contract ");
 }
 
 // Weights that were trained elsewhere before: no contract holds that training fixed.

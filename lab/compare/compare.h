@@ -35,7 +35,8 @@ struct CompareOptions {
   RunText model_name = {};  // of the model of a run, instead of the common part of the runs' names
 };
 
-// Validation loss at a share of the contract.
+// Validation loss at a share of the contract. Both steps are 0 where the runs are of contracts with
+// other steps, as seeds under `seconds` are: each is then read at its own.
 struct CurvePoint {
   double fraction = 0;
   int64_t step = 0;         // at the share
@@ -76,7 +77,6 @@ struct CapabilitySummary {
 struct ModelRow {
   SeedGroup group;
   std::string contract;
-  int64_t horizon = 0;
   std::optional<Summary> final_loss = {}, best_loss = {}, bits_per_byte = {}, seconds = {};
   // Why there are no seconds: its runs are of two machines (lab/runs/machine.h); "" if of one.
   std::string other_machine = {};

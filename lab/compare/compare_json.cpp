@@ -1,5 +1,8 @@
 // A comparison as one JSON object.
+#include <algorithm>
+
 #include "lab/compare/compare_report.h"
+#include "lab/runs/contract_horizon.h"
 #include "lab/runs/summary_text.h"
 
 namespace assay {
@@ -50,6 +53,7 @@ Json run_json(const RunRecord& run) {
   json["path"] = run.path;
   json["seed"] = run.config.run.seed;
   json["steps"] = run.steps_done;
+  json["tokens"] = run.tokens;
   json["end"] = run.end;
   json["imported_sha256"] = nullptr;
   if (!run.imported_sha256.empty()) json["imported_sha256"] = run.imported_sha256;
@@ -63,13 +67,24 @@ Json curve_json(const std::vector<CurvePoint>& curve) {
   for (const CurvePoint& point : curve) {
     Json at;
     at["share"] = point.fraction;
-    at["step"] = point.step;
+    at["step"] = nullptr;
+    if (point.step > 0) at["step"] = point.step;
     at["measured_at"] = nullptr;
-    if (point.loss) at["measured_at"] = point.measured_at;
+    if (point.loss && point.measured_at > 0) at["measured_at"] = point.measured_at;
     at["val_loss_nats"] = summary_json(point.loss);
     json.push_back(at);
   }
   return json;
+}
+
+// Of all runs where they have one, else their mean.
+Json count_json(const SeedGroup& group, int64_t (*of)(const RunRecord&)) {
+  const int64_t first = of(*group.runs.front());
+  const auto is_first = [&](const RunRecord* run) { return of(*run) == first; };
+  if (std::all_of(group.runs.begin(), group.runs.end(), is_first)) return first;
+  double sum = 0;
+  for (const RunRecord* run : group.runs) sum += double(of(*run));
+  return sum / double(group.runs.size());
 }
 
 Json model_json(const ModelRow& row) {
@@ -78,10 +93,10 @@ Json model_json(const ModelRow& row) {
   json["runs"] = Json::array();
   for (const RunRecord* run : row.group.runs) json["runs"].push_back(run_json(*run));
   json["contract"] = row.contract;
-  json["horizon_steps"] = row.horizon;
+  json["horizon_steps"] = count_json(row.group, contract_horizon);
   json["active"] = row.group.audit().active;
   json["total"] = row.group.audit().total;
-  json["tokens"] = row.group.runs.front()->tokens;
+  json["tokens"] = count_json(row.group, [](const RunRecord& run) { return run.tokens; });
   json["val_loss_nats"] = summary_json(row.final_loss);
   json["best_val_loss_nats"] = summary_json(row.best_loss);
   json["bits_per_byte"] = summary_json(row.bits_per_byte);

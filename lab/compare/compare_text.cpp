@@ -1,5 +1,6 @@
 // A comparison as tables for the terminal.
 #include <algorithm>
+#include <set>
 
 #include "base/check.h"
 #include "base/joined.h"
@@ -27,14 +28,30 @@ std::string members_text(const SeedGroup& group) {
   return told ? "" : group.name + ": the runs " + joined(names, ", ") + "\n";
 }
 
+// "71", or "33 to 71" where the runs differ.
+std::string range_text(const SeedGroup& group, int64_t (*of)(const RunRecord&)) {
+  std::set<int64_t> values;
+  for (const RunRecord* run : group.runs) values.insert(of(*run));
+  const std::string least = grouped(*values.begin());
+  return values.size() == 1 ? least : least + " to " + grouped(*values.rbegin());
+}
+
+// Those that were done, " of " the planned ones where a run has not done them all.
+std::string steps_text(const SeedGroup& group) {
+  const auto done = [](const RunRecord& run) { return run.steps_done; };
+  const auto planned = [](const RunRecord& run) { return run.config.run.steps; };
+  const bool whole = std::all_of(group.runs.begin(), group.runs.end(),
+                                 [&](const RunRecord* run) { return done(*run) == planned(*run); });
+  return range_text(group, done) + (whole ? "" : " of " + range_text(group, planned));
+}
+
 std::string models_text(const Comparison& c) {
   TextTable table({"model", "seeds", "P_active", "P_total", "steps", "tokens", "contract"});
   for (const ModelRow& row : c.models) {
-    const RunRecord& run = *row.group.runs.front();
-    std::string steps = grouped(run.steps_done);
-    if (run.steps_done != run.config.run.steps) steps += " of " + grouped(run.config.run.steps);
     table.add({row.group.name, seeds_of(row.group), grouped(row.group.audit().active),
-               grouped(row.group.audit().total), steps, grouped(run.tokens), row.contract});
+               grouped(row.group.audit().total), steps_text(row.group),
+               range_text(row.group, [](const RunRecord& run) { return run.tokens; }),
+               row.contract});
   }
   std::string members;
   for (const ModelRow& row : c.models) members += members_text(row.group);
@@ -70,8 +87,9 @@ std::string triple_text(const Comparison& c) {
 
 std::string curve_cell(const CurvePoint& point) {
   if (!point.loss) return "";
-  return number_text(point.loss->mean, Digits::kLoss) +
-         (point.measured_at == point.step ? " @" : " ~") + grouped(point.measured_at);
+  const std::string loss = number_text(point.loss->mean, Digits::kLoss);
+  if (point.step == 0) return loss;
+  return loss + (point.measured_at == point.step ? " @" : " ~") + grouped(point.measured_at);
 }
 
 std::string curves_text(const Comparison& c) {

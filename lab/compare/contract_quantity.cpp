@@ -96,6 +96,26 @@ std::optional<NotHeld> other_quantity(ContractKind kind, const std::vector<SeedG
   return NotHeld{.sentence = "Not held fixed: " + values + ".", .note = " is not kept: " + values};
 }
 
+// Of the first model of which that is so.
+std::optional<NotHeld> other_seconds_of_seeds(const std::vector<SeedGroup>& models) {
+  const auto seconds = [](const RunRecord* run) { return planned_seconds(*run).value_or(0); };
+  const auto less = [&](const RunRecord* a, const RunRecord* b) { return seconds(a) < seconds(b); };
+  for (const SeedGroup& model : models) {
+    if (model.runs.size() < 2) continue;
+    const auto [low, high] = std::minmax_element(model.runs.begin(), model.runs.end(), less);
+    const RunRecord &short_run = **low, &long_run = **high;
+    if (short_run.config.run.steps == long_run.config.run.steps) continue;
+    if (seconds(*high) <= (1 + kSeedsWithin) * seconds(*low)) continue;
+    const std::string values =
+        strprintf("seconds of training: %.6g in %s (%ld steps), %.6g in %s (%ld steps)",
+                  seconds(*low), short_run.name.c_str(), long(short_run.config.run.steps),
+                  seconds(*high), long_run.name.c_str(), long(long_run.config.run.steps));
+    return NotHeld{.sentence = "Not held fixed: " + values + ".",
+                   .note = " is not kept: " + values};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string contract_text(const RunRecord& run) {
@@ -159,7 +179,7 @@ std::optional<NotHeld> not_held_fixed(ContractKind kind, const std::vector<SeedG
   for (size_t place = 0; place < quantities; ++place) {
     if (auto found = other_quantity(kind, models, place, steps)) return found;
   }
-  return std::nullopt;
+  return kind == ContractKind::kSeconds ? other_seconds_of_seeds(models) : std::nullopt;
 }
 
 }  // namespace assay

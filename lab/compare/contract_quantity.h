@@ -16,6 +16,8 @@ namespace assay {
 constexpr double kHeldWithin = 0.01;
 // The same of a measured time, which varies from run to run.
 constexpr double kMeasuredWithin = 0.05;
+// The same of the seeds of one model that measured steps of their own.
+constexpr double kSeedsWithin = 0.2;
 
 // "20% of totalDN at 26.24 tokens per total parameter". Runs with the same text are under the same
 // contract.
@@ -45,6 +47,9 @@ struct NotHeld {
 enum class PlannedSteps { kEqual, kOfEachModel };  // of each model: they are not compared
 // The first quantity of the contract that differs by more than its tolerance or was not logged, or
 // seconds of two machines; nullopt if it is kept. Names runs, and of what is measured the models.
+// Last, seconds that differ between the seeds of a model which took other steps: where the machine
+// was slower while one measured its step, that one trained for less. Seeds of equal steps may take
+// other seconds, as the losses are of those steps.
 std::optional<NotHeld> not_held_fixed(ContractKind kind, const std::vector<SeedGroup>& models,
                                       PlannedSteps steps = PlannedSteps::kEqual);
 

@@ -221,7 +221,8 @@ ClaimResult evaluate(const MatrixClaim& claim, const std::vector<Place>& places)
       result.terms.push_back(term);
       rows.push_back(term.row);
     }
-    if (result.not_held.empty()) result.not_held = why_not_held(*place.table, rows);
+    if (result.not_held.empty() && rows.size() > 1)
+      result.not_held = why_not_held(*place.table, rows);
     sign = -1;
   }
   result.planned = result.terms.front().row->planned;

@@ -19,6 +19,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kOwnHint = "use seeds, precisions, contracts and threads of the matrix";
+// Of each model its own: how long its step takes, whatever the contract.
+constexpr const char* kStepSeconds = "contract.step_seconds";
+constexpr const char* kStepHint =
+    "a step of each model takes its own time: {config: moe.yaml, set: {contract.step_seconds: "
+    "0.05}}";
 
 // The fields that `key: value` sets: run: {seed: 1, threads: 2} sets run.seed and run.threads.
 std::vector<std::string> fields_in(const std::string& key, const YAML::Node& value) {
@@ -70,8 +75,9 @@ void require_effect(const std::string& set, const MatrixFile& file) {
   for (const std::string& field : fields_of_set(set)) {
     for (const std::string& one : own) {
       if (!is_or_is_in(field, one)) continue;
-      throw UserError("--set " + set + ": " + field + " is set by the matrix itself",
-                      std::string(kOwnHint) + " (" + file.path + ")");
+      throw UserError(
+          "--set " + set + ": " + field + " is set by the matrix itself",
+          std::string(field == kStepSeconds ? kStepHint : kOwnHint) + " (" + file.path + ")");
     }
   }
 }
@@ -91,7 +97,7 @@ class Reader : SectionReader {
                      {"precisions", [&](const auto& v) { read_precisions(v); }},
                      {"seeds", [&](const auto& v) { read_seeds(v); }},
                      {"claims", [&](const auto& v) { file_.claims = read_claims(*this, v); }},
-                     {"set", [&](const auto& v) { read_changes(v, file_.changes); }},
+                     {"set", [&](const auto& v) { read_changes(v, file_.changes, Of::kAll); }},
                      {"jobs", [&](const auto& v) { file_.jobs = count(v, "jobs", 1); }},
                      {"threads", [&](const auto& v) { file_.threads = count(v, "threads", 0); }},
                      {"device", [&](const auto& v) { file_.device = device(v); }},
@@ -103,9 +109,29 @@ class Reader : SectionReader {
     for (const MatrixContract& c : file_.contracts) {
       if (!c.reference.empty()) require_model(c.where, "reference", c.reference);
     }
+    require_seconds();
   }
 
  private:
+  enum class Of { kAll, kOne };  // of models that a `set` changes
+
+  // Under other contracts the length of a step would have no effect.
+  void require_seconds() const {
+    const auto in_seconds = [](const MatrixContract& c) {
+      return c.kind == ContractKind::kSeconds;
+    };
+    const std::vector<MatrixContract>& contracts = file_.contracts;
+    if (contracts.empty() || std::any_of(contracts.begin(), contracts.end(), in_seconds)) return;
+    for (const MatrixModel& model : file_.models) {
+      for (const ConfigChange& change : model.changes) {
+        if (!set_gives(change.set, kStepSeconds)) continue;
+        throw UserError(change.where + ": " + kStepSeconds +
+                            " has no effect: no contract of the matrix is in seconds",
+                        "remove it, or add a contract: {kind: seconds, coefficient: 600}");
+      }
+    }
+  }
+
   std::string plain_name(const YAML::Node& node, const std::string& what) const {
     const std::string name = text(node, what);
     if (!is_plain_name(name)) {
@@ -169,7 +195,7 @@ class Reader : SectionReader {
         read_section(value, what,
                      {
                          {"config", [&](const auto& v) { model.config = model_path(v, what); }},
-                         {"set", [&](const auto& v) { read_changes(v, model.changes); }},
+                         {"set", [&](const auto& v) { read_changes(v, model.changes, Of::kOne); }},
                      });
         if (model.config.empty()) {
           fail(value, what + " has no config", "name a file: {config: moe.yaml, set: {...}}");
@@ -361,9 +387,13 @@ class Reader : SectionReader {
     return "{" + all + "}";
   }
 
-  void read_changes(const YAML::Node& node, std::vector<ConfigChange>& changes) const {
+  void read_changes(const YAML::Node& node, std::vector<ConfigChange>& changes, Of of) const {
     walk(node, "set", [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
       for (const std::string& field : fields_in(key, value)) {
+        if (field == kStepSeconds) {
+          if (of == Of::kOne) continue;
+          fail(at, "set: " + field + " would be that of all models", kStepHint);
+        }
         for (const char* own : {"run.seed", "run.threads", "precision", "contract"}) {
           if (!is_or_is_in(field, own)) continue;
           fail(at, "set: " + field + " is varied by the matrix itself", kOwnHint);

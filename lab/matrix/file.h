@@ -4,7 +4,7 @@
 //   name: cpu                                  # runs/<name>/ (the file's own name)
 //   models:                                    # in the order of the tables; others are compared
 //     dense: dense.yaml                        # with the first
-//     slow: {config: dense.yaml, set: {optimizer.lr: 1e-4}}
+//     slow: {config: dense.yaml, set: {optimizer.lr: 1e-4}}   # also contract.step_seconds
 //   contracts:                                 # (one: each model's own configuration)
 //     - {kind: activeDN, coefficient: 20}
 //     - {kind: totalDN, reference: dense}      # the coefficient at which `dense` takes its own

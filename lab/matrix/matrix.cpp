@@ -75,12 +75,17 @@ const MatrixModel& model_called(const MatrixFile& file, const std::string& name)
 void resolve_contract_reference(const MatrixFile& file, MatrixContract& contract,
                                 ContractConfig& resolved) {
   if (contract.reference.empty()) return;
-  if (contract.kind == ContractKind::kSeconds) {
-    throw UserError("contract seconds has a reference that is not trained yet",
-                    "give the seconds: coefficient: 600");
+  const Config own = load_model(file, model_called(file, contract.reference));
+  const bool in_seconds = contract.kind == ContractKind::kSeconds;
+  if (in_seconds && own.contract.step_seconds == 0) {
+    throw UserError("contract seconds has the reference " + contract.reference +
+                        ", which is not trained yet, and how long its step takes is not given",
+                    "give " + contract.reference +
+                        " its seconds per step, set: {contract.step_seconds: 0.05}, or in place "
+                        "of the reference the seconds: coefficient: 600 for ten minutes");
   }
-  const Reference reference =
-      reference_of(contract.reference, load_model(file, model_called(file, contract.reference)));
+  Reference reference = reference_of(contract.reference, own);
+  if (in_seconds) reference.seconds = double(reference.steps) * own.contract.step_seconds;
   if (contract.kind != ContractKind::kSteps) {
     contract.coefficient =
         reference_coefficient(*contract.kind, reference, shared_experts(resolved));

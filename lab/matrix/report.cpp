@@ -180,6 +180,17 @@ std::string target_seconds(const SummaryRow& row) {
   return number(mean(row.target_seconds), "%.1f");
 }
 
+// Mean over the runs, or "33 to 71" where seeds measured numbers of steps of their own.
+std::string steps_text(const SummaryRow& row, const std::optional<double>& steps) {
+  std::set<int64_t> planned, done;
+  for (const RunRecord* run : row.runs.runs) {
+    planned.insert(run->config.run.steps);
+    done.insert(run->steps_done);
+  }
+  if (planned.size() < 2) return number(steps, "%.0f");
+  return strprintf("%ld to %ld", long(*done.begin()), long(*done.rbegin()));
+}
+
 Rows cost_rows(const ContractTable& table) {
   Rows rows = {{"model", "precision", "steps", "tokens", "tokens/P_total", "tokens/P_active",
                 "FLOPs", "seconds", "tokens/s", "reached", "target steps", "target tokens",
@@ -194,7 +205,7 @@ Rows cost_rows(const ContractTable& table) {
     const auto per = [&](const std::optional<double>& parameters) {
       return tokens ? strprintf("%.3f", *tokens / *parameters) : "-";
     };
-    rows.push_back({row.cell->model, row.cell->precision, number(steps, "%.0f"),
+    rows.push_back({row.cell->model, row.cell->precision, steps_text(row, steps),
                     tokens ? count_text(*tokens) : "-", per(row.total()), per(row.active()),
                     tokens ? number(row.flops(), "%.3e") : "-", number(mean(row.seconds), "%.1f"),
                     row.tokens_per_s ? count_text(row.tokens_per_s->mean) : "-",

@@ -21,8 +21,8 @@ bool takes_own_steps(const MatrixContract& contract, const Matrix& matrix);
 std::string why_no_ranking(const MatrixContract& contract, const Matrix& matrix);
 
 // "Not held fixed: tokens per step: 512 in a, 1024 in b.", of the finished runs of these rows of
-// the table; "" if the contract is kept, and of fewer than two rows with runs. Steps that the table
-// says are the models' own are not compared, all else is.
+// the table; "" if the contract is kept, and, unless it is in seconds, of fewer than two rows with
+// runs. Steps that the table says are the models' own are not compared, all else is.
 std::string why_not_held(const ContractTable& table, const std::vector<const SummaryRow*>& rows);
 
 }  // namespace assay

@@ -123,7 +123,7 @@ TEST_CASE("shares refer to the contract's horizon, not to the run's length") {
   run.config.contract.kind = ContractKind::kActiveDN;
   run.config.contract.coefficient = 100;  // a horizon of 500 steps
   const Comparison c = compare(std::vector<RunRecord>{run}, {});
-  REQUIRE(c.models[0].horizon == 500);
+  REQUIRE(contract_horizon(run) == 500);
   REQUIRE(c.models[0].contract == "20% of activeDN at 100 tokens per active parameter");
   REQUIRE(c.models[0].curve[3].step == 100);
   REQUIRE(c.models[0].curve[3].loss);
@@ -160,6 +160,42 @@ TEST_CASE("seconds of two machines are not held fixed") {
   REQUIRE(c.not_held == "Not held fixed: seconds: " + why + ".");
   REQUIRE(mentions(c.notes, "the contract seconds is not kept: " + why));
   REQUIRE(compare(runs, {.contract = "seconds"}).not_held == c.not_held);
+}
+
+TEST_CASE("seeds that measured other steps do not keep a contract in seconds") {
+  const auto under_seconds = [](int64_t steps_of_second) {
+    std::vector<RunRecord> runs = two_models();  // of half a second per step
+    for (RunRecord& run : runs) {
+      const int64_t steps = run.config.run.seed == 2 ? steps_of_second : 100;
+      run.config.contract.kind = ContractKind::kSeconds;
+      run.config.contract.coefficient = 50;
+      run.config.contract.step_seconds = 50 / double(steps);
+      run.config.run.steps = run.steps_done = steps;
+      run.tokens = steps * run.config.run.batch_tokens;
+    }
+    return runs;
+  };
+  REQUIRE(compare(under_seconds(90), {}).not_held.empty());
+  const std::vector<RunRecord> runs = under_seconds(60);
+  const Comparison c = compare(runs, {});
+  const std::string values =
+      "seconds of training: 30 in dense-s2 (60 steps), 50 in dense-s1 (100 steps)";
+  REQUIRE(c.not_held == "Not held fixed: " + values + ".");
+  const Comparison alone = compare(std::vector{runs[0], runs[1]}, {});
+  REQUIRE(mentions(alone.notes, "the contract seconds is not kept: " + values));
+  // The tables have all seeds: no step is that of a model.
+  const std::string text = comparison_text(c);
+  INFO(text);
+  REQUIRE(text.find("60 to 100  60,000 to 100,000") != std::string::npos);
+  REQUIRE((text.find(" @60") == std::string::npos && text.find(" @100") == std::string::npos));
+  REQUIRE(c.models[0].curve.back().loss->n == 2);
+  const auto model = comparison_json(c)["models"][0];
+  REQUIRE((model["tokens"] == 80000.0 && model["horizon_steps"] == 80.0));
+  REQUIRE((model["runs"][0]["tokens"] == 100000 && model["runs"][1]["tokens"] == 60000));
+  REQUIRE((model["curve"][5]["step"].is_null() && model["curve"][5]["measured_at"].is_null()));
+  const auto equal = comparison_json(compare(under_seconds(100), {}))["models"][0];
+  REQUIRE((equal["tokens"] == 100000 && equal["tokens"].is_number_integer()));
+  REQUIRE(equal["curve"][5]["measured_at"] == 100);
 }
 
 TEST_CASE("what the configurations name as held fixed is checked like what is asked for") {

@@ -256,6 +256,30 @@ TEST_CASE("a contract in seconds takes a model's own step_seconds") {
   REQUIRE((steps.cells[0].steps() == 60 && steps.cells[0].config.contract.step_seconds == 0));
 }
 
+TEST_CASE("a model's set may give its step_seconds, and the reference's give the seconds") {
+  const Family family;
+  const Matrix m = family.matrix(
+      "models:\n"
+      "  dense: {config: dense.yaml, set: {contract.step_seconds: 0.05}}\n"
+      "  moe: {config: moe.yaml, set: {contract: {step_seconds: 0.1}}}\n"
+      "precisions: [fp32]\nseeds: [1, 2]\ncontracts: [{kind: seconds, reference: dense}]\n");
+  REQUIRE(m.file.contracts[0].coefficient == 60 * 0.05);
+  REQUIRE(m.cells.size() == 4);
+  for (const Cell& cell : m.cells) {
+    INFO(cell.name);
+    REQUIRE(cell.known_steps);
+    REQUIRE(cell.steps() == (cell.model == "dense" ? 60 : 30));
+    REQUIRE(cell.config.contract.kind == ContractKind::kSeconds);
+    REQUIRE(cell.config.contract.reference.empty());
+  }
+  // Without contracts of the matrix the models' own take it.
+  family.write("timed.yaml", "include: dense.yaml\ncontract: {kind: seconds, coefficient: 2}\n");
+  const Matrix own = family.matrix(
+      "models: {a: {config: timed.yaml, set: {contract.step_seconds: 0.05}}}\n"
+      "precisions: [fp32]\n");
+  REQUIRE(own.cells[0].steps() == 40);
+}
+
 TEST_CASE("a branch follows its trunk into the run that another contract began") {
   const Family family;
   const auto text = [](const std::string& first) {

@@ -134,6 +134,37 @@ TEST_CASE("seconds are compared between the models of a claim, not between seeds
           "Not held fixed: seconds of training: 51.6667 in full, 61.6667 in even.");
 }
 
+TEST_CASE("seeds that measured other steps show in the table, as their range and as not held") {
+  Table t = planted_table();
+  t.tables[0].contract.kind = ContractKind::kSeconds;
+  const auto text = [&] {
+    Matrix matrix;
+    MatrixSummary summary;
+    summary.matrix = &matrix;
+    summary.tables = t.tables;
+    return summary_markdown(summary);
+  };
+  const std::vector<const SummaryRow*> even = {&t.tables[0].rows[1]};
+  REQUIRE(text().find("40 to 80") == std::string::npos);
+  REQUIRE(why_not_held(t.tables[0], even).empty());
+  int64_t steps = 40;
+  for (RunRecord& run : t.runs) {
+    run.config.contract.kind = ContractKind::kSeconds;
+    if (!run.name.starts_with("even")) continue;
+    run.config.run.steps = run.steps_done = steps;
+    steps += 20;
+  }
+  INFO(text());
+  REQUIRE(text().find(" 40 to 80 ") != std::string::npos);
+  const std::string why =
+      "Not held fixed: seconds of training: 20 in even-seed1 (40 steps), 40 in even-seed3 (80 "
+      "steps).";
+  REQUIRE(why_not_held(t.tables[0], even) == why);
+  const MatrixClaim alone = claim("max_load", "even", MatrixClaim::Relation::kBelow, "", 1);
+  const std::vector<MatrixClaim> claims = {alone};
+  REQUIRE(evaluate_claims(claims, t.tables)[0].not_held.empty());  // it compares no models
+}
+
 TEST_CASE("a plan leaves out what measured steps will cost, and counts their seconds") {
   const Family family;
   const Matrix m = family.matrix(

@@ -83,6 +83,22 @@ TEST_CASE("an invalid matrix is refused with reason and place") {
        "set: precision.recipe is varied", ""},
       {"set of a section", "models: {a: dense.yaml}\nset: {run: {seed: 9}}\n",
        "set: run.seed is varied", "seeds"},
+      {"a contract's field of a model",
+       "models: {a: {config: dense.yaml, set: {contract.fraction: 0.5}}}\n",
+       "set: contract.fraction is varied", "contracts"},
+      {"one step of all models",
+       "models: {a: dense.yaml}\nset: {contract.step_seconds: 0.1}\n"
+       "contracts: [{kind: seconds, coefficient: 2}]\n",
+       "m.yaml:2: set: contract.step_seconds would be that of all models",
+       "set: {contract.step_seconds: 0.05}"},
+      {"a step without seconds",
+       "models: {a: {config: dense.yaml, set: {contract.step_seconds: 0.1}}}\n"
+       "contracts: [{kind: steps}]\n",
+       "m.yaml:1: set contract.step_seconds: contract.step_seconds has no effect", "kind: seconds"},
+      {"a reference of unknown seconds",
+       "models: {a: dense.yaml}\ncontracts: [{kind: seconds, reference: a}]\n",
+       "reference a, which is not trained yet, and how long its step takes is not given",
+       "set: {contract.step_seconds: 0.05}"},
       {"a coefficient of steps",
        "models: {a: dense.yaml}\ncontracts: [{kind: steps, coefficient: 50}]\n",
        "contract steps has a coefficient, 50", "run.steps"},
@@ -225,7 +241,7 @@ TEST_CASE("a seed that a model names is said to be replaced") {
 TEST_CASE("--set of what the matrix sets itself is refused") {
   const Family family;
   for (const char* set : {"run.seed=9", "run={seed: 9}", "precision.recipe=bf16", "run.threads=2",
-                          "contract.fraction=0.5"}) {
+                          "contract.fraction=0.5", "contract.step_seconds=2"}) {
     INFO(set);
     try {
       family.file(kMatrix, {set});

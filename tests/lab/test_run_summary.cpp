@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "lab/runs/contract_horizon.h"
 #include "lab/runs/run_summary.h"
 #include "tests/catch.h"
 
@@ -44,6 +45,31 @@ TEST_CASE("the target is reached at the first evaluation at or below it") {
   REQUIRE(!target_reached(run));
   run.config.run.target_loss = 0;
   REQUIRE(!target_reached(run));
+}
+
+TEST_CASE("a run tells where its steps took other seconds than its contract went by") {
+  RunRecord run = record();
+  run.train_s = {{40, 4.0}, {80, 8.0}};
+  REQUIRE(missed_seconds_text(run).empty());
+  ContractConfig& contract = run.config.contract;
+  contract.kind = ContractKind::kSeconds;
+  contract.coefficient = 25;
+  contract.step_seconds = 0.25;
+  const std::string took =
+      "the training took 8 s, not the 25 s of its contract: a step took 0.1 s, and the 100 steps "
+      "were derived from 0.25 s (contract.step_seconds, ";
+  REQUIRE(missed_seconds_text(run) == took + "as given)");
+  contract.derived_from = "step_seconds measured when the run began";
+  REQUIRE(missed_seconds_text(run) ==
+          took + "measured when the run began; where it is given, all seeds take equal steps)");
+  for (const double near : {0.085, 0.12}) {
+    contract.step_seconds = near;
+    REQUIRE(missed_seconds_text(run).empty());
+  }
+  contract.step_seconds = 0.08;
+  REQUIRE(!missed_seconds_text(run).empty());
+  run.train_s.clear();
+  REQUIRE(missed_seconds_text(run).empty());
 }
 
 TEST_CASE("a win by collapsed routers is marked") {

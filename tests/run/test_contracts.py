@@ -98,6 +98,11 @@ def check_seconds(place):
     place.train("as-long", *sets(contract__kind="seconds", contract__reference=run, contract__step_seconds=seconds / 20,
                                  contract__landings="[]", schedule__warmdown_fraction=0.5, schedule__warmdown=0))
     check(int(resolved(place.run("as-long"), "steps", "run")) == 20, "20 steps, each of 1/20 of the seconds")
+    # Steps that are far shorter than the contract went by.
+    missed = place.train("missed", *sets(contract__kind="seconds", contract__coefficient=50, contract__step_seconds=5,
+                                         contract__landings="[]", schedule__warmup=0, schedule__warmdown=0))
+    for words in ("warning: the training took ", " s, not the 50 s of its contract: ", "10 steps were derived from 5 s"):
+        check(words in missed.stderr, f"{words!r}: {missed.stderr}")
 
 
 def check_summary(place):

@@ -20,6 +20,7 @@
 #include "engine/telemetry/reader.h"
 #include "engine/telemetry/slow_rank.h"
 #include "lab/router/text.h"
+#include "lab/runs/contract_horizon.h"
 #include "lab/runs/run_summary.h"
 #include "lab/runs/time_to_target.h"
 #include "models/audit/audit_report.h"
@@ -404,8 +405,12 @@ void report_run(TrainingRun& run, RunResult result, TrainingRunOptions::Start st
     for (const std::string& summary : summary_lines(*record)) log.info(summary);
     if (const auto late = run.late_target()) log.info(late_target_text(*record, *late));
     report_slow_rank(log, dir, run.start().steps_done);
-    const std::string worse = worse_than_guessing(run.config(), *record);
-    if (result.end == RunEnd::kSteps && !worse.empty()) log.warn(worse);
+    if (result.end == RunEnd::kSteps) {
+      for (const std::string& text :
+           {worse_than_guessing(run.config(), *record), missed_seconds_text(*record)}) {
+        if (!text.empty()) log.warn(text);
+      }
+    }
   }
   if (result.end == RunEnd::kNonFinite) report_not_finite(log, dir, run.config(), result);
   if (result.end == RunEnd::kCollapseStop && record) report_collapse(log, result, *record);
