@@ -15,7 +15,6 @@
 #include "data/tokenizer_files.h"
 #include "engine/config/check.h"
 #include "engine/config/yaml.h"
-#include "engine/run/host_copies.h"
 #include "engine/run/run_dir.h"
 #include "engine/run/safetensors.h"
 #include "engine/run/saved_run.h"
@@ -320,14 +319,11 @@ void LoadedModel::allocate() {
   }
   on.workspace = workspace;
   model->bind(on);
-  HostCopies tensors(on, model->tensors());
-  load_model(source.folder, tensors.pieces());
-  if (const std::string what = first_not_finite(tensors.pieces()); !what.empty()) {
+  if (const std::string what = load_model(source.folder, model->tensors(), on); !what.empty()) {
     const CheckpointManifest manifest = read_checkpoint_manifest(source.folder);
     throw UserError(manifest.tensor_files_text(source.folder, TensorKind::kModel) + ": " + what,
                     "the run overflowed before it was saved: give an earlier checkpoint of it");
   }
-  tensors.upload();
   model->refresh_weights(on);
   // Evaluates in the precision phase of the checkpoint's last step.
   if (source.state.step > recipe_steps(source.config)) model->enter(on, PrecisionPhase::kBf16);

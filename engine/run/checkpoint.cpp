@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <future>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "comm/agree.h"
+#include "cuda/transfer.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
 #include "engine/run/run.h"
 #include "engine/run/run_dir.h"
 #include "engine/run/safetensors.h"
+#include "engine/run/served_threads.h"
 #include "engine/telemetry/reader.h"
 
 namespace assay {
@@ -63,17 +64,42 @@ std::optional<int64_t> step_of_copy(const std::string& best) {
   }
 }
 
-// The two files of tensors, both at a time: SHA-256 of one keeps one core busy.
-std::map<std::string, WrittenFile> write_tensors(const std::string& folder,
-                                                 const std::string& model_file,
-                                                 std::span<const Slice> model,
-                                                 const std::string& optimizer_file,
-                                                 std::span<const Slice> optimizer) {
-  std::future<WrittenFile> other = std::async(
-      std::launch::async, [&] { return write_slices(folder + "/" + optimizer_file, optimizer); });
+// Copies from a GPU's memory, and sets `failed` if that throws; none from the host's.
+ReadElements copies_from(Exec on, bool& failed) {
+  if (on.gpu == nullptr) return {};
+  return [on, &failed](const TensorRef& tensor, int64_t first, int64_t count, void* into) {
+    const int64_t element = dtype_bytes(tensor.dtype);
+    try {
+      copy_bytes(on, into, static_cast<const std::byte*>(tensor.data) + first * element,
+                 static_cast<size_t>(count * element));
+      wait(on);
+    } catch (...) {
+      failed = true;
+      throw;
+    }
+  };
+}
+
+// The two files of tensors, both at a time: SHA-256 of one keeps one core busy. This thread makes
+// the calls of `read`, if there is one.
+std::map<std::string, WrittenFile> write_tensors(
+    const std::string& folder, const std::string& model_file, std::span<const Slice> model,
+    const std::string& optimizer_file, std::span<const Slice> optimizer, const ReadElements& read) {
+  ServedThreads threads;
+  ReadElements asked;
+  if (read) {
+    asked = [&](const TensorRef& tensor, int64_t first, int64_t count, void* into) {
+      threads.ask([&] { read(tensor, first, count, into); });
+    };
+  }
+  std::future<WrittenFile> of_model =
+      threads.start([&] { return write_slices(folder + "/" + model_file, model, asked); });
+  std::future<WrittenFile> of_optimizer =
+      threads.start([&] { return write_slices(folder + "/" + optimizer_file, optimizer, asked); });
+  threads.serve();
   std::map<std::string, WrittenFile> files;
-  files[model_file] = write_slices(folder + "/" + model_file, model);
-  files[optimizer_file] = other.get();
+  files[model_file] = of_model.get();
+  files[optimizer_file] = of_optimizer.get();
   return files;
 }
 
@@ -100,16 +126,20 @@ std::string Checkpoints::save(const TrainingState& state, const std::vector<Tens
 }
 
 std::string Checkpoints::save_slices(const TrainingState& state, std::span<const Slice> model,
-                                     std::span<const Slice> optimizer, Keep keep) {
+                                     std::span<const Slice> optimizer, Keep keep, Exec on) {
   const std::string name = folder_ + "/" + step_name(state.step);
   mark_damaged_ones();
+  bool copy_failed = false;
+  const ReadElements read = copies_from(on, copy_failed);
   try {
     if (ranks_ != nullptr) {
-      write_together(name, state, model, optimizer, keep);
+      write_together(name, state, model, optimizer, keep, read);
     } else {
-      write(name, state, model, optimizer, keep);
+      write(name, state, model, optimizer, keep, read);
     }
-  } catch (const UserError& error) {  // its hint would name the removed temporary folder
+  } catch (const UserError& error) {
+    if (on_any_rank(ranks_, copy_failed)) throw;  // of the GPU, not of the disk
+    // Its own hint would name the removed temporary folder.
     throw UserError(error.what(), "check the disk (df -h " + folder_ +
                                       ") and run the same command again: it resumes from the "
                                       "previous checkpoint");
@@ -119,8 +149,8 @@ std::string Checkpoints::save_slices(const TrainingState& state, std::span<const
 }
 
 void Checkpoints::write(const std::string& name, const TrainingState& state,
-                        std::span<const Slice> model, std::span<const Slice> optimizer,
-                        Keep keep) const {
+                        std::span<const Slice> model, std::span<const Slice> optimizer, Keep keep,
+                        const ReadElements& read) const {
   make_folders(folder_);
   remove_leftovers(folder_);
   const std::string path = folder_ + "/" + kTemporary + step_name(state.step);
@@ -135,7 +165,7 @@ void Checkpoints::write(const std::string& name, const TrainingState& state,
   CheckpointManifest manifest = {
       .step = state.step, .milestone = keep == Keep::kMilestone, .by_time = keep == Keep::kByTime};
   manifest.files = write_tensors(path, whole_file(TensorKind::kModel), model,
-                                 whole_file(TensorKind::kOptimizer), optimizer);
+                                 whole_file(TensorKind::kOptimizer), optimizer, read);
   manifest.files[kCheckpointState] = write_state(path, state);
   write_file_atomic(path + "/" + kCheckpointManifest, manifest.text());
   temporary.publish(name);
@@ -143,7 +173,7 @@ void Checkpoints::write(const std::string& name, const TrainingState& state,
 
 void Checkpoints::write_together(const std::string& name, const TrainingState& state,
                                  std::span<const Slice> model, std::span<const Slice> optimizer,
-                                 Keep keep) {
+                                 Keep keep, const ReadElements& read) {
   const std::string path = folder_ + "/" + kTemporary + step_name(state.step);
   std::optional<TemporaryFolder> temporary;  // of rank 0, which removes it if a rank failed
   on_first_rank(*ranks_, [&] {
@@ -158,7 +188,7 @@ void Checkpoints::write_together(const std::string& name, const TrainingState& s
     json files;
     for (const auto& [file, done] :
          write_tensors(path, rank_file(TensorKind::kModel, rank), model,
-                       rank_file(TensorKind::kOptimizer, rank), optimizer))
+                       rank_file(TensorKind::kOptimizer, rank), optimizer, read))
       files[file] = {{"bytes", done.bytes}, {"sha256", done.sha256}};
     return files.dump();
   });
@@ -364,8 +394,8 @@ TrainingState load_state(const std::string& folder) {
   return state;
 }
 
-void load_model(const std::string& folder, const std::vector<TensorRef>& model) {
-  load_tensors(folder, TensorKind::kModel, model);
+std::string load_model(const std::string& folder, const std::vector<TensorRef>& model, Exec on) {
+  return load_tensors(folder, TensorKind::kModel, model, on);
 }
 
 namespace {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "comm/group.h"
+#include "cuda/exec.h"
 #include "data/loader.h"
 #include "engine/run/checkpoint_files.h"
 #include "engine/run/checkpoint_slices.h"
@@ -68,9 +69,11 @@ class Checkpoints {
   // UserError, which names a rank that failed and why. The order of tensors is that of rank 0's
   // list, and then of the other ranks': rank 0 gives every tensor, without elements (count 0) where
   // it owns none, so that merge_checkpoint() writes what one rank would have saved. With one rank
-  // the slices are whole tensors. `state` is rank 0's.
+  // the slices are whole tensors. `state` is rank 0's. The slices are in the memory of `on`: a
+  // GPU's pass through two pieces of the host's, copied by the thread that saves.
   std::string save_slices(const TrainingState& state, std::span<const Slice> model,
-                          std::span<const Slice> optimizer, Keep keep = Keep::kRolling);
+                          std::span<const Slice> optimizer, Keep keep = Keep::kRolling,
+                          Exec on = {});
 
   // The newest valid checkpoint; warns of each newer, damaged one. Collective with ranks: rank 0
   // looks, and all have its answer.
@@ -102,9 +105,10 @@ class Checkpoints {
 
  private:
   void write(const std::string& name, const TrainingState& state, std::span<const Slice> model,
-             std::span<const Slice> optimizer, Keep keep) const;
+             std::span<const Slice> optimizer, Keep keep, const ReadElements& read) const;
   void write_together(const std::string& name, const TrainingState& state,
-                      std::span<const Slice> model, std::span<const Slice> optimizer, Keep keep);
+                      std::span<const Slice> model, std::span<const Slice> optimizer, Keep keep,
+                      const ReadElements& read);
   std::optional<std::string> newest_here();
   bool is_damaged(const std::string& folder) const;
   void mark_damaged_ones() const;
@@ -122,8 +126,9 @@ class Checkpoints {
 };
 
 TrainingState load_state(const std::string& folder);
-// Fills the model's tensors only, for evaluation.
-void load_model(const std::string& folder, const std::vector<TensorRef>& model);
+// Fills the model's tensors only, for evaluation, as load_tensors().
+std::string load_model(const std::string& folder, const std::vector<TensorRef>& model,
+                       Exec on = {});
 
 // The checkpoint that a user names: a checkpoint folder, checkpoints/best, or the newest valid one
 // of a run. Throws UserError if there is none.

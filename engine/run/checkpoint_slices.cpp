@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "cuda/transfer.h"
 #include "data/json_text.h"
 
 namespace assay {
@@ -72,7 +73,8 @@ std::vector<Slice> whole_slices(const std::vector<TensorRef>& tensors) {
   return slices;
 }
 
-WrittenFile write_slices(const std::string& path, std::span<const Slice> slices) {
+WrittenFile write_slices(const std::string& path, std::span<const Slice> slices,
+                         const ReadElements& read) {
   std::vector<TensorRef> entries;
   std::map<std::string, std::string> metadata;
   for (const Slice& s : slices) {
@@ -89,7 +91,7 @@ WrittenFile write_slices(const std::string& path, std::span<const Slice> slices)
       metadata[kSlice + name] = json(t.shape).dump();
     }
   }
-  return write_safetensors(path, entries, metadata);
+  return write_safetensors(path, entries, metadata, read);
 }
 
 CheckpointSlices::CheckpointSlices(const std::string& folder, TensorKind kind) {
@@ -269,17 +271,32 @@ void require_no_others(const CheckpointSlices& checkpoint, std::span<const Slice
 
 }  // namespace
 
-void load_slices(const std::string& folder, TensorKind kind, std::span<const Slice> slices,
-                 Others others) {
+std::string load_slices(const std::string& folder, TensorKind kind, std::span<const Slice> slices,
+                        Others others, Exec on) {
   const CheckpointSlices checkpoint(folder, kind);
   for (const Slice& s : slices) checkpoint.require(s.whole);
   if (others == Others::kRefused) require_no_others(checkpoint, slices);
-  for (const Slice& s : slices) checkpoint.read(s.whole.name, s.first, s.count, s.data);
+  std::string not_finite;
+  std::vector<std::byte> staged(on.gpu == nullptr ? 0 : kTensorPieceBytes);
+  for (const Slice& s : slices) {
+    const int64_t element = dtype_bytes(s.whole.dtype), piece = kTensorPieceBytes / element;
+    for (int64_t done = 0; done < s.count; done += piece) {
+      const int64_t first = s.first + done, count = std::min(piece, s.count - done);
+      void* const there = static_cast<std::byte*>(s.data) + done * element;
+      void* const here = on.gpu == nullptr ? there : staged.data();
+      checkpoint.read(s.whole.name, first, count, here);
+      if (not_finite.empty()) not_finite = first_not_finite(s.whole, first, count, here);
+      if (on.gpu == nullptr) continue;
+      copy_bytes(on, there, here, static_cast<size_t>(count * element));
+      wait(on);
+    }
+  }
+  return not_finite;
 }
 
-void load_tensors(const std::string& folder, TensorKind kind,
-                  const std::vector<TensorRef>& tensors) {
-  load_slices(folder, kind, whole_slices(tensors), Others::kRefused);
+std::string load_tensors(const std::string& folder, TensorKind kind,
+                         const std::vector<TensorRef>& tensors, Exec on) {
+  return load_slices(folder, kind, whole_slices(tensors), Others::kRefused, on);
 }
 
 }  // namespace assay

@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cuda/exec.h"
 #include "engine/run/checkpoint_files.h"
 #include "engine/run/safetensors.h"
 #include "engine/tensor_ref.h"
@@ -24,8 +25,10 @@ namespace assay {
 std::vector<Slice> whole_slices(const std::vector<TensorRef>& tensors);
 
 // Writes the slices in the given order; one of a whole tensor gets the tensor's name, one without
-// elements is left out. Atomic, as write_safetensors().
-WrittenFile write_slices(const std::string& path, std::span<const Slice> slices);
+// elements is left out. Atomic, and with `read`, as write_safetensors(): then TensorRef::data is
+// Slice::data, and elements are counted from there.
+WrittenFile write_slices(const std::string& path, std::span<const Slice> slices,
+                         const ReadElements& read = {});
 
 class CheckpointSlices {
  public:
@@ -68,12 +71,14 @@ class CheckpointSlices {
   std::unordered_map<std::string, size_t> index_;
 };
 
-// Reads the slices. others: what becomes of tensors that none of them names; kRefused: UserError.
+// Reads the slices, which are in the memory of `on`; into a GPU's through one piece of the host's.
+// Returns first_not_finite() of them. others: what becomes of tensors that none of them names;
+// kRefused: UserError.
 enum class Others { kIgnored, kRefused };
-void load_slices(const std::string& folder, TensorKind kind, std::span<const Slice> slices,
-                 Others others = Others::kIgnored);
-// Fills the tensors. Throws UserError if the checkpoint holds another tensor.
-void load_tensors(const std::string& folder, TensorKind kind,
-                  const std::vector<TensorRef>& tensors);
+std::string load_slices(const std::string& folder, TensorKind kind, std::span<const Slice> slices,
+                        Others others = Others::kIgnored, Exec on = {});
+// Fills whole tensors, as load_slices(). UserError if the checkpoint holds another tensor.
+std::string load_tensors(const std::string& folder, TensorKind kind,
+                         const std::vector<TensorRef>& tensors, Exec on = {});
 
 }  // namespace assay

@@ -9,7 +9,6 @@
 #include "comm/agree.h"
 #include "cuda/transfer.h"
 #include "engine/run/best_checkpoint.h"
-#include "engine/run/host_copies.h"
 #include "engine/run/saved_run.h"
 #include "engine/same_bits.h"
 
@@ -346,11 +345,8 @@ class Run {
              .energy = energy_.total(),
              .best = best_.so_far(),
              .schedule_share = trainer_.schedule().share(std::max<int64_t>(0, done_ - 1))});
-    HostCopies model(p_.on, model_slices_to_save(p_)), optimizer(p_.on, p_.optimizer.slices());
-    model.download();
-    optimizer.download();
-    const std::string folder =
-        p_.checkpoints.save_slices(state, model.pieces(), optimizer.pieces(), keep);
+    const std::string folder = p_.checkpoints.save_slices(state, model_slices_to_save(p_),
+                                                          p_.optimizer.slices(), keep, p_.on);
     best_.saved();
     saved_ = done_;
     saved_at_ = Clock::now();

@@ -28,7 +28,6 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kLargestHeader = 100'000'000;  // the format's own limit
-constexpr int64_t kPieceBytes = 1 << 22;
 constexpr int64_t kLargePiece = 1 << 20;  // hashing it takes far longer than starting a thread
 constexpr const char* kHint =
     "the file is damaged or not a safetensors file: use another checkpoint or write it again";
@@ -50,7 +49,7 @@ void read_exactly(int file, const std::string& path, int64_t offset, void* data,
   char* to = static_cast<char*>(data);
   int64_t done = 0;
   while (done < bytes) {
-    const size_t piece = static_cast<size_t>(std::min(kPieceBytes, bytes - done));
+    const size_t piece = static_cast<size_t>(std::min(kTensorPieceBytes, bytes - done));
     const ssize_t got = pread(file, to + done, piece, offset + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw_unread(path, errno, "check the disk");
@@ -141,10 +140,10 @@ void put_safetensors(const std::vector<TensorRef>& tensors,
   const uint64_t length = header.size();
   put(&length, kLengthBytes);
   put(header.data(), static_cast<int64_t>(length));
-  std::vector<char> buffer(read ? kPieceBytes : 0);
+  std::vector<char> buffer(read ? kTensorPieceBytes : 0);
   for (const TensorRef& t : tensors) {
     const char* data = static_cast<const char*>(t.data);
-    const int64_t element = dtype_bytes(t.dtype), piece = kPieceBytes / element;
+    const int64_t element = dtype_bytes(t.dtype), piece = kTensorPieceBytes / element;
     for (int64_t first = 0; first < t.size(); first += piece) {
       const int64_t count = std::min(piece, t.size() - first);
       if (read) read(t, first, count, buffer.data());
@@ -287,29 +286,47 @@ void SafetensorsFile::read_bytes(const Entry& entry, int64_t offset, void* into,
   read_exactly(file_, path_, entry.begin + offset, into, bytes);
 }
 
-std::string first_not_finite(const std::vector<TensorRef>& tensors) {
-  const auto find = [](const TensorRef& t, const auto* values) -> std::string {
-    constexpr int64_t kBlock = 4096;
-    const int64_t size = t.size();
-    for (int64_t begin = 0; begin < size; begin += kBlock) {
-      const int64_t end = std::min(size, begin + kBlock);
-      int bad = 0;  // counted without leaving the loop, so that it vectorises
-      for (int64_t i = begin; i < end; ++i) {
-        const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(values[i]));
-        bad += (bits & 0x7F800000u) == 0x7F800000u;
-      }
-      for (int64_t i = begin; bad > 0 && i < end; ++i) {
-        const double value = static_cast<float>(values[i]);
-        if (std::isfinite(value)) continue;
-        return strprintf("element %ld of %s is %g", static_cast<long>(i), t.name.c_str(), value);
-      }
+namespace {
+
+template <typename T>
+std::string first_not_finite_of(const std::string& name, int64_t first, int64_t count,
+                                const T* values) {
+  constexpr int64_t kBlock = 4096;
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t end = std::min(count, begin + kBlock);
+    int bad = 0;  // counted without leaving the loop, so that it vectorises
+    for (int64_t i = begin; i < end; ++i) {
+      const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(values[i]));
+      bad += (bits & 0x7F800000u) == 0x7F800000u;
     }
-    return "";
-  };
+    for (int64_t i = begin; bad > 0 && i < end; ++i) {
+      const double value = static_cast<float>(values[i]);
+      if (std::isfinite(value)) continue;
+      return strprintf("element %ld of %s is %g", static_cast<long>(first + i), name.c_str(),
+                       value);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string first_not_finite(const TensorRef& tensor, int64_t first, int64_t count,
+                             const void* values) {
+  switch (tensor.dtype) {
+    case DType::kF32:
+      return first_not_finite_of(tensor.name, first, count, static_cast<const float*>(values));
+    case DType::kBF16:
+      return first_not_finite_of(tensor.name, first, count, static_cast<const bf16*>(values));
+    case DType::kI64:
+      return "";
+  }
+  return "";
+}
+
+std::string first_not_finite(const std::vector<TensorRef>& tensors) {
   for (const TensorRef& t : tensors) {
-    std::string found;
-    if (t.dtype == DType::kF32) found = find(t, static_cast<const float*>(t.data));
-    if (t.dtype == DType::kBF16) found = find(t, static_cast<const bf16*>(t.data));
+    const std::string found = first_not_finite(t, 0, t.size(), t.data);
     if (!found.empty()) return found;
   }
   return "";

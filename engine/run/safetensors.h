@@ -22,12 +22,16 @@ struct WrittenFile {
   std::string sha256;
 };
 
+// Tensors that the host cannot read or write where they are pass through its memory in pieces of at
+// most this size.
+inline constexpr int64_t kTensorPieceBytes = 1 << 22;
+
 // Reads `count` elements of a tensor, from element `first` on.
 using ReadElements =
     std::function<void(const TensorRef& tensor, int64_t first, int64_t count, void* into)>;
 
 // Writes the tensors in the given order. Atomic: after an error the old file, if any, is unchanged.
-// With `read` the elements come from it, a few MiB at a time, and TensorRef::data is not used.
+// With `read` the elements come from it, in pieces; TensorRef::data is used by `read` alone.
 WrittenFile write_safetensors(const std::string& path, const std::vector<TensorRef>& tensors,
                               const std::map<std::string, std::string>& metadata = {},
                               const ReadElements& read = {});
@@ -72,6 +76,9 @@ class SafetensorsFile {
 // "element 40 of embed.weight is inf" for the first element that is not finite; "" if there is
 // none. The tensors are in the host's memory.
 std::string first_not_finite(const std::vector<TensorRef>& tensors);
+// The same of `count` elements of a tensor, from element `first` on: those at `values`.
+std::string first_not_finite(const TensorRef& tensor, int64_t first, int64_t count,
+                             const void* values);
 
 // Throws UserError if the tensor that `where` holds has another type or shape than `into`.
 void require_like(const std::string& where, const std::string& dtype,

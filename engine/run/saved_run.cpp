@@ -16,8 +16,6 @@
 #include "base/joined.h"
 #include "data/sha256.h"
 #include "engine/config/text.h"
-#include "engine/run/host_copies.h"
-#include "engine/run/safetensors.h"
 
 namespace assay {
 
@@ -79,15 +77,6 @@ V extra_of(const TrainingState& state, const char* name, const V& absent) {
 std::map<std::string, std::string> library_versions() {
   return {
       {"sqlite", sqlite3_libversion()}, {"zstd", ZSTD_versionString()}, {"compiler", __VERSION__}};
-}
-
-// Slices as 1-D tensors of their own.
-std::vector<TensorRef> as_tensors(const std::vector<Slice>& slices) {
-  std::vector<TensorRef> tensors;
-  for (const Slice& s : slices) {
-    tensors.push_back({s.whole.name, s.whole.dtype, {s.count}, s.data});
-  }
-  return tensors;
 }
 
 }  // namespace
@@ -248,14 +237,11 @@ RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>&
   }
   const TrainingState state = load_state(*checkpoint);
   // Every rank has all masters but those of other ranks' experts, and the moments of what it owns.
-  HostCopies model(parts.on, parts.model.slices());
-  HostCopies optimizer(parts.on, parts.optimizer.slices());
-  load_slices(*checkpoint, TensorKind::kModel, model.pieces(), Others::kRefused);
-  load_slices(*checkpoint, TensorKind::kOptimizer, optimizer.pieces());
-  std::string not_finite = first_not_finite(as_tensors(model.pieces()));
-  if (not_finite.empty()) not_finite = first_not_finite(as_tensors(optimizer.pieces()));
-  model.upload();
-  optimizer.upload();
+  std::string not_finite = load_slices(*checkpoint, TensorKind::kModel, parts.model.slices(),
+                                       Others::kRefused, parts.on);
+  const std::string moment = load_slices(*checkpoint, TensorKind::kOptimizer,
+                                         parts.optimizer.slices(), Others::kIgnored, parts.on);
+  if (not_finite.empty()) not_finite = moment;
   parts.model.refresh_weights(parts.on);
   parts.loader.seek(state.cursor);
   const double absent =

@@ -115,6 +115,15 @@ struct SlicedRun {
   std::vector<std::string> names() const { return names(folder / "checkpoints"); }
 };
 
+// Of two checkpoints.
+inline bool same_files(const std::string& a, const std::string& b) {
+  if (SlicedRun::names(a) != SlicedRun::names(b)) return false;
+  for (const std::string& name : SlicedRun::names(a)) {
+    if (read_file(a + "/" + name) != read_file(b + "/" + name)) return false;
+  }
+  return true;
+}
+
 // Whether the checkpoint has the tensors of its step when `ranks` ranks read their slices.
 inline bool is_read_by(const std::string& checkpoint, int ranks) {
   const int64_t step = load_state(checkpoint).step;

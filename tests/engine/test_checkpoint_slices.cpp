@@ -25,14 +25,6 @@ Names none_failed(int ranks) {
   return Names(size_t(ranks));
 }
 
-bool same_files(const std::string& a, const std::string& b) {
-  if (SlicedRun::names(a) != SlicedRun::names(b)) return false;
-  for (const std::string& name : SlicedRun::names(a)) {
-    if (read_file(a + "/" + name) != read_file(b + "/" + name)) return false;
-  }
-  return true;
-}
-
 // Replaces a rank's file by one with these slices, in the manifest too.
 void rewrite(const std::string& checkpoint, const std::string& file,
              const std::vector<Slice>& slices) {
