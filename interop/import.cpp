@@ -313,7 +313,7 @@ struct Origin {
 void write_origin(const RunDir& dir, const ImportPlan& plan, const Imported& imported,
                   const Origin& origin) {
   nlohmann::ordered_json j;
-  j["folder"] = fs::absolute(plan.folder).lexically_normal().string();
+  j[kImportedFolder] = fs::absolute(plan.folder).lexically_normal().string();
   j["architecture"] = family_name(imported.family).architecture;
   j["config_json_sha256"] = sha256_file(plan.folder + "/config.json");
   const CheckpointManifest manifest = read_checkpoint_manifest(origin.checkpoint);

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/joined.h"
 #include "comm/agree.h"
+#include "engine/run/imported_run.h"
 #include "engine/run/saved_run.h"
 #include "engine/telemetry/reader.h"
 #include "lab/matrix/matrix.h"
@@ -56,8 +57,18 @@ void require_never_saved(const RunDir& dir) {
   throw UserError(
       strprintf("%s saved %ld checkpoints, but has none of them now", dir.path().c_str(),
                 long(saved)),
-      "put the checkpoints back, or start over (--fresh, or import the model again), which deletes "
-      "the run");
+      is_imported(dir.path())
+          ? "put the checkpoints back, or import the model again: " + import_again(dir.path())
+          : "put the checkpoints back, or start over (--fresh), which deletes the run");
+}
+
+// UserError when the run began from imported weights and has no checkpoint with them, or with what
+// became of them: it would begin from random ones.
+void require_imported_weights(const RunDir& dir, const RunSoFar& so_far) {
+  if (so_far.checkpoint() || !is_imported(dir.path())) return;
+  throw UserError(
+      dir.path() + " began from imported weights, and has no checkpoint now",
+      "put the checkpoint of step 0 back, or import the model again: " + import_again(dir.path()));
 }
 
 // Whole sequences from the start of the validation set, about telemetry.probe_tokens tokens.
@@ -174,6 +185,7 @@ Config TrainingRun::open_folder() {
       dir_->path(), config().run.keep_checkpoints,
       [this](const std::string& text) { log_->warn(text); }, group);
   so_far_ = RunSoFar(*checkpoints_);
+  require_imported_weights(*dir_, so_far_);
   if (so_far_.checkpoint()) {
     checkpoints_->keep_until_saved(so_far_.configuration().run.keep_checkpoints);
   }

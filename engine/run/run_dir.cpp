@@ -15,6 +15,7 @@
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint_files.h"
+#include "engine/run/imported_run.h"
 
 namespace assay {
 namespace {
@@ -193,6 +194,7 @@ RunDir::RunDir(const std::string& path, Start start) : path_(path) {
   require_run_or_empty(path_);
   const bool goes_on = is_run(path_);
   if (goes_on && start == Start::kFresh) {
+    require_no_imported_weights(path_);
     remove_run();
   } else if (goes_on) {
     previous_ = load_config(file(kRunConfig));
@@ -262,7 +264,8 @@ void require_same_model(const std::string& run, const std::vector<FieldDifferenc
   for (size_t i = 0; i < kMostShown; ++i) text += differences[i].text() + "; ";
   throw UserError(run + " was started with another configuration: " + text +
                       strprintf("and %zu more", differences.size() - kMostShown),
-                  "it is a run of another model: choose another --run, or delete it with --fresh");
+                  std::string("it is a run of another model: choose another --run") +
+                      (is_imported(run) ? "" : ", or delete it with --fresh"));
 }
 
 // Whether only the end of the run and its learning rates differ, which a branch may change.
@@ -322,18 +325,26 @@ void require_same_run(const RunDir& run, const Config& now, int64_t steps_done) 
 
 void require_same_run(const std::string& run, const Config& begun, const Config& now,
                       int64_t steps_done) {
-  require_same(run, begun, now, steps_done, run + " was started with another configuration",
-               "give the same values, train in another --run, or delete it with --fresh");
+  require_same(
+      run, begun, now, steps_done, run + " was started with another configuration",
+      is_imported(run)
+          ? "give the same values; with others import the model again, since training in another "
+            "--run begins from random weights: " +
+                import_again(run)
+          : "give the same values, train in another --run, or delete it with --fresh");
 }
 
 void require_unedited(const std::string& run, const Config& made_with, const Config& now,
                       int64_t steps_done) {
   const std::string file = run + "/" + kRunConfig;
-  require_same(run, made_with, now, steps_done,
-               strprintf("%s was edited: the %ld steps of the run were made with other values",
-                         file.c_str(), long(steps_done)),
-               "put the first values back there, train with the others in another --run, or delete "
-               "the run with --fresh");
+  require_same(
+      run, made_with, now, steps_done,
+      strprintf("%s was edited: the %ld steps of the run were made with other values", file.c_str(),
+                long(steps_done)),
+      std::string("put the first values back there, ") +
+          (is_imported(run) ? "or import the model again with the others: " + import_again(run)
+                            : "train with the others in another --run, or delete the run with "
+                              "--fresh"));
 }
 
 std::string imported_tokenizer(const std::string& run) {

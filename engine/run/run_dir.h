@@ -24,6 +24,7 @@ std::filesystem::path require_run(const std::string& run);
 // Describes the source of a run that began from another program's weights.
 constexpr const char* kImportedFile = "imported.json";
 constexpr const char* kWeightsHash = "weights_sha256";
+constexpr const char* kImportedFolder = "folder";  // where the model was
 // Describes the trunk of a run that began as a branch of another (session/branch.h).
 constexpr const char* kBranchFile = "branch.json";
 // The tokenizer that a run was imported with; "" of another run, without one, and of no run ("").
@@ -57,13 +58,13 @@ class RunDir {
  public:
   enum class Start {
     kContinue,  // continues an existing run
-    kFresh,     // deletes an existing run
+    kFresh,     // deletes an existing run, if it was not imported
     kFollow,    // of a rank that is not the first one, whose RunDir has the folder: changes nothing
   };
 
   // Makes the folder if needed and takes the lock. Ignores leftovers of a process that was killed
   // before write_config. Throws UserError if the folder cannot be written, another process trains
-  // in it, or require_run_or_empty() does.
+  // in it, or require_run_or_empty() does, with kFresh also for an imported run.
   RunDir(const std::string& path, Start start);
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;

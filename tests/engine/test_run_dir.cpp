@@ -122,19 +122,17 @@ TEST_CASE("a run starts over only on request, and only files that a run wrote ar
     fs::create_directories(run.file("checkpoints/step-00000001"));
     write_file_atomic(run.file("telemetry.db"), "x");
     make_folders(run.file("dissect"));
-    for (const char* name : {"tokenizer.json", "branch.json", "imported.json", "dissect/used.json"})
+    for (const char* name : {"tokenizer.json", "branch.json", "dissect/used.json"})
       write_file_atomic(run.file(name), "x");
     write_file_atomic(run.file("notes.txt"), "mine");
   }
-  REQUIRE(imported_tokenizer(path) == path + "/tokenizer.json");
   const RunDir run(path, Start::kFresh);
   REQUIRE(!run.previous());
   REQUIRE(!fs::exists(run.file("checkpoints")));
   REQUIRE(!fs::exists(run.file("telemetry.db")));
-  for (const char* name : {"config.yaml", "branch.json", "imported.json", "dissect"})
+  for (const char* name : {"config.yaml", "branch.json", "dissect"})
     REQUIRE(!fs::exists(run.file(name)));
   REQUIRE(fs::exists(run.file("tokenizer.json")));  // data.tokenizer may name it
-  REQUIRE(imported_tokenizer(run.path()).empty());
   REQUIRE(read_file(run.file("notes.txt")) == "mine");
 }
 

@@ -3,6 +3,7 @@
 can continue."""
 import json
 import pathlib
+import shlex
 import shutil
 import sys
 
@@ -203,6 +204,53 @@ def check_alone():
         w.train("run", "--steps", "20", "--set", "model.vocab_size=4096")
         out, back = w.run("exported"), w.run("back")
         shown = works("export", w.run("run"), "-o", out, "--max-shard-mib", "1", "--dtype", "fp32")
+def check_weights_are_kept():
+    """What is said of an imported run that is trained in another way leads to its weights, not to random ones."""
+    with Workplace() as w:
+        w.train("run", "--steps", "20")
+        out, run, lower, other = (w.run(name) for name in ("exported", "im ported", "lower", "other"))
+        works("export", w.run("run"), "-o", out, "--dtype", "fp32")
+        works("import", out, "-o", run, "--config", w.config)
+        config = run / "config.yaml"
+        again = f"assay import {out} -o NEW --config '{config}' --set FIELD=VALUE"
+        [first] = checkpoints(run)
+        weights = (first / "model.safetensors").read_bytes()
+
+        done = assay("train", config, "--run", run, "--set", "optimizer.lr=1e-3")
+        check(is_refusal(done, "optimizer.lr: 0.003 -> 0.001", again) and "--fresh" not in done.stderr, done)
+        check(is_refusal(assay("train", config), "is the configuration of a run", again), "without --run")
+        for more in ((), ("--set", "optimizer.lr=1e-3"), ("--ranks", "2")):
+            done = assay("train", config, "--run", run, "--fresh", *more)
+            check(is_refusal(done, "began from imported weights: --fresh would delete them", again), done)
+        check((run / "imported.json").exists() and (first / "model.safetensors").read_bytes() == weights, "--fresh deletes them")
+        words = again.replace("NEW", str(lower)).replace("FIELD=VALUE", "optimizer.lr=1e-3")
+        works(*shlex.split(words)[1:])
+        [copy] = checkpoints(lower)
+        check((copy / "model.safetensors").read_bytes() == weights and "  lr: 0.001\n" in (lower / "config.yaml").read_text(),
+              "imported again")
+
+        # The same shape from random weights may be wanted: a warning, once.
+        warning = f"warning: {config} is of an imported model, but a run in another folder begins from random weights"
+        for folder, warns in ((other, True), (other, False), (run, False)):
+            done = assay("train", config, "--run", folder, "--stop-after", "2")
+            check(done.returncode == 0 and (warning in done.stderr) == warns and (again in done.stderr) == warns, done)
+        check(warning in (other / "log.txt").read_text(), "the log")
+        (w.path / "m.yaml").write_text("name: m\nmodels:\n  own: config.yaml\n  hf: im ported/config.yaml\nprecisions: [fp32]\n")
+        matrix = ("matrix", w.path / "m.yaml", "--run-dir", w.run("m"), "--dry-run")
+        model = warning.replace("warning: ", "warning: model hf: ")
+        check(model in assay(*matrix).stderr, "a matrix")
+        check(model not in assay(*matrix, "--only", "own").stderr, "a matrix without that model")
+
+        # Too high a rate, and weights that are gone.
+        works("import", out, "-o", w.run("high"), "--config", w.config, "--set", "optimizer.lr=1e30", "--set", "schedule.warmup=0")
+        done = assay("train", w.run("high") / "config.yaml", "--run", w.run("high"))
+        check(done.returncode == 3 and f"assay import {out} -o NEW" in done.stderr and "--fresh" not in done.stderr, done)
+        shutil.rmtree(copy)
+        done = assay("train", lower / "config.yaml", "--run", lower)
+        check(is_refusal(done, "began from imported weights, and has no checkpoint now", "import the model again",
+                         said_before=True), done)
+
+
         check("as Glm4MoeForCausalLM" in shown and "F32" in shown and "512 tokens" in shown, shown)
         shards = sorted(f.name for f in out.glob("model-*.safetensors"))
         check(len(shards) > 1 and f"in {len(shards)} files" in shown, (shards, shown))
@@ -249,3 +297,4 @@ check_renamed()
 check_alone()
 check_shape_that_one_version_refuses()
 print("interop_cli: ok")
+check_weights_are_kept()

@@ -17,6 +17,7 @@
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint.h"
+#include "engine/run/imported_run.h"
 #include "engine/telemetry/reader.h"
 #include "engine/telemetry/slow_rank.h"
 #include "lab/router/text.h"
@@ -212,7 +213,8 @@ void report_not_finite(Log& log, const RunDir& dir, const Config& config, const 
            : "there is no checkpoint yet: the same command begins again at step 1";
   std::string help = strprintf("lower optimizer.lr, which is %g", config.optimizer.lr);
   if (config.optimizer.clip == 0) help += ", or set optimizer.clip";
-  help += ", in another --run or with --fresh";
+  help += is_imported(dir.path()) ? ", and import the model again: " + import_again(dir.path())
+                                  : ", in another --run or with --fresh";
   if (result.why.empty()) {
     log.info("error: loss or gradient is NaN or infinite at step " +
              std::to_string(result.steps_done));

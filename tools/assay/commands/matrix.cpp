@@ -395,6 +395,7 @@ int run_matrix(const MatrixArguments& a) {
   if (!a.summary) {
     for (const std::string& replaced : replaced_settings(file)) say("note: " + replaced);
   }
+  for (const std::string& imported : imported_models(a, file)) say("warning: " + imported);
   const MatrixFolder folder(a.folder.empty() ? "runs/" + file.name : a.folder);
   for (const int64_t seed : recorded_extra_seeds(folder)) add_seed(file, seed);
   while (true) {

@@ -5,6 +5,7 @@
 #include "base/joined.h"
 #include "base/memory_units.h"
 #include "base/shell_word.h"
+#include "engine/run/imported_run.h"
 #include "lab/matrix/defaults.h"
 #include "lab/matrix/edits_text.h"
 #include "lab/matrix/judgeable.h"
@@ -55,6 +56,17 @@ std::vector<std::string> first_notes(const MatrixArguments& a, const MatrixPlan&
   }
   for (const std::string& note : no_verdict_notes(plan)) notes.push_back(note);
   return notes;
+}
+
+std::vector<std::string> imported_models(const MatrixArguments& a, const MatrixFile& file) {
+  std::vector<std::string> lines;
+  if (a.summary) return lines;
+  for (const MatrixModel& model : file.models) {
+    const std::string text = random_weights_text(model.config);
+    if (text.empty() || leaves_out(file, a.only, model.name)) continue;
+    lines.push_back("model " + model.name + ": " + text);
+  }
+  return lines;
 }
 
 std::string advised_command(const MatrixArguments& a, Cells cells) {

@@ -38,6 +38,10 @@ void check_until_decided(const MatrixArguments& a, const MatrixFile& file);
 // routers of short runs get no verdict. Nothing with --summary.
 std::vector<std::string> first_notes(const MatrixArguments& a, const MatrixPlan& plan);
 
+// For each model whose configuration is that of an imported run: no run of a matrix begins from
+// imported weights. None with --summary.
+std::vector<std::string> imported_models(const MatrixArguments& a, const MatrixFile& file);
+
 // The command itself, but for --summary and --json: with its --set, --run-dir and so on. kAll:
 // without --only.
 enum class Cells { kSelected, kAll };

@@ -16,6 +16,7 @@
 #include "engine/config/paths.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
+#include "engine/run/imported_run.h"
 #include "engine/run/interrupt.h"
 #include "engine/run/run_dir.h"
 #include "session/ranks.h"
@@ -94,9 +95,11 @@ void require_named_run(const TrainArguments& a) {
     return;
   }
   const std::string given = std::filesystem::path(a.config).parent_path().string();
+  const std::string run = given.empty() ? "." : given;
   throw UserError(a.config + " is the configuration of a run, and --run is not given",
-                  "to continue that run: --run " + (given.empty() ? "." : given) +
-                      "; to begin another with its configuration: --run and a new folder");
+                  "to continue that run: --run " + run + "; to begin another with its " +
+                      (is_imported(run) ? "imported weights: " + import_again(run)
+                                        : "configuration: --run and a new folder"));
 }
 
 // `assay train RUN` means to continue that run.
@@ -174,6 +177,7 @@ TrainingRunOptions run_options(const TrainArguments& a) {
 TrainCall call_of(const TrainArguments& a, const Loaded& loaded) {
   return {.config = loaded.config,
           .note = loaded.note,
+          .random_weights = random_weights_text(a.config),
           .options = run_options(a),
           .device = a.device,
           .stop_after = a.stop_after,
@@ -244,6 +248,7 @@ int train(const TrainArguments& a) {
     return kExitDone;
   }
   require_named_run(a);
+  if (a.fresh) require_no_imported_weights(run_path(a));
   if (a.ranks.value_or(1) > 1) return launch(a);
   const std::unique_ptr<Ranks> ranks = Ranks::join();
   if (!ranks || ranks->first()) say_preset(a);
@@ -277,6 +282,7 @@ int train_here(const TrainCall& call, Ranks* ranks) {
                                                      : Interrupt::Say::kWhatHappens);
   run.open();
   announce_run(run, call.is_given);
+  if (!call.random_weights.empty() && !run.checkpoint()) run.log().warn(call.random_weights);
   if (!call.note.empty()) run.log().info(call.note);
   const RunResult result = run.train(
       {.stop_requested = [&] { return interrupt.requested(); }, .stop_after = call.stop_after});
@@ -317,7 +323,8 @@ void add_train_command(Commands& commands) {
                   "with --restarts: if no new checkpoint came, go on with fewer ranks, at least N")
       ->check(above_zero());
   sub->add_flag("--share-gpu", a->share_gpu, "let several ranks use one GPU, for tests");
-  sub->add_flag("--fresh", a->fresh, "delete the existing run and start over");
+  sub->add_flag("--fresh", a->fresh,
+                "delete the existing run and start over; an imported one is refused");
   sub->add_flag("-q,--quiet", a->quiet,
                 "show only warnings and the result; log.txt of the run has every line");
   sub->add_flag("--plan", a->plan,

@@ -13,7 +13,8 @@ namespace assay {
 
 struct TrainCall {
   Config config;
-  std::string note;  // for the log; may be empty
+  std::string note;                 // for the log; may be empty
+  std::string random_weights = {};  // a warning, if the run is new; may be empty
   TrainingRunOptions options;
   std::string device = "auto";
   std::optional<int64_t> stop_after = {};

@@ -1,0 +1,25 @@
+// Runs that began from another program's weights (`assay import`), as their imported.json says.
+// Training cannot make those weights again.
+#pragma once
+
+#include <string>
+
+namespace assay {
+
+// Whether the run, or the trunk of a branch, began so; false for no run ("").
+bool is_imported(const std::string& run);
+
+// The folder that the model was imported from; "" if that is not known.
+std::string imported_folder(const std::string& run);
+
+// For a hint: the command that begins another run with the same weights and other values.
+std::string import_again(const std::string& run);
+
+// UserError if the run was imported: --fresh would delete its weights and begin from random ones.
+void require_no_imported_weights(const std::string& run);
+
+// That a new run with this configuration begins from random weights although the configuration is
+// that of an imported run; "" if no imported.json lies beside it.
+std::string random_weights_text(const std::string& config);
+
+}  // namespace assay
