@@ -258,7 +258,8 @@ std::string without_tokenizer(const std::string& why_left, const DataConfig& dat
                                             : "no tokenizer was imported: " + why_left;
   if (!data.tokenizer.empty()) return what + "; data.tokenizer is taken to be its own";
   if (data.synth && why_left.empty()) return what + "; that of data.synth is taken to be its own";
-  return what + "; sample and CORE need --tokenizer FILE";
+  return what + "; sample and CORE need --tokenizer FILE" +
+         (why_left.empty() ? "" : ", another one with the same ids, which Assay can read");
 }
 
 // Whether data.tokenizer is going to be the folder's: the configuration names no other.

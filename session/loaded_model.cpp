@@ -184,7 +184,8 @@ void require_not_left(const CheckpointSource& source) {
   if (why.empty()) return;
   throw UserError(
       source.folder + " has no tokenizer: the model's was left behind at the import: " + why,
-      "give that of its tokens: --tokenizer FILE, a tokenizer.json or the folder that has it");
+      "Assay cannot use that one: --tokenizer FILE takes another with the same ids that it can "
+      "read, if there is one");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@ import json
 import pathlib
 import shlex
 import shutil
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
@@ -131,11 +132,16 @@ def check_unreadable_tokenizer():
         works("eval", forced)
         sample = ("sample", forced, "--prompt", "Once", "--tokens", "2", "--json")
         done = assay(*sample)
-        check(done.returncode == 1 and "left behind at the import" in done.stderr and "--tokenizer FILE" in done.stderr, done.stderr)
+        check(done.returncode == 1 and "left behind at the import" in done.stderr and
+              "--tokenizer FILE takes another with the same ids that it can read" in done.stderr, done.stderr)
         works(*sample, "--tokenizer", tokenizer)
         said = works("export", forced, "-o", again)
-        check("no tokenizer files: " in said and "left behind at the import" in said and not (again / "tokenizer.json").exists(),
-              said)
+        check("no tokenizer files: " in said and "left behind at the import" in said and "--tokenizer" not in said and
+              not (again / "tokenizer.json").exists(), said)
+        [copies] = [line.split("copy the model's own: ")[1] for line in said.splitlines() if "no tokenizer files: " in line]
+        subprocess.run(shlex.split(copies), check=True)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            check((again / name).read_bytes() == (out / name).read_bytes(), copies)
         kept = json.loads((again / "config.json").read_text())
         check([kept[key] for key in ("max_position_embeddings", "bos_token_id", "eos_token_id")] == [8192, 1, [2, 3]], kept)
         # A run that an earlier version imported is read as before.
@@ -198,12 +204,6 @@ def check_renamed():
         check(done.returncode == 0 and f"tokenizer: {again}/tokenizer.json" in (again / "config.yaml").read_text(), done.stderr)
 
 
-def check_alone():
-    """Without a configuration: the tokenizer is copied, and the shard size splits the file."""
-    with Workplace(moe=True) as w:
-        w.train("run", "--steps", "20", "--set", "model.vocab_size=4096")
-        out, back = w.run("exported"), w.run("back")
-        shown = works("export", w.run("run"), "-o", out, "--max-shard-mib", "1", "--dtype", "fp32")
 def check_weights_are_kept():
     """What is said of an imported run that is trained in another way leads to its weights, not to random ones."""
     with Workplace() as w:
@@ -251,6 +251,12 @@ def check_weights_are_kept():
                          said_before=True), done)
 
 
+def check_alone():
+    """Without a configuration: the tokenizer is copied, and the shard size splits the file."""
+    with Workplace(moe=True) as w:
+        w.train("run", "--steps", "20", "--set", "model.vocab_size=4096")
+        out, back = w.run("exported"), w.run("back")
+        shown = works("export", w.run("run"), "-o", out, "--max-shard-mib", "1", "--dtype", "fp32")
         check("as Glm4MoeForCausalLM" in shown and "F32" in shown and "512 tokens" in shown, shown)
         shards = sorted(f.name for f in out.glob("model-*.safetensors"))
         check(len(shards) > 1 and f"in {len(shards)} files" in shown, (shards, shown))
@@ -294,7 +300,7 @@ check_family(True, "Glm4MoeForCausalLM", [])
 check_own_tokenizer()
 check_unreadable_tokenizer()
 check_renamed()
+check_weights_are_kept()
 check_alone()
 check_shape_that_one_version_refuses()
 print("interop_cli: ok")
-check_weights_are_kept()

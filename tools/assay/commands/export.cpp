@@ -2,12 +2,16 @@
 #include "interop/export.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/memory_units.h"
 #include "base/read_failed.h"
+#include "base/shell_word.h"
+#include "engine/run/imported_run.h"
+#include "engine/run/run_dir.h"
 #include "session/loaded_model.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/print_json.h"
@@ -33,6 +37,32 @@ std::optional<Tokenizer> tokenizer_of(const CheckpointSource& source, const Expo
   const auto problem = problem_of([&] { tokenizer = checkpoint_tokenizer(source, ""); });
   if (problem) why_not = problem->what();
   return tokenizer;
+}
+
+// Of a transformers tokenizer, some of them in each folder.
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
+                                           "tokenizer.model",
+                                           "tokenizer_config.json",
+                                           "special_tokens_map.json",
+                                           "vocab.json",
+                                           "added_tokens.json",
+                                           "merges.txt",
+                                           "chat_template.jinja"};
+
+// How the exported folder comes to a tokenizer. The one of an imported model that Assay cannot use
+// is in the folder of that model, and transformers reads it.
+std::string way_to_tokenizer(const CheckpointSource& source, const std::string& out) {
+  const std::string run = run_of(source);
+  if (left_tokenizer(run).empty()) return "--tokenizer FILE adds them";
+  const std::string folder = imported_folder(run);
+  std::string files;
+  for (const char* name : kTokenizerFiles) {
+    const std::string file = folder + "/" + name;
+    std::error_code ignored;
+    if (std::filesystem::exists(file, ignored)) files += shell_word(file) + " ";
+  }
+  return files.empty() ? "copy those of the model that was imported into " + out
+                       : "copy the model's own: cp " + files + shell_word(out);
 }
 
 DType dtype_of(const ExportArguments& a, const Config& config) {
@@ -85,7 +115,8 @@ int export_hf(const ExportArguments& a) {
         "  AutoTokenizer begins a text with <|endoftext|>, as sample does; "
         "add_special_tokens=False leaves it out\n");
   } else {
-    std::printf("  no tokenizer files: %s; --tokenizer FILE adds them\n", no_tokenizer.c_str());
+    std::printf("  no tokenizer files: %s; %s\n", no_tokenizer.c_str(),
+                way_to_tokenizer(source, a.out).c_str());
   }
   return kExitDone;
 }
