@@ -43,6 +43,11 @@ class Lines {
   std::vector<std::string> lines_;
 };
 
+// Nothing keeps a few experts from getting all tokens.
+bool is_unbalanced(const MoeConfig& moe) {
+  return !moe.router.bias_rate.on() && !has_working_aux(moe) && moe.experts > moe.top_k;
+}
+
 void add_routers(const MoeConfig& moe, Lines& lines) {
   const RouterConfig &router = moe.router, usual;
   const bool working_aux = has_working_aux(moe);
@@ -51,7 +56,7 @@ void add_routers(const MoeConfig& moe, Lines& lines) {
         "model.moe.router.aux = gates has no effect: model.moe.top_k is 1, and a token's only "
         "normalised gate is 1 whatever the router says (aux: switch acts on the scores)");
   }
-  if (!router.bias_rate.on() && !working_aux && moe.experts > moe.top_k) {
+  if (is_unbalanced(moe)) {
     lines.add(
         "the routers are not balanced: model.moe.router has bias_rate 0 and no auxiliary loss that "
         "acts; a few experts may get all tokens (router: {bias_rate: 0.001}, or {aux: switch, "
@@ -102,6 +107,12 @@ void add_optimizer(const Config& config, Lines& lines) {
     if (config.optimizer.muon && config.optimizer.muon->lr) {
       lines.add_unused("optimizer.expert_lr", config.optimizer.expert_lr,
                        "the experts' matrices are Muon's, and optimizer.muon.lr is given");
+    }
+    if (is_unbalanced(*config.model.moe)) {
+      lines.add(
+          "optimizer.kind = muon beside routers that are not balanced: Muon goes on stepping an "
+          "expert without tokens, at the length of its last steps, for some hundred steps "
+          "(docs/numerics.md#muon)");
     }
   }
   if (config.optimizer.muon && config.optimizer.muon->weight_decay &&

@@ -16,11 +16,11 @@ struct ProcessCores {
   int64_t processes = 1;           // of the run
 };
 
-// One line each, for the log before step 1: a router without balancing, no block with experts, a
-// setting that nothing uses, a stop rule that cannot hold, more threads than cores. Files that
-// configurations include hold some fields for only one or the other of them, as the rate at the
-// end of a cosine: these are named if `is_given` says that the command or its own file gives
-// them.
+// One line each, for the log before step 1: a router without balancing (with Muon also what that
+// does to idle experts), no block with experts, a setting that nothing uses, a stop rule that
+// cannot hold, more threads than cores. Files that configurations include hold some fields for only
+// one or the other of them, as the rate at the end of a cosine: these are named if `is_given` says
+// that the command or its own file gives them.
 using IsGiven = std::function<bool(const std::string& field)>;
 std::vector<std::string> training_warnings(const Config& config, const IsGiven& is_given = {},
                                            const ProcessCores& on = {});

@@ -1,5 +1,5 @@
-// optimizer.kind muon: what is orthogonalised as one matrix, a step beside the scalar reference,
-// equal bits for any threads and after a resume, planned bytes.
+// optimizer.kind muon: what is orthogonalised as one matrix, steps beside the scalar reference,
+// also without a gradient, equal bits for any threads and after a resume, planned bytes.
 #include <cmath>
 #include <cstring>
 
@@ -157,6 +157,68 @@ TEST_CASE("a step with Muon agrees with the scalar reference") {
     c.optimizer.expert_lr = 1e-3;
     check_step(c, Recipe::kBf16);
   }
+}
+
+// docs/numerics.md#muon: the norm divides out how far the momentum has faded.
+TEST_CASE("an expert without tokens keeps the length of its steps until its momentum is gone") {
+  const Config c = config_of(OptimizerKind::kMuon);
+  ModelFixture f(c, Recipe::kFp32, 4, 20);
+  f.step(0);
+  ParameterRef down;
+  for (const ParameterRef& p : f.model->parameters()) {
+    if (p.spec->name == "blocks.1.moe.down") down = p;
+  }
+  float* momentum = nullptr;
+  for (const TensorRef& t : f.optimizer->tensors()) {
+    if (t.name == "blocks.1.moe.down.momentum") momentum = static_cast<float*>(t.data);
+  }
+  REQUIRE(momentum != nullptr);
+  const int64_t rows = down.spec->shape[1], cols = down.spec->shape[2], size = rows * cols;
+  const double lr = c.optimizer.lr, decay = lr * c.optimizer.weight_decay;
+  const double factor = ref::muon_match_rms(rows, cols);
+  const auto length = [](const auto& x) {
+    double squares = 0;
+    for (const double e : x) squares += e * e;
+    return std::sqrt(squares);
+  };
+
+  // A step in which the first expert has no gradient: how far it went beside its decay, as a part
+  // of lr r, and how far by the formula.
+  struct Step {
+    double went, formula;
+  };
+  const auto idle = [&](int64_t step) {
+    f.gradients();
+    std::fill_n(down.grad.data, size, 0.0f);
+    const std::vector<double> before = doubles(down.master.rows(0, size));
+    ref::Matrix u;
+    for (int64_t j = 0; j < size; ++j) {
+      ref::Muon x{double(momentum[j]), 0};
+      u.push_back(ref::bf16_nearest_even(x.momentum(MuonConfig{}.momentum, true)));
+    }
+    f.optimizer->step(f.on, step, 1.0);
+    f.read_back();
+    std::vector<double> went;
+    for (int64_t j = 0; j < size; ++j) {
+      const double was = before[size_t(j)];
+      went.push_back((was - double(down.master[j]) - decay * was) / (lr * factor));
+    }
+    return Step{length(went), length(ref::newton_schulz(u, rows, cols, MuonConfig{}.steps,
+                                                        ref::bf16_nearest_even))};
+  };
+  const auto fade = [&](double by) {
+    for (int64_t j = 0; j < size; ++j) momentum[j] *= float(by);
+  };
+
+  const Step first = idle(1);
+  REQUIRE(first.went > 1);
+  REQUIRE(first.went == Approx(first.formula).epsilon(0.02));
+  fade(std::pow(MuonConfig{}.momentum, 100));
+  const Step late = idle(2);
+  REQUIRE(late.went == Approx(late.formula).epsilon(0.02));
+  REQUIRE(late.went == Approx(first.went).epsilon(0.1));
+  fade(1e-12 / length(std::vector<double>(momentum, momentum + size)));
+  REQUIRE(idle(3).went < 0.01 * first.went);
 }
 
 TEST_CASE("Muon steps the matrices inside the blocks, AdamW the rest") {

@@ -71,6 +71,11 @@ TEST_CASE("a setting that nothing uses is named") {
        {"model.moe.top_k=1", "model.moe.router.aux=gates", "model.moe.router.bias_rate=0"},
        "every gate is 1: the routers learn nothing (router"},
       {kMoe,
+       {"optimizer.kind=muon", "model.moe.router.aux=none", "model.moe.router.bias_rate=0"},
+       "optimizer.kind = muon beside routers that are not balanced: Muon goes on stepping an "
+       "expert "
+       "without tokens"},
+      {kMoe,
        {"model.moe.top_k=1", "model.moe.router.aux=switch"},
        "every gate is 1: the routers learn from their auxiliary losses alone"},
       {kMoe,
@@ -157,6 +162,8 @@ TEST_CASE("a setting that is used is not") {
   REQUIRE(warnings_of(kMoe, {"optimizer.kind=muon", "optimizer.expert_lr=1e-3",
                              "optimizer.weight_decay=0.2"}) == "");
   REQUIRE(warnings_of(kMoe, {"model.moe.router.aux=gates", "model.moe.router.bias_rate=0"}) == "");
+  REQUIRE(warnings_of(kMoe, {"optimizer.kind=muon", "model.moe.router.aux=gates",
+                             "model.moe.router.bias_rate=0"}) == "");
   REQUIRE(warnings_of(kMoe, {"model.moe.router.aux=gates", "model.moe.router.aux_scope=step"}) ==
           "");
   REQUIRE(warnings_of(kMoe, {"model.moe.router.aux=gates", "parallel.parts=4"}) == "");
@@ -172,6 +179,14 @@ TEST_CASE("a setting that is used is not") {
   // Validated steps are logged, too.
   REQUIRE(warnings_of(kMoe, {"telemetry.collapse_stop={at_least: 0.9, for: 11}", "run.log_every=10",
                              "eval.every=25"}) == "");
+}
+
+TEST_CASE("idle experts are a matter of Muon alone") {
+  const std::vector<std::string> unbalanced{"model.moe.router.aux=none",
+                                            "model.moe.router.bias_rate=0"};
+  const std::string lines = warnings_of(kMoe, unbalanced);
+  REQUIRE(lines.find("the routers are not balanced") != std::string::npos);
+  REQUIRE(lines.find("muon") == std::string::npos);
 }
 
 TEST_CASE("threads are compared with the cores of this process, which is one of several perhaps") {
