@@ -62,7 +62,8 @@ run:
   steps: 600                 # steps of the optimizer
   batch_tokens: 4096         # tokens per step
   sequence: 256              # tokens per sequence
-  micro_batch: 16            # sequences computed at once: less needs less memory, same result
+  micro_batch: 16            # sequences computed at once: less needs less memory; the auxiliary
+                             # loss of the routers is of these (router: aux_scope)
   seed: 1
   threads: 0                 # CPU threads; 0 = all usable cores
   checkpoint_every: 200      # steps
