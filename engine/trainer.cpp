@@ -54,21 +54,20 @@ StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
   const MicroScale scale{.loss = static_cast<float>(1.0 / double(std::max<int64_t>(counted, 1))),
                          .micro_share = 1.0f / static_cast<float>(all),
                          .first_micro = step_index * all + layout.rank * own,
-                         .sample = measure == Measure::kHashAndRatios
-                                       ? MicroScale::Sample::kFormats
-                                       : MicroScale::Sample::kNothing};
+                         .sample = measure == Measure::kRatios ? MicroScale::Sample::kFormats
+                                                               : MicroScale::Sample::kNothing};
 
   model_.enter(on, step_index < recipe_steps_ ? PrecisionPhase::kRecipe : PrecisionPhase::kBf16);
   model_.begin_step(on, scale);
   forward_backward(on);
-  step_parameters(on, model_, optimizer_, ranks_, step_index, share,
-                  measure == Measure::kHashAndRatios ? Optimizer::Sample::kRatios
-                                                     : Optimizer::Sample::kNothing);
+  step_parameters(
+      on, model_, optimizer_, ranks_, step_index, share,
+      measure == Measure::kRatios ? Optimizer::Sample::kRatios : Optimizer::Sample::kNothing);
   model_.read_back(on);
   optimizer_.read_back(on);
   wait(on);
   if (ranks_) model_.gather_results(ranks_->group);
-  StepStats stats = read_stats(on, step_index, share, counted, measure);
+  StepStats stats = read_stats(step_index, share, counted, measure);
   if (ranks_) {
     const auto after = ranks_->exchanged();
     stats.sent_bytes = int64_t(after.bytes - before.bytes);
@@ -118,7 +117,7 @@ TokenBatch Trainer::micro(int64_t i) const {
       .token = batch.token, .target = batch.target, .batch = micro_batch_, .sequence = sequence_};
 }
 
-StepStats Trainer::read_stats(Exec on, int64_t step_index, double share, int64_t counted,
+StepStats Trainer::read_stats(int64_t step_index, double share, int64_t counted,
                               Measure measure) const {
   StepStats stats{.step = step_index,
                   .loss = model_.loss_sum() / double(std::max<int64_t>(counted, 1)),
@@ -129,15 +128,17 @@ StepStats Trainer::read_stats(Exec on, int64_t step_index, double share, int64_t
                   .not_finite_operand = model_.not_finite_operand(),
                   .counted = counted,
                   .sources = loader_.source_use()};
-  if (measure == Measure::kNothing) return stats;
-  stats.sampled = measure == Measure::kHashAndRatios;
+  stats.sampled = measure == Measure::kRatios;
   if (stats.sampled) stats.ratios = optimizer_.ratios();
+  return stats;
+}
+
+void Trainer::add_hash(Exec on, StepStats& stats) const {
   const std::array<uint64_t, 3> bits{
       std::bit_cast<uint64_t>(stats.loss), std::bit_cast<uint64_t>(stats.gradient_norm),
       optimizer_.parameter_checksum(on, ranks_ ? ranks_->experts : nullptr)};
   stats.hash = static_cast<uint32_t>(hash_words(bits.data(), bits.size()));
   if (ranks_) stats.bias_hash = bias_hash(model_.router_layers());
-  return stats;
 }
 
 }  // namespace assay

@@ -31,9 +31,10 @@ struct StepStats {
   double clip = 1;
   int64_t non_finite = 0;  // gradient elements that are not finite
   NotFiniteOperand not_finite_operand = {};
-  int64_t counted = 0;      // targets in the loss
+  int64_t counted = 0;  // targets in the loss
+  // By Trainer::add_hash(), else 0.
   uint32_t hash = 0;        // of loss, norm and parameters: equal runs have equal hashes
-  uint64_t bias_hash = 0;   // with ranks: of the routers' selection bias, in measured steps
+  uint64_t bias_hash = 0;   // with ranks: of the routers' selection bias
   bool sampled = false;     // ratios and quantisation measures were taken
   GroupRatios ratios = {};  // NaN if the step was not sampled
   std::span<const SourceUse> sources = {};  // of a mixture, up to this step; valid until the next
@@ -85,10 +86,15 @@ class Trainer {
         loader_(loader),
         ranks_(ranks) {}
 
-  // The hash reads every parameter once, so steps that are not logged skip it.
-  enum class Measure { kNothing, kHash, kHashAndRatios };
+  // kRatios: gradient and update ratios, and what quantisation loses.
+  enum class Measure { kNothing, kRatios };
   // Runs step `step_index` (from 0) and waits for it.
-  StepStats step(Exec on, int64_t step_index, Measure measure = Measure::kHash);
+  StepStats step(Exec on, int64_t step_index, Measure measure = Measure::kNothing);
+  // Adds the hashes to what the last step returned, and waits. They read every parameter once: in a
+  // mixture that is much beside the parameters that a token computes with, so they are no part of
+  // the step and of its time, and steps that are not logged have none. Collective where ranks share
+  // the experts.
+  void add_hash(Exec on, StepStats& stats) const;
   const Schedule& schedule() const { return schedule_; }
 
  private:
@@ -97,8 +103,7 @@ class Trainer {
   int64_t next_batch();
   // The gradients of this rank's share of the batch, part by part.
   void forward_backward(Exec on);
-  StepStats read_stats(Exec on, int64_t step_index, double share, int64_t counted,
-                       Measure measure) const;
+  StepStats read_stats(int64_t step_index, double share, int64_t counted, Measure measure) const;
 
   Schedule schedule_;
   int64_t sequence_, micro_batch_;

@@ -45,7 +45,7 @@ double measured_step_seconds(const Session& session, const RunData& data) {
   std::vector<double> seconds;
   for (int i = 0; i < kWarmup + kTimed; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    trainer.step(on, i, Trainer::Measure::kNothing);
+    trainer.step(on, i);
     const double took = seconds_since(start);
     if (i >= kWarmup) seconds.push_back(took);
   }

@@ -153,7 +153,7 @@ RunRecorder::RunRecorder(const RecorderConfig& config, Log& log)
     : config_(config),
       log_(log),
       telemetry_(config.telemetry_path, {.scalars = scalar_names(config.sources, config.ranks),
-                                         .spans = {"step", "router_telemetry"},
+                                         .spans = {"step", "router_telemetry", "hash"},
                                          .layers = config.moe_layers,
                                          .experts = config.experts,
                                          .operands = config.operands}) {}
@@ -208,6 +208,7 @@ void RunRecorder::step(Exec on, const StepStats& stats, const StepTimes& times, 
   }
   if (config_.ranks) s[source_at(config_.sources.size())] = double(stats.sent_bytes);
   record.spans_ms[0] = 1e3 * seconds;
+  record.spans_ms[2] = 1e3 * times.hash_s;
   record.ranks = times.ranks;
 
   StepLine line{.step = done,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,11 +33,12 @@ struct RecorderConfig {
   int64_t print_every = 1;  // logged steps between those shown on stderr
 };
 
-// Seconds of one step, and seconds and energy of all steps of the run up to it, without evaluations
-// and saves. NaN = unknown.
+// Seconds of one step, and seconds and energy of all steps of the run up to it, without hashes of
+// the parameters, evaluations and saves. NaN = unknown.
 struct StepTimes {
   double step_s = 0;
   double train_s = 0;
+  double hash_s = std::numeric_limits<double>::quiet_NaN();  // of the parameters, after the step
   Energy energy = {};
   std::vector<RankStep> ranks = {};  // what each rank did in the step; empty: there is one
 };
@@ -117,7 +119,7 @@ class RunRecorder final : public Recorder {
 };
 
 // Of a rank that is not the first one: the first one records for all.
-class SilentRecorder final : public Recorder {
+class SilentRecorder : public Recorder {
  public:
   void resume(int64_t, int64_t, RouterTelemetry&) override {}
   void took(double) override {}

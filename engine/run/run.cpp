@@ -137,10 +137,9 @@ class Run {
   // Samples every (run.log_every * telemetry.probe_every)-th step. This depends only on the step,
   // so a resumed run samples the same steps.
   Trainer::Measure measured(int64_t step) const {
-    if (!logged(step)) return Trainer::Measure::kNothing;
     const int64_t every = p_.config.run.log_every;
     const bool samples = step % every == 0 && step / every % p_.config.telemetry.probe_every == 0;
-    return samples ? Trainer::Measure::kHashAndRatios : Trainer::Measure::kHash;
+    return samples ? Trainer::Measure::kRatios : Trainer::Measure::kNothing;
   }
 
   // Called before the checkpoint is saved, so that a run killed in between repeats the landing.
@@ -189,17 +188,19 @@ class Run {
     const auto start = Clock::now();
     doing("training step");
     const bool log = logged(done_ + 1);
-    const StepStats stats = trainer_.step(p_.on, done_, measured(done_ + 1));
+    StepStats stats = trainer_.step(p_.on, done_, measured(done_ + 1));
     const double seconds = seconds_since(start);
     done_ += 1;
     train_seconds_ += seconds;
     steps_here_ += 1;
     energy_.count_if_older_than(std::chrono::seconds(10));
     if (log || !is_finite(stats)) {
-      energy_.count();
+      energy_.pause();
+      const double hash_seconds = log ? add_hash(stats) : std::nan("");
       // The first rank probes in its recorder, so what all do together comes before.
       const StepTimes times{.step_s = seconds,
                             .train_s = seconds_before_ + train_seconds_,
+                            .hash_s = hash_seconds,
                             .energy = energy_.total(),
                             .ranks = rank_steps(stats, seconds)};
       join_probe();
@@ -207,6 +208,13 @@ class Run {
     }
     p_.recorder.took(seconds_since(start));
     return stats;
+  }
+
+  // Seconds that it took.
+  double add_hash(StepStats& stats) const {
+    const auto start = Clock::now();
+    trainer_.add_hash(p_.on, stats);
+    return seconds_since(start);
   }
 
   // Where ranks share the experts, all compute the first one's probe with it.

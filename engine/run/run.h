@@ -7,7 +7,8 @@
 // A landing of the contract is evaluated regardless of eval.every, and its checkpoint is kept; the
 // event "landing" has its fraction. Every step with a validation loss is logged, so that its time
 // is known. Training seconds (scalar train_s) are measured by a steady clock, training
-// energy (cpu_joules, gpu_joules) by counters of the hardware; both are kept in the checkpoints.
+// energy (cpu_joules, gpu_joules) by counters of the hardware; both are of the steps alone, without
+// the hash of a logged one, and are kept in the checkpoints.
 //
 // The first evaluator gives the validation loss. The other evaluators are read-only; they do not
 // change the run's bits. They may take long, so they run after a due checkpoint is saved; if one is

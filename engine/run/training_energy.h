@@ -1,6 +1,7 @@
-// Joules of training, as train_s has its seconds: without evaluations and saves. The counters are
-// read when a step is logged, where training pauses, and every few seconds at least: a CPU's begins
-// again at 0 after some minutes of full power (machine/cpu_energy.h). Not in every step.
+// Joules of training, as train_s has its seconds: of the steps alone. The counters are read where
+// training pauses (after a logged step, for what is recorded of it) and goes on, and every few
+// seconds at least: a CPU's begins again at 0 after some minutes of full power
+// (machine/cpu_energy.h). Not in every step.
 #pragma once
 
 #include <chrono>

@@ -22,7 +22,7 @@ struct GroupCall {
 };
 const char* name_of(GroupCall::Cause cause);
 
-// kSampled: ratios and quantisation measures are taken (Trainer::Measure::kHashAndRatios).
+// kSampled: ratios and quantisation measures are taken (Trainer::Measure::kRatios).
 enum class StepKind { kPlain, kSampled };
 
 // In the order of the step. memory: of any rank, with ranks; config: with its parts resolved.

@@ -24,7 +24,8 @@ constexpr Known kSteps[] = {
     {"non_finite", "values", "values of the gradient that are NaN or infinite"},
     {"tokens", "tokens", "trained on since the beginning of the run"},
     {"tokens_per_s", "tokens/s", "of this step"},
-    {"train_s", "s", "seconds of training since the beginning, without evaluations and saves"},
+    {"train_s", "s",
+     "seconds of the steps since the beginning: without hash_ms, evaluations and saves"},
     {"cpu_joules", "J", "energy of the machine's CPUs in the seconds of train_s"},
     {"gpu_joules", "J", "energy of the GPU in the seconds of train_s"},
     {"mfu_share", "share",
@@ -45,6 +46,8 @@ constexpr Known kSteps[] = {
     {"step_ms", "ms", "duration of the step"},
     {"router_telemetry_ms", "ms",
      "duration of the router's measures, after the step: not in step_ms and train_s"},
+    {"hash_ms", "ms",
+     "duration of the hash of the parameters, after the step: not in step_ms and train_s"},
 };
 
 // Names of the table steps that end in the name of a group or a source.

@@ -141,6 +141,7 @@ std::string step_tag(const std::string& column) {
       {"mfu_share", "speed/mfu"},
       {"step_ms", "speed/step_ms"},
       {"router_telemetry_ms", "speed/router_telemetry_ms"},
+      {"hash_ms", "speed/hash_ms"},
       {"peak_rss_bytes", "memory/peak_rss_bytes"},
       {"sent_bytes", "speed/sent_bytes"},
       {"hash", ""},

@@ -164,9 +164,9 @@ Counted train(const Config& config, const std::string& shard, Group& group, Meet
   Trainer trainer(config, *memory.model, *memory.sums, *memory.optimizer, loader, -1, &ranks);
   CountedCalls calls(group), of_replicas(replicas);
   Counted counted;
-  trainer.step(on, 0, Trainer::Measure::kHash);
+  trainer.step(on, 0);
   counted.plain = {calls.take(), of_replicas.take()};
-  trainer.step(on, 1, Trainer::Measure::kHashAndRatios);
+  trainer.step(on, 1, Trainer::Measure::kRatios);
   counted.sampled = {calls.take(), of_replicas.take()};
   return counted;
 }
