@@ -60,6 +60,9 @@ RouterAtStep at_step(const RouterHistory& history, const std::vector<StepValue>&
     if (const auto norm = layer.at("entropy_norm", step)) {
       s.entropy_norm_min = std::min(s.entropy_norm_min.value_or(*norm), *norm);
     }
+    if (const auto norm = layer.at("e_eff_norm", step)) {
+      s.e_eff_norm_min = std::min(s.e_eff_norm_min.value_or(*norm), *norm);
+    }
     const int64_t active = std::llround(value("active"));
     s.active_min = first ? active : std::min(s.active_min, active);
     if (const auto dead = layer.at("dead_for", step)) {
@@ -124,6 +127,7 @@ RouterLayer layer_of(const LayerHistory& from, const RouterHistory& history,
                     .active_norm = value("window_active_norm"),
                     .cv_norm = from.at("window_cv_norm", last),
                     .entropy_norm = from.at("window_entropy_norm", last),
+                    .e_eff_norm = from.at("window_e_eff_norm", last),
                     .ccdf = ccdf(from.window_counts, ccdf_loads),
                     .bias_range = from.at("bias_range", last),
                     .margin = from.last("margin"),

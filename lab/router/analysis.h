@@ -1,7 +1,7 @@
 // The collapse analysis of `assay router`: the routers of a run at chosen steps, layer by layer
 // over the last W logged steps, and a verdict. Formulas and names: docs/numerics.md (router
-// telemetry). Every measure has its normalised form beside it, because raw ones do not compare
-// across E and K.
+// telemetry). A normalised measure, a share of its ceiling, compares layers and steps at one E and
+// K; of them only e_eff_norm compares numbers of experts (docs/router.md).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct RouterAtStep {
   double max_load_mean = 0, max_load_norm_mean = 0, max_load_norm_worst = 0;
   int64_t worst_layer = 0;  // block index, by max_load_norm
   double entropy_min = 0;
-  std::optional<double> entropy_norm_min = {};
+  std::optional<double> entropy_norm_min = {}, e_eff_norm_min = {};
   int64_t active_min = 0;            // experts
   std::optional<int64_t> dead = {};  // experts, sum over layers; absent before W logged steps
   int64_t saturated = 0;             // layers
@@ -37,7 +37,7 @@ struct RouterLayer {
   // Over the last W logged steps together. assignments: 0 = unknown.
   double assignments = 0;
   double cv = 0, cv_floor = 0, max_load = 0, max_load_norm = 0, gini = 0, active_norm = 0;
-  std::optional<double> cv_norm, entropy_norm;
+  std::optional<double> cv_norm, entropy_norm, e_eff_norm;
   // Per load of RouterAnalysis::ccdf_loads: share of the experts with at least that load.
   std::vector<double> ccdf;
   // Experts without an assignment in all of the last W logged steps, absent before W are logged,

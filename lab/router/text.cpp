@@ -46,34 +46,47 @@ std::string head_text(const RouterAnalysis& a) {
 
 std::string steps_text(const RouterAnalysis& a) {
   TextTable table({"step", "loss", "cv", "/ceiling", "floor", "max_load", "x K", "worst", "layer",
-                   "min H", "/ln E", "min active", "dead", "saturated"});
+                   "min H", "/ln E", "exp(H)/E", "min active", "dead", "saturated"});
   for (const RouterAtStep& s : a.steps) {
     table.add({grouped(s.step), fixed(s.loss_nats, 3), fixed(s.cv_mean, 1) + "%",
                fixed(s.cv_norm_mean, 3), fixed(s.cv_floor, 1) + "%",
                strprintf("%.2f%%", 100 * s.max_load_mean), fixed(s.max_load_norm_mean, 3),
                fixed(s.max_load_norm_worst, 3), std::to_string(s.worst_layer),
-               fixed(s.entropy_min, 2), fixed(s.entropy_norm_min, 3), grouped(s.active_min),
-               count_of(s.dead), std::to_string(s.saturated)});
+               fixed(s.entropy_min, 2), fixed(s.entropy_norm_min, 3), fixed(s.e_eff_norm_min, 3),
+               grouped(s.active_min), count_of(s.dead), std::to_string(s.saturated)});
   }
   return "\nat single steps, over layers: mean cv and max_load, the worst K max_load and its "
          "layer, "
-         "smallest entropy H; dead: no assignment in the last W\n" +
+         "smallest entropy H and exp(H)/E; dead: no assignment in the last W\n" +
          table.text();
 }
 
 std::string layers_text(const RouterAnalysis& a) {
-  TextTable table({"layer", "saturated at", "cv", "/ceiling", "max_load", "x K", "H/ln E", "gini",
-                   "dead", "never used", "dead for", "turnover", "step cv", "swing", "bias range",
-                   "margin", "lead", "gate H", "overlap"});
+  TextTable table({"layer",      "saturated at", "cv",       "/ceiling", "max_load",
+                   "x K",        "H/ln E",       "exp(H)/E", "gini",     "dead",
+                   "never used", "dead for",     "turnover", "step cv",  "swing",
+                   "bias range", "margin",       "lead",     "gate H",   "overlap"});
   for (const RouterLayer& l : a.layers) {
-    table.add(
-        {std::to_string(l.layer), step_of(l.saturated_at), fixed(l.cv, 1) + "%",
-         fixed(l.cv_norm, 3), strprintf("%.2f%%", 100 * l.max_load), fixed(l.max_load_norm, 3),
-         fixed(l.entropy_norm, 3), fixed(l.gini, 3), count_of(l.dead), grouped(l.never_used),
-         l.dead.value_or(0) > 0 ? grouped(l.dead_median) + "-" + grouped(l.dead_longest) : "",
-         percent(l.turnover), l.steps ? fixed(l.steps->cv, 1) + "%" : "",
-         l.steps ? fixed(l.steps->swing, 1) + "%" : "", fixed(l.bias_range, 4), fixed(l.margin, 4),
-         fixed(l.lead, 4), fixed(l.gate_entropy_norm, 3), fixed(l.overlap, 3)});
+    table.add({std::to_string(l.layer),
+               step_of(l.saturated_at),
+               fixed(l.cv, 1) + "%",
+               fixed(l.cv_norm, 3),
+               strprintf("%.2f%%", 100 * l.max_load),
+               fixed(l.max_load_norm, 3),
+               fixed(l.entropy_norm, 3),
+               fixed(l.e_eff_norm, 3),
+               fixed(l.gini, 3),
+               count_of(l.dead),
+               grouped(l.never_used),
+               l.dead.value_or(0) > 0 ? grouped(l.dead_median) + "-" + grouped(l.dead_longest) : "",
+               percent(l.turnover),
+               l.steps ? fixed(l.steps->cv, 1) + "%" : "",
+               l.steps ? fixed(l.steps->swing, 1) + "%" : "",
+               fixed(l.bias_range, 4),
+               fixed(l.margin, 4),
+               fixed(l.lead, 4),
+               fixed(l.gate_entropy_norm, 3),
+               fixed(l.overlap, 3)});
   }
   return "\nby layer, over the last W logged steps; dead for: steps since the last assignment, "
          "median "
@@ -150,6 +163,7 @@ Json step_json(const RouterAtStep& s) {
   json["worst_layer"] = s.worst_layer;
   json["entropy_min"] = s.entropy_min;
   json["entropy_norm_min"] = number(s.entropy_norm_min);
+  json["e_eff_norm_min"] = number(s.e_eff_norm_min);
   json["active_min"] = s.active_min;
   json["dead_for"] = number(s.dead);
   json["saturated_layers"] = s.saturated;
@@ -166,6 +180,7 @@ Json layer_json(const RouterLayer& l) {
   json["max_load"] = l.max_load;
   json["max_load_norm"] = l.max_load_norm;
   json["entropy_norm"] = number(l.entropy_norm);
+  json["e_eff_norm"] = number(l.e_eff_norm);
   json["gini"] = l.gini;
   json["active_norm"] = l.active_norm;
   json["dead"] = number(l.dead);

@@ -417,6 +417,11 @@ TEST_CASE("text and JSON agree") {
   REQUIRE(json["layers"][1]["saturated_at_step"] == kCollapse);
   REQUIRE(json["layers"][0]["saturated_at_step"].is_null());
   REQUIRE(json["layers"][0]["margin"].is_null());
+  // Eight of eight experts and two of eight have all the work, evenly.
+  REQUIRE(text.find("H/ln E  exp(H)/E") != std::string::npos);
+  REQUIRE(json["layers"][0]["e_eff_norm"].get<double>() == Approx(1));
+  REQUIRE(json["layers"][1]["e_eff_norm"].get<double>() == Approx(0.25));
+  REQUIRE(json["steps"].back()["e_eff_norm_min"].get<double>() == Approx(0.25));
   REQUIRE(json["verdict"]["advice"][0]["rule"] == "no_balancing");
   REQUIRE(json["steps"].size() == a.steps.size());
 }

@@ -47,12 +47,16 @@ def check_finished(w):
         expect((layer["cv"], layer["max_load_norm"], layer["gini"]) == stored, f"{layer} is not {stored}")
         expect(layer["bias_range"] > 0 and 0 < layer["margin"] <= layer["lead"] and 0 <= layer["overlap"] <= 1, layer)
         expect(0 < layer["turnover"] < 1, layer)
+        effective = rows(run, f"SELECT window_e_eff_norm FROM router_layer WHERE step = 60 AND layer = {layer['layer']}")[0][0]
+        expect(layer["e_eff_norm"] == effective and 0.25 <= effective <= 1, f"{layer} is not {effective}")
     for step in said["steps"]:
         worst = rows(run, f"SELECT max(max_load_norm) FROM router_layer WHERE step = {step['step']}")[0][0]
         expect(step["max_load_norm_worst"] == worst, step)
+        least = rows(run, f"SELECT min(e_eff_norm) FROM router_layer WHERE step = {step['step']}")[0][0]
+        expect(step["e_eff_norm_min"] == least, step)
     expect([s["step"] for s in analysis(run, "--steps", "7,60")["steps"]] == [7, 60], "the steps asked for")
     text = assay("router", run).stdout
-    for part in ("E = 4 experts, K = 2", "by layer", "share of the experts", "verdict: "):
+    for part in ("E = 4 experts, K = 2", "by layer", "exp(H)/E", "share of the experts", "verdict: "):
         expect(part in text, f"{part!r} is not in\n{text}")
 
 
@@ -134,6 +138,41 @@ def check_early_warning(w):
     (w.path / "empty").mkdir()
     done = assay("early-warning", w.path / "empty")
     expect(is_refusal(done, "is no run and holds none"), f"early-warning: {done}")
+
+
+def check_matrix(w):
+    """The folder of a matrix: one line per run, in its order, over numbers of experts; what has no router is named."""
+    (w.path / "dense.yaml").write_text("include: config.yaml\nmodel: {moe: null}\n")
+    file = w.path / "experts.yaml"
+    file.write_text("name: experts\nmodels: {dense: dense.yaml, e4: config.yaml, e8: {config: config.yaml, set: {model.moe.experts: 8}}}\n"
+                    "contracts: [{kind: steps}]\nprecisions: [fp32]\nseeds: [1]\n"
+                    "set: {run.steps: 12, schedule.warmup: 0, schedule.warmdown: 0, eval.every: 6}\n")
+    folder = w.path / "matrix"
+    done = assay("matrix", file, "--run-dir", folder)
+    expect(done.returncode == 0, f"matrix: {done}")
+    shutil.copytree(w.run("moe"), folder / "e16-steps-fp32-seed1")  # of no cell
+    done = assay("router", folder, "--json")
+    expect(done.returncode == 0 and done.stderr == f"note: left out: {folder}/dense-steps-fp32-seed1: the model is dense\n", f"router: {done}")
+    said = json.loads(done.stdout)
+    expect([(r["run"], r["experts"], r["top_k"]) for r in said] == [("e4-steps-fp32-seed1", 4, 2), ("e8-steps-fp32-seed1", 8, 2)], said)
+    for run in said:
+        whole = analysis(folder / run["run"])
+        layers = whole["layers"]
+        worst = max(layers, key=lambda layer: layer["max_load_norm"])
+        expect((run["state"], run["max_load_norm_worst"], run["worst_layer"]) ==
+               (whole["verdict"]["state"], worst["max_load_norm"], worst["layer"]), f"{run}, not {layers}")
+        expect(abs(run["effective_share"] - min(layer["e_eff_norm"] for layer in layers)) < 1e-9, run)
+        expect(abs(run["dead_share"] - sum(layer["dead"] for layer in layers) / len(layers) / run["experts"]) < 1e-9, run)
+        expect((run["last_step"], run["planned_steps"], run["ended_by"]) == (12, 12, "steps"), run)
+    text = assay("router", f"{folder}/").stdout
+    expect(re.search(r"^run +E +K +verdict +dead +exp\(H\)/E +worst K max_load +layer +step\ne4\S+ +4 +2 .*\ne8\S+ +8 +2 ", text, re.M), text)
+    expect(f"left out: {folder}/dense-steps-fp32-seed1: the model is dense\n" in text, text)
+    refused("--steps with", folder, "--steps", "3")
+    for cell in ("e4", "e8"):
+        shutil.rmtree(folder / f"{cell}-steps-fp32-seed1")
+    refused("none of its 1 runs has a router to show", folder)
+    shutil.rmtree(folder / "e16-steps-fp32-seed1")
+    shutil.rmtree(folder)
 
 
 def check_running(w):
@@ -218,6 +257,7 @@ with Workplace(moe=True) as w:
     locked = Locked(w)
     check_early_warning(w)
     check_restless(w)
+    check_matrix(w)
     check_running(w)
     check_refusals(w)
     check_one_step(w)
