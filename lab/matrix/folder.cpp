@@ -115,6 +115,13 @@ bool is_matrix_folder(const std::string& path) {
   return fs::is_regular_file(record_of(path), ignored);
 }
 
+bool is_beside_matrix_runs(const std::string& path) {
+  fs::path folder = fs::path(path).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  const fs::path name = folder.filename();
+  return (name == "configs" || name == "logs") && is_matrix_folder(folder.parent_path());
+}
+
 RecordedMatrix read_matrix_folder(const std::string& folder) {
   RecordedMatrix recorded;
   MatrixFile& file = recorded.matrix.file;

@@ -11,6 +11,9 @@ namespace assay {
 // True if the path is a folder with the record of a matrix (matrix.json).
 bool is_matrix_folder(const std::string& path);
 
+// True of configs/ and logs/ of a matrix, which a shell's `runs/cpu/*/` names beside its runs.
+bool is_beside_matrix_runs(const std::string& path);
+
 struct RecordedMatrix {
   Matrix matrix;
   std::vector<std::string> notes;  // what the record lacks, one sentence each

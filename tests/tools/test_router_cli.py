@@ -172,7 +172,27 @@ def check_matrix(w):
         shutil.rmtree(folder / f"{cell}-steps-fp32-seed1")
     refused("none of its 1 runs has a router to show", folder)
     shutil.rmtree(folder / "e16-steps-fp32-seed1")
+    check_compare_of_matrix(file, folder)
     shutil.rmtree(folder)
+
+
+def check_compare_of_matrix(file, folder):
+    """`compare` takes the folder of a matrix: the runs that have made a step; its folders that are no runs are left out."""
+    done = assay("matrix", file, "--run-dir", folder, "--only", "e4")
+    expect(done.returncode == 0, f"matrix: {done}")
+    names = [folder / name for name in ("dense-steps-fp32-seed1", "e4-steps-fp32-seed1")]
+    wanted = assay("compare", *names).stdout
+    done = assay("compare", folder)
+    expect(wanted and (done.returncode, done.stdout, done.stderr) == (0, wanted, ""), f"compare with the folder: {done}")
+    (folder / "e8-steps-fp32-seed1").mkdir()
+    shutil.copy(folder / "configs" / "e8-steps-fp32-seed1.yaml", folder / "e8-steps-fp32-seed1" / "config.yaml")
+    done = assay("compare", folder)
+    expect(done.stdout == wanted and done.stderr.startswith(f"note: left out: {folder}/e8-steps-fp32-seed1: no telemetry at "), f"compare: {done}")
+    done = assay("compare", *names, f"{folder}/configs/", f"{folder}/logs/")
+    notes = "".join(f"note: left out: {folder}/{name}/: no run, but a folder of its matrix\n" for name in ("configs", "logs"))
+    expect((done.returncode, done.stdout, done.stderr) == (0, wanted, notes), f"compare with configs/: {done}")
+    done = assay("compare", f"{folder}/logs")
+    expect(done.returncode == 1 and re.search(r"^error: nothing is left to compare: .*\nhint: ", done.stderr, re.M), f"compare of logs/: {done}")
 
 
 def check_running(w):

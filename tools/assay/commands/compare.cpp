@@ -5,9 +5,12 @@
 #include <memory>
 
 #include "base/check.h"
+#include "engine/telemetry/reader.h"
 #include "lab/compare/anchor_report.h"
 #include "lab/compare/compare_report.h"
 #include "lab/compare/published_report.h"
+#include "lab/matrix/folder.h"
+#include "lab/page/matrix.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/commands/published.h"
 #include "tools/assay/print_json.h"
@@ -36,6 +39,44 @@ void check_arguments(const CompareArguments& a) {
                     "give nats per token, for example 3.28");
 }
 
+// Why a run of a matrix cannot be compared (yet); "" if it can.
+std::string not_comparable(const std::string& run) {
+  try {
+    return TelemetryReader(telemetry_file(run)).steps_done() > 0 ? "" : "it has made no step yet";
+  } catch (const UserError& error) {
+    return error.what();
+  }
+}
+
+// With the runs of each matrix among the paths in its place. What is left out is said.
+std::vector<std::string> compared_runs(const std::vector<std::string>& paths) {
+  std::vector<std::string> runs;
+  const auto leave_out = [](const std::string& path, const std::string& why) {
+    std::fprintf(stderr, "note: left out: %s: %s\n", path.c_str(), why.c_str());
+  };
+  for (const std::string& path : paths) {
+    if (is_beside_matrix_runs(path)) {
+      leave_out(path, "no run, but a folder of its matrix");
+    } else if (!is_matrix_folder(path)) {
+      runs.push_back(path);
+    } else {
+      for (const std::string& run : matrix_runs(path)) {
+        const std::string why = not_comparable(run);
+        if (why.empty()) {
+          runs.push_back(run);
+        } else {
+          leave_out(run, why);
+        }
+      }
+    }
+  }
+  if (runs.empty() && !paths.empty()) {
+    throw UserError("nothing is left to compare: " + paths.front() + " has no run with a step",
+                    "give runs that have made a step, or the folder of a matrix that has any");
+  }
+  return runs;
+}
+
 CompareOptions options_of(const CompareArguments& a) {
   CompareOptions options;
   if (!a.contract.empty()) options.contract = a.contract;
@@ -52,7 +93,7 @@ int run_compare(const CompareArguments& a) {
   if (!a.published.empty()) study = published_study(a.published);
   std::optional<AnchorLog> anchor;
   if (!a.anchor.empty()) anchor = read_anchor_log(a.anchor);
-  const std::vector<RunRecord> runs = read_runs(a.runs);
+  const std::vector<RunRecord> runs = read_runs(compared_runs(a.runs));
   Comparison comparison;
   if (!runs.empty()) comparison = compare(runs, options_of(a));
 
@@ -84,8 +125,10 @@ void add_compare_command(Commands& commands) {
   auto a = std::make_shared<CompareArguments>();
   CLI::App* sub = commands.app.add_subcommand(
       "compare", "compare runs: losses with intervals over seeds, time to a target loss");
-  sub->add_option("RUN", a->runs,
-                  "run directories; runs that differ only in seed count as one model");
+  sub->add_option(
+      "RUN", a->runs,
+      "run directories, or folders of matrices; runs that differ only in seed count as one "
+      "model");
   add_contract_option(sub, a->contract);
   sub->add_option("--target", a->target,
                   "validation loss in nats per token; steps, tokens and time to reach it are "
@@ -101,6 +144,7 @@ void add_compare_command(Commands& commands) {
   sub->footer(
       "Examples:\n"
       "  assay compare runs/dense-s1 runs/dense-s2 runs/moe-s1 runs/moe-s2\n"
+      "  assay compare runs/cpu               the runs of a matrix, of all its contracts\n"
       "  assay compare runs/moe-s1 --published 0003\n"
       "  assay compare runs/moe-s1 --anchor modded-nanogpt.log\n"
       "docs/compare.md explains the tables.");
