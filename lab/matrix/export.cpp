@@ -178,6 +178,11 @@ struct TableRow {
   std::string routers(const char* measure) const {
     return exact(mean(summarise(values_of(runs_with_routers(row), *find_run_measure(measure)))));
   }
+  // A number of the model's experts; "" of a dense one.
+  std::string experts(int64_t MoeConfig::*number) const {
+    const auto& moe = row.cell->config.model.moe;
+    return row.cell->configured && moe ? std::to_string((*moe).*number) : "";
+  }
 };
 
 struct TableColumn {
@@ -185,6 +190,7 @@ struct TableColumn {
   std::string (*text)(const TableRow& r);
 };
 
+// New columns are added at the end: who reads by place finds those of earlier versions there.
 const TableColumn kSummaryColumns[] = {
     {"contract", [](const TableRow& r) { return r.table.contract.name; }},
     {"kind", [](const TableRow& r) { return r.table.contract.kind_text(); }},
@@ -225,6 +231,14 @@ const TableColumn kSummaryColumns[] = {
     {"uneven_runs", [](const TableRow& r) { return std::to_string(r.row.uneven); }},
     {"effective_share", [](const TableRow& r) { return r.routers("effective_share"); }},
     {"swing", [](const TableRow& r) { return r.routers("swing"); }},
+    {"experts", [](const TableRow& r) { return r.experts(&MoeConfig::experts); }},
+    {"top_k", [](const TableRow& r) { return r.experts(&MoeConfig::top_k); }},
+    {"cv", [](const TableRow& r) { return r.routers("cv"); }},
+    {"max_load", [](const TableRow& r) { return r.routers("max_load"); }},
+    {"entropy_min", [](const TableRow& r) { return r.routers("entropy_min"); }},
+    {"dead", [](const TableRow& r) { return r.routers("dead"); }},
+    {"saturated_layers", [](const TableRow& r) { return r.routers("saturated_layers"); }},
+    {"collapsed", [](const TableRow& r) { return r.routers("collapsed"); }},
 };
 
 }  // namespace
@@ -247,16 +261,16 @@ std::string summary_csv(const MatrixSummary& summary) {
 
 std::string runs_csv(const MatrixSummary& summary) {
   std::string text =
-      csv_line({"cell", "run", "contract", "model", "precision", "seed", "end", "steps", "tokens",
-                "val_loss_nats", "bits_per_byte", "core", "seconds", "flops", "worst_max_load_norm",
-                "reused_from", "effective_share", "swing"});
+      "cell,run,contract,model,precision,seed,end,steps,tokens,val_loss_nats,bits_per_byte,core,"
+      "seconds,flops,worst_max_load_norm,reused_from,effective_share,swing,experts,top_k,cv,"
+      "max_load,entropy_min,dead,saturated_layers,collapsed\n";
   for (const Cell& cell : summary.matrix->cells) {
     std::vector<std::string> fields = {cell.name,  cell.run,       cell.contract,
                                        cell.model, cell.precision, std::to_string(cell.seed)};
     const auto finished = summary.records.find(cell.run), stopped = summary.stopped.find(cell.run);
     const bool whole = finished != summary.records.end();
     if (!whole && stopped == summary.stopped.end()) {
-      fields.resize(18);
+      fields.resize(26);
     } else {
       const RunRecord& run = whole ? finished->second : stopped->second;
       // Means of losses are of finished runs: those of others stay empty.
@@ -274,6 +288,12 @@ std::string runs_csv(const MatrixSummary& summary) {
       fields.push_back(run.reused_from);
       fields.push_back(exact(find_run_measure("effective_share")->of(run)));
       fields.push_back(exact(find_run_measure("swing")->of(run)));
+      const auto& moe = run.config.model.moe;
+      fields.push_back(moe ? std::to_string(moe->experts) : "");
+      fields.push_back(moe ? std::to_string(moe->top_k) : "");
+      for (const char* measure :
+           {"cv", "max_load", "entropy_min", "dead", "saturated_layers", "collapsed"})
+        fields.push_back(exact(find_run_measure(measure)->of(run)));
     }
     text += csv_line(fields);
   }

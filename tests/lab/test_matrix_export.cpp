@@ -23,9 +23,14 @@ TEST_CASE("runs.csv has a run that collapse_stop ended, without the measures of 
     layer.layer = 1;
     layer.max_load_norm = load;
     layer.entropy_norm = 0.5;
+    layer.cv_norm = 0.125;
+    layer.active_norm = 0.75;
     layer.steps = StepLoads{.swing = 125};
-    run.config.model.moe.emplace().experts = 64;
+    MoeConfig& moe = run.config.model.moe.emplace();
+    moe.experts = 64;
+    moe.top_k = 8;
     run.health = health_of(std::vector{layer}, 64, 8);
+    run.health->stopped_by_guard = run.end == "collapse_stop";
     return run;
   };
   MatrixSummary summary{.matrix = &matrix,
@@ -39,11 +44,12 @@ TEST_CASE("runs.csv has a run that collapse_stop ended, without the measures of 
   const RunRecord& whole = summary.records.at("finished");
   const std::string steps = std::to_string(whole.steps_done) + "," + std::to_string(whole.tokens);
   const std::string share = strprintf("%.17g", *find_run_measure("effective_share")->of(whole));
-  for (const std::string& part : {"finished,finished,steps,moe,bf16,1,steps," + steps +
-                                      ",3.5,,,50,3000000,0.25,," + share + ",1.25\n",
-                                  "stopped,stopped,steps,moe,bf16,1,collapse_stop," + steps +
-                                      ",,,,50,3000000,0.875,," + share + ",1.25\n",
-                                  std::string("waiting,waiting,steps,moe,bf16,1,,,,,,,,,,,,\n")}) {
+  for (const std::string& part :
+       {"finished,finished,steps,moe,bf16,1,steps," + steps + ",3.5,,,50,3000000,0.25,," + share +
+            ",1.25,64,8,0.125,0.25,0.5,0.25,0,0\n",
+        "stopped,stopped,steps,moe,bf16,1,collapse_stop," + steps + ",,,,50,3000000,0.875,," +
+            share + ",1.25,64,8,0.125,0.875,0.5,0.25,0,1\n",
+        "waiting,waiting,steps,moe,bf16,1" + std::string(20, ',') + "\n"}) {
     INFO(part);
     REQUIRE(text.find(part) != std::string::npos);
   }

@@ -221,6 +221,9 @@ TEST_CASE("uneven runs are counted, and effective_share and swing stand beside t
   REQUIRE((full.uneven == 2 && full.collapsed == 0 && full.restless == 1));
   REQUIRE(t.tables[0].rows[1].uneven == 0);
   for (size_t i : {0, 1, 2}) t.runs[i].health->min_entropy_norm = 0.5;  // sqrt(64) of 64 experts
+  MoeConfig& moe = t.cells[0].config.model.moe.emplace();
+  moe.experts = 128;
+  moe.top_k = 4;
   const Matrix matrix;
   MatrixSummary summary;
   summary.matrix = &matrix;
@@ -236,10 +239,13 @@ TEST_CASE("uneven runs are counted, and effective_share and swing stand beside t
           2);
   const std::string csv = summary_csv(summary);
   INFO(csv);
-  REQUIRE(csv.find(",restless_runs,uneven_runs,effective_share,swing\n") != std::string::npos);
+  REQUIRE(csv.find(",restless_runs,uneven_runs,effective_share,swing,experts,top_k,cv,max_load,"
+                   "entropy_min,dead,saturated_layers,collapsed\n") != std::string::npos);
   REQUIRE(csv.find(",1,2,0.12") != std::string::npos);
-  REQUIRE(csv.find(",1.25\n") != std::string::npos);
-  REQUIRE(csv.ends_with(",0,,\n"));  // the model without a run
+  REQUIRE(csv.find(",1.25,128,4,0.9") != std::string::npos);
+  REQUIRE(csv.find(",0.5,0,0.33333333333333331,0\n") != std::string::npos);
+  REQUIRE(csv.ends_with(",0" + std::string(10, ',') +
+                        "\n"));  // the model without a run, a dense one here
 }
 
 TEST_CASE("models without a run are named in one line, and what has begun has its own") {
