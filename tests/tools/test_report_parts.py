@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import sqlite3
 import sys
+import xml.etree.ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from chromium import Browser
@@ -171,6 +172,44 @@ def check_matrix(browser, w):
     check_phone(browser, w.path / "matrix.html")
 
 
+def check_experts(browser, w):
+    """Runs of several numbers of experts open at the measure that compares them, and shares of a ceiling say that they do not."""
+    measure = lambda: browser.js("return document.querySelector('#router-curves-name').value")
+    note = lambda: browser.one("#chart-router-curves .note").text
+    report(w, "one.html", w.run("healthy"))
+    opened(browser, w.path / "one.html")
+    expect(measure() == "max_load_norm" and "differ in their number" not in note(), f"one run: {measure()}, {note()}")
+    train(w, "wide", {"model.moe.experts": 8, "run.steps": 20, "schedule.warmdown": 0})
+    page = w.path / "experts.html"
+    report(w, page.name, w.run("healthy"), w.run("wide"))
+    opened(browser, page)
+    expect(measure() == "window_e_eff_norm" and "differ in their number" not in note(), f"two numbers of experts: {measure()}, {note()}")
+    shown = {(r["run"], r["layer"], r["step"]): r["window_e_eff_norm"] for r in table(browser, "router-curves")}
+    for name, step in (("healthy", 60), ("wide", 20)):
+        for layer, stored in rows(w.run(name), f"SELECT layer, window_e_eff_norm FROM router_layer WHERE step = {step}"):
+            expect(near(shown[name, str(layer), str(step)], stored, 1e-4), f"{name}, layer {layer}: {stored}")
+    expect("exp(H) / E" in browser.js("return document.querySelector('#section-routers').textContent"), "the table by layer")
+    check_drawing(browser)
+    for misleading in ("max_load_norm", "cv_norm", "entropy_norm"):
+        browser.choose("#router-curves-name", misleading)
+        expect("effective experts / E does" in note(), f"{misleading}: {note()}")
+    browser.choose("#router-curves-name", "gini")
+    expect("differ in their number" not in note(), note())
+    quiet(browser, page.name)
+
+
+def check_drawing(browser):
+    """The button SVG: the chart as it is seen, with the names of its lines, which the bar has on the page; the chart stays."""
+    state = "const p = document.querySelector('#chart-router-curves .plot'); return JSON.stringify([p.data, p.layout])"
+    before = browser.js(state)
+    text = browser.download("#chart-router-curves .svg", "router-curves.svg")
+    drawing = xml.etree.ElementTree.fromstring(text)
+    expect(drawing.tag.endswith("}svg") and float(drawing.get("width")) > 300, text[:300])
+    names = ["".join(node.itertext()) for node in drawing.iter() if node.get("class") == "legendtext"]
+    expect(names == ["healthy", "wide"] and "effective experts / E" in "".join(drawing.itertext()), names)
+    expect("font-family: inherit" not in text and browser.js(state) == before, "the fonts of the drawing, or a changed chart")
+
+
 def check_dissect(browser, w, keep):
     """What assay dissect found out, from its files: a bar for each layer and part, and P_used."""
     folder = w.run("healthy") / "dissect"
@@ -292,6 +331,7 @@ def main():
         check_study_of(browser, w, "tiny", ["best_val_loss"], "tiny: MoE", 1.5788 - 1.6545)
         check_anchor(browser, w, keep)
         check_precision(browser, w, keep)
+        check_experts(browser, w)
         check_dissect(browser, w, keep)
         check_ranks(browser, w, keep)
     end("report_parts")

@@ -1,4 +1,5 @@
-// A chart: heading, how to read it, controls, plot, CSV; a sentence if there is nothing to draw.
+// A chart: heading, how to read it, controls, plot, CSV, SVG (figure.js); a sentence if there is
+// nothing to draw.
 //
 //   {id, title, how, wide, controls: [control], present() (always unless given),
 //    build(values) -> {missing} or {traces, layout, note, height, table()}}
@@ -54,9 +55,10 @@ function addChart(grid, spec) {
     missing: element('p', {className: 'missing', hidden: true}), note: element('p', {className: 'note', hidden: true}),
   };
   csv.addEventListener('click', () => download(spec.id, chart.built.table()));
+  chart.svg = drawingButton(chart);
   for (const control of spec.controls || []) addControl(chart, control);
   chart.figure = element('figure', {className: 'chart' + (spec.wide ? ' wide' : ''), id: 'chart-' + spec.id},
-    element('div', {className: 'chart-head'}, element('h3', {textContent: spec.title}), csv),
+    element('div', {className: 'chart-head'}, element('h3', {textContent: spec.title}), csv, chart.svg),
     element('p', {className: 'how', textContent: spec.how}), chart.controls, chart.plot, chart.missing, chart.note);
   grid.append(chart.figure);
   charts.push(chart);
@@ -122,6 +124,7 @@ function draw(chart) {
   chart.missing.textContent = built.missing || '';
   chart.plot.hidden = Boolean(built.missing);
   chart.csv.hidden = !built.table;
+  chart.svg.hidden = Boolean(built.missing);
   chart.note.hidden = !built.note;
   chart.note.textContent = built.note || '';
   if (built.missing) return;

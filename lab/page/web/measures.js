@@ -1,5 +1,5 @@
-// Router measures in words: description, unit and ceiling by column name. A column not listed here
-// is shown under its own name.
+// Router measures in words: name, description, unit and ceiling by column name. A column not listed
+// here, or without a name, is shown under that of its column.
 
 const measureWords = {
   assignments: {unit: 'assignments', says: 'tokens times K'},
@@ -7,7 +7,7 @@ const measureWords = {
   cv_floor: {unit: '%', says: 'the cv that uniform random routing shows by sampling alone'},
   max_load: {unit: 'share', says: 'the largest share of the assignments on one expert', ceiling: (r) => r.max_load_ceiling, of: '1/K'},
   entropy: {unit: 'nats', says: 'entropy of the loads: at its ceiling they are even', ceiling: (r) => r.entropy_ceiling, of: 'ln E'},
-  e_eff: {unit: 'experts', says: 'exp(entropy): the number of evenly loaded experts with this entropy', ceiling: (r) => r.experts, of: 'E'},
+  e_eff: {name: 'effective experts', unit: 'experts', says: 'exp(entropy): the number of evenly loaded experts with this entropy', ceiling: (r) => r.experts, of: 'E'},
   participation: {unit: 'experts', says: '1 / sum load^2', ceiling: (r) => r.experts, of: 'E'},
   active: {unit: 'experts', says: 'experts with at least one assignment', ceiling: (r) => r.experts, of: 'E'},
   gini: {unit: '', says: 'Gini coefficient of the loads: 0 is even'},
@@ -24,10 +24,10 @@ function measureOf(name) {
   const windowed = name.startsWith('window_'), normal = name.endsWith('_norm');
   const base = name.replace(/^window_/, '').replace(/_norm$/, '');
   const words = measureWords[base] || {unit: '', says: ''};
-  const of = words.of || 'its ceiling';
+  const of = words.of || 'its ceiling', called = words.name || base.replace(/_/g, ' ');
   return {
-    name, base, windowed, normal, says: words.says,
-    label: base.replace(/_/g, ' ') + (normal ? ` / ${base === 'max_load' ? 'ceiling (K max load)' : of}` : '') + (windowed ? ', last W steps' : ''),
+    name, base, called, windowed, normal, says: words.says,
+    label: called + (normal ? ` / ${base === 'max_load' ? 'ceiling (K max load)' : of}` : '') + (windowed ? ', last W steps' : ''),
     unit: normal ? 'of its ceiling' : words.unit,
     ceiling: (router) => (normal ? 1 : words.ceiling ? words.ceiling(router) : null),
     ceilingName: normal ? '' : of,
@@ -50,11 +50,21 @@ const allOrLayers = () => (withRouters().length === 0 ? [['', '']] : [
 
 const measuresOf = (run) => run.router.measures;
 const measureNames = () => [...new Set(withRouters().flatMap(({run}) => Object.keys(measuresOf(run).values)))];
-const measureOptions = (first) => () => {
-  const names = measureNames().filter((name) => !name.endsWith('assignments'));
+const measureOptions = () => {
+  const first = firstMeasure(), names = measureNames().filter((name) => !name.endsWith('assignments'));
   names.sort((a, b) => (b === first) - (a === first));
   return names.length ? names.map((name) => [name, measureOf(name).label]) : [['', '']];
 };
+
+// Shares of a ceiling say how near the collapse of one number of experts is, and max_load and entropy
+// fall and rise with it: only as a share of the experts are effective ones comparable.
+const differInExperts = (list) => new Set(list.map((run) => run.router.experts)).size > 1;
+const firstMeasure = () => (differInExperts(runs.filter((run) => run.router)) && measureNames().includes('window_e_eff_norm') ? 'window_e_eff_norm' : 'max_load_norm');
+function acrossNote(list, {base, normal}) {
+  const misleads = base === 'max_load' || base === 'entropy' || (base === 'cv' && normal);
+  return misleads && differInExperts(list.map(({run}) => run)) ?
+    'These runs differ in their number of experts: this measure does not say which is more even; effective experts / E does.' : '';
+}
 
 // "Ceiling: 264.6 % (100 sqrt((E - K) / K)).", by run if they differ.
 function ceilingNote(list, measure) {
@@ -86,8 +96,8 @@ function stepsNote(list) {
 }
 const measureNote = (list, name) => {
   const measure = measureOf(name);
-  return [measure.says ? `${measure.base.replace(/_/g, ' ')}: ${measure.says}.` : '', ceilingNote(list, measure), floorNote(list, measure),
-    stepsNote(list)].filter(Boolean).join(' ');
+  return [measure.says ? `${measure.called}: ${measure.says}.` : '', acrossNote(list, measure), ceilingNote(list, measure),
+    floorNote(list, measure), stepsNote(list)].filter(Boolean).join(' ');
 };
 const measureTable = (list, names) => () => ({
   columns: ['run', 'layer', ...placeColumns, ...names],

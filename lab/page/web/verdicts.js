@@ -11,8 +11,8 @@ function badgeOf(run) {
     textContent: 'router: ' + (stateWords[verdict.state] || verdict.state)});
 }
 
-const layerColumns = [['saturated at', 'saturated_at'], ['cv / ceiling', 'cv_norm'], ['K max load', 'max_load_norm'], ['H / ln E', 'entropy_norm'], ['gini', 'gini'],
-  ['dead', 'dead'], ['never used', 'never_used'], ['turnover', 'turnover'], ['cv % at steps', 'step_cv'], ['swing %', 'swing'], ['bias range', 'bias_range'], ['margin', 'margin']];
+const layerColumns = [['saturated at', 'saturated_at'], ['cv / ceiling', 'cv_norm'], ['K max load', 'max_load_norm'], ['H / ln E', 'entropy_norm'],
+  ['exp(H) / E', 'e_eff_norm'], ['gini', 'gini'], ['dead', 'dead'], ['never used', 'never_used'], ['turnover', 'turnover'], ['cv % at steps', 'step_cv'], ['swing %', 'swing'], ['bias range', 'bias_range'], ['margin', 'margin']];
 
 function layerTable(run) {
   const cell = (value) => (value === null || value === undefined ? null : Number.isInteger(value) ? grouped(value) : digits(value, 3));
@@ -40,8 +40,8 @@ function verdictPanels() {
 function addRouters() {
   const of = {id: 'of', label: 'lines', options: allOrLayers}, run = {id: 'of', label: 'run', options: routerRuns}, present = () => runs.some((one) => one.moe);
   const positionsOf = (values) => (chosenRun(values.of) ? chosenRun(values.of).run.router.loads.steps.map((step) => [step, 'step ' + grouped(step)]) : []);
-  const measure = {id: 'name', label: 'measure', options: measureOptions('max_load_norm')};
-  addSection({id: 'routers', title: 'Routers', how: 'How the routers spread the tokens. Normalised measures (shares of their ceiling) compare across numbers of experts, raw ones do not.',
+  const measure = {id: 'name', label: 'measure', options: measureOptions};
+  addSection({id: 'routers', title: 'Routers', how: 'How the routers spread the tokens. A share of a ceiling compares layers, steps and rules at one number of experts; across numbers of experts effective experts / E compares.',
     top: verdictPanels, charts: [
       {id: 'router-curves', title: 'Router balance over time', wide: true, present, how: 'All runs: the mean over the layers of each, shaded from its lowest to its highest layer (up to four runs). One run: one line per layer.',
         controls: [measure, of], build: measureCurves},
