@@ -94,6 +94,15 @@ std::string read_file(const std::string& path) {
   return bytes;
 }
 
+std::string read_regular_file(const std::string& path) {
+  struct stat info = {};
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+    throw UserError("cannot read " + path + ": it is a pipe or a device, not a file",
+                    "it is nothing that assay wrote: remove it");
+  }
+  return read_file(path);
+}
+
 void write_file_atomic(const std::string& path, std::string_view bytes) {
   AtomicFile file(path);
   file.write(bytes.data(), bytes.size());

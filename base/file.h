@@ -18,6 +18,9 @@ namespace assay {
 
 // The whole content of a file, at most 1 GiB.
 std::string read_file(const std::string& path);
+// That of a file in a folder that somebody else may have written, such as a run. UserError for a
+// pipe or a device, for which read_file() would wait.
+std::string read_regular_file(const std::string& path);
 
 // Replaces the content of `path` with `bytes`; on an error the previous content stays.
 void write_file_atomic(const std::string& path, std::string_view bytes);

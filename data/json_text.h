@@ -97,7 +97,7 @@ Json json_in_file(const std::string& path) {
   if (!std::filesystem::exists(path, ignored)) {
     return Json(nlohmann::detail::value_t::discarded);
   }
-  return json_of<Json>(read_file(path));
+  return json_of<Json>(read_regular_file(path));
 }
 
 }  // namespace assay

@@ -56,7 +56,7 @@ bool is_telemetry(const fs::path& file) {
 
 bool is_recorded(const fs::path& config) {
   try {
-    return is_recorded_text(read_file(config.string()));
+    return is_recorded_text(read_regular_file(config.string()));
   } catch (const UserError&) {
     return false;
   }

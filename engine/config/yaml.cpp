@@ -382,7 +382,9 @@ void apply_file(Config& config, const std::string& path, std::vector<std::string
     const std::string inside = (fs::path(path) / "config.yaml").string();
     throw UserError(path + " is a folder, not a configuration", "give " + inside);
   }
-  const std::string text = read_file(path);
+  // A configuration may be given as a pipe; that of a run, and what one includes, is a file.
+  const bool is_given = open.empty() && fs::path(path).filename() != kRunConfig;
+  const std::string text = is_given ? read_file(path) : read_regular_file(path);
   std::string file = fs::weakly_canonical(path).string();
   if (std::find(open.begin(), open.end(), file) != open.end()) {
     std::string circle;

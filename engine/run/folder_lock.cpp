@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -81,7 +82,10 @@ FolderLock::~FolderLock() {
 }
 
 bool folder_in_use(const std::string& folder) {
-  const int file = open((folder + "/" + kFolderLock).c_str(), O_RDONLY | O_CLOEXEC);
+  const std::string name = folder + "/" + kFolderLock;
+  struct stat info = {};
+  if (stat(name.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;  // open() may wait
+  const int file = open(name.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return false;
   const bool in_use = flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   close(file);

@@ -29,7 +29,7 @@ Json report_samples(const std::string& run, const ReportLimits& limits) {
   std::map<int64_t, Json> texts;
   const std::string path = run + "/" + kSamplesFile;
   std::error_code ignored;
-  std::istringstream lines(std::filesystem::exists(path, ignored) ? read_file(path) : "");
+  std::istringstream lines(std::filesystem::exists(path, ignored) ? read_regular_file(path) : "");
   for (std::string line; std::getline(lines, line);) {
     const Json sample = json_of<Json>(line);
     if (!sample.is_object() || !sample.contains("step") || !sample["step"].is_number()) continue;

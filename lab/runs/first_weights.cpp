@@ -14,7 +14,7 @@ std::string imported_weights(const std::string& folder) {
   std::error_code ignored;
   const std::filesystem::path file = std::filesystem::path(folder) / kImportedFile;
   if (!std::filesystem::exists(file, ignored)) return "";
-  const auto imported = json_of<nlohmann::ordered_json>(read_file(file.string()));
+  const auto imported = json_of<nlohmann::ordered_json>(read_regular_file(file.string()));
   const bool has_weights =
       imported.is_object() && imported.contains(kWeightsHash) && imported[kWeightsHash].is_string();
   return has_weights ? imported[kWeightsHash].get<std::string>() : sha256_file(file.string());

@@ -31,7 +31,7 @@ std::optional<double> score_of(const Json& core) {
 }
 
 CoreFile parsed(const std::string& path) {
-  const Json file = json_or_throw<Json>(read_file(path));
+  const Json file = json_or_throw<Json>(read_regular_file(path));
   const Json& core = file.at("core");
   CoreFile found{.path = path,
                  .whole = is_whole_core(core),
