@@ -113,6 +113,19 @@ Json spans_json(const Database& database, int64_t points) {
   return json;
 }
 
+// A part of a run, read from its own files; null, and a note, if they cannot be read.
+template <typename F>
+void add_part(const char* key, const char* what, const F& part, Json& json, Problems& problems) {
+  json[key] = nullptr;
+  try {
+    json[key] = part();
+  } catch (const UserError& error) {
+    problems.read_failed |= is_read_failed(error);
+    json["notes"].push_back(
+        strprintf("%s cannot be shown: %s (%s).", what, error.what(), error.hint().c_str()));
+  }
+}
+
 void add_telemetry(const RunRecord& run, const TelemetryReader& telemetry,
                    const ReportLimits& limits, Json& json, Problems& problems) {
   json["commit"] = run.commit;
@@ -138,15 +151,13 @@ void add_telemetry(const RunRecord& run, const TelemetryReader& telemetry,
         long(run.steps_done), long(run.config.run.steps)));
   }
   if (run.val_loss_nats.empty()) json["notes"].push_back("No validation loss was measured yet.");
-  try {
-    json["router"] = report_router(run, telemetry, limits);
-    if (moe_blocks(run.config.model) > 0 && json["router"].is_null()) {
-      json["notes"].push_back("The model has experts, but its routers have no logged step yet.");
-    }
-  } catch (const UserError& error) {
-    problems.read_failed |= is_read_failed(error);
-    json["notes"].push_back("The routers cannot be shown: " + std::string(error.what()) + " (" +
-                            error.hint() + ").");
+  const size_t notes = json["notes"].size();
+  add_part(
+      "router", "The routers", [&] { return report_router(run, telemetry, limits); }, json,
+      problems);
+  const bool was_read = json["notes"].size() == notes;
+  if (moe_blocks(run.config.model) > 0 && json["router"].is_null() && was_read) {
+    json["notes"].push_back("The model has experts, but its routers have no logged step yet.");
   }
 }
 
@@ -163,9 +174,11 @@ Json run_json(const std::string& path, const std::string& label, const ReportLim
   json["problem"] = nullptr;
   json["notes"] = Json::array();
   add_plan(config, json);
-  json["config"] = read_file(config_path);
-  json["samples"] = report_samples(path, limits);
-  json["dissect"] = report_dissect(path);
+  json["config"] = read_regular_file(config_path);
+  add_part(
+      "samples", "The samples", [&] { return report_samples(path, limits); }, json, problems);
+  add_part(
+      "dissect", "What its parts are worth", [&] { return report_dissect(path); }, json, problems);
   json["router"] = nullptr;
   Json whole = json;
   try {

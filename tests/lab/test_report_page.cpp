@@ -271,6 +271,19 @@ TEST_CASE("ranks are told apart by how much they wait, over the steps of the las
   REQUIRE(fewer["steps"] == 4);
 }
 
+TEST_CASE("the name of a column is no part of a statement") {
+  const FakeRun run = fake("columns");
+  const std::string endless =
+      "(WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c)";
+  Database(run.path + "/telemetry.db", Database::Mode::kCreate)
+      .run("ALTER TABLE router_layer ADD COLUMN \"" + endless +
+           "\" REAL; ALTER TABLE router_layer ADD COLUMN \"<b>\"\"z\" REAL;"
+           "UPDATE router_layer SET \"<b>\"\"z\" = 7;");
+  const Json data = report_data({run.path}, {});
+  REQUIRE(data["runs"][0]["router"]["measures"]["values"]["<b>\"z"][0][0] == 7);
+  REQUIRE(report_warnings(data).empty());
+}
+
 TEST_CASE("experts are summed when they outnumber the rows") {
   const FakeRun run = fake("binned");
   const Json loads =
