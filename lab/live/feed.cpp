@@ -57,11 +57,13 @@ double thread_cpu_s() {
   return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
 }
 
-LiveFeed::LiveFeed(std::vector<std::string> runs, double every_s, Now now, size_t largest_bytes)
+LiveFeed::LiveFeed(std::vector<std::string> runs, double every_s, Now now, size_t largest_bytes,
+                   std::chrono::milliseconds patience)
     : runs_(std::move(runs)),
       every_s_(every_s),
       now_(std::move(now)),
       largest_bytes_(largest_bytes),
+      patience_(patience),
       id_(new_id()),
       seen_(runs_.size(), Seen::kNever) {}
 
@@ -76,6 +78,7 @@ Json LiveFeed::live_json(const std::vector<RunStatus>& statuses) {
   live["id"] = id_;
   live["every_s"] = every_s_;
   live["over"] = std::all_of(statuses.begin(), statuses.end(), is_over);
+  live["problem"] = problem_.empty() ? Json() : Json(problem_);
   live["runs"] = Json::array();
   for (size_t i = 0; i < statuses.size(); ++i) {
     const RunStatus& s = statuses[i];
@@ -91,55 +94,83 @@ Json LiveFeed::live_json(const std::vector<RunStatus>& statuses) {
 
 // If no run is left, the page keeps what it showed last. Returns whether all of it could be read.
 bool LiveFeed::make_report(const std::vector<RunStatus>& statuses) {
+  problem_.clear();
   std::vector<std::string> readable;
   for (const RunStatus& s : statuses) {
     if (s.state != RunState::kMissing && s.steps > 0) readable.push_back(s.path);
   }
   if (readable.empty()) return true;
   bool read_failed = false;
+  std::string why;
   try {
     report_ = report_of(readable, largest_bytes_, read_failed);
   } catch (const UserError& error) {
-    // One was deleted or damaged just now; its state will say so.
     read_failed = is_read_failed(error);
+    why = std::string(error.what()) + " (" + error.hint() + ")";
+  } catch (const std::exception& error) {
+    read_failed = true;
+    why = error.what();
   }
+  if (!why.empty()) problem_ = "The charts cannot be brought up to date: " + why + ".";
   return !read_failed;
 }
 
+std::shared_ptr<const LiveData> LiveFeed::read(std::string fingerprint) {
+  std::vector<RunStatus> statuses;
+  for (const std::string& run : runs_) statuses.push_back(run_status(run, Wait::kBrief));
+  const bool all_read =
+      make_report(statuses) && std::none_of(statuses.begin(), statuses.end(),
+                                            [](const RunStatus& s) { return s.read_failed; });
+  auto data = std::make_shared<LiveData>();
+  data->live = live_json(statuses);
+  data->report = report_;
+  const Json whole = {{"live", data->live}, {"report", data->report}};
+  data->json = json_text(whole);
+  data->etag = "\"" + sha256_hex(data->json).substr(0, 32) + "\"";
+  ++made_;
+  fingerprint_ = all_read ? std::move(fingerprint) : "";
+  return data;
+}
+
 void LiveFeed::make() {
-  const double started = thread_cpu_s();
+  // Also after a failure the next read has to wait.
+  struct Pause {
+    LiveFeed& feed;
+    const double started = thread_cpu_s();
+    std::shared_ptr<const LiveData> data = nullptr;
+    ~Pause() {
+      const double took = thread_cpu_s() - started;
+      const std::lock_guard lock(feed.mutex_);
+      if (data) feed.current_ = std::move(data);
+      feed.next_ = feed.now_() + std::chrono::duration_cast<Clock::duration>(
+                                     std::chrono::duration<double>(pause_s(feed.every_s_, took)));
+    }
+  } pause{*this};
   std::string fingerprint = this->fingerprint();
-  if (fingerprint != fingerprint_) {
-    std::vector<RunStatus> statuses;
-    for (const std::string& run : runs_) statuses.push_back(run_status(run, Wait::kBrief));
-    const bool all_read =
-        make_report(statuses) && std::none_of(statuses.begin(), statuses.end(),
-                                              [](const RunStatus& s) { return s.read_failed; });
-    auto data = std::make_shared<LiveData>();
-    data->live = live_json(statuses);
-    data->report = report_;
-    const Json whole = {{"live", data->live}, {"report", data->report}};
-    data->json = json_text(whole);
-    data->etag = "\"" + sha256_hex(data->json).substr(0, 32) + "\"";
-    ++made_;
-    fingerprint_ = all_read ? std::move(fingerprint) : "";
-    const std::lock_guard lock(current_mutex_);
-    current_ = std::move(data);
-  }
-  const double took = thread_cpu_s() - started;
-  next_ = now_() + std::chrono::duration_cast<Clock::duration>(
-                       std::chrono::duration<double>(pause_s(every_s_, took)));
+  if (fingerprint != fingerprint_) pause.data = read(std::move(fingerprint));
+}
+
+bool LiveFeed::is_busy() const {
+  return making_.valid() && making_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+}
+
+bool LiveFeed::is_making() {
+  const std::lock_guard lock(mutex_);
+  return is_busy();
 }
 
 std::shared_ptr<const LiveData> LiveFeed::get() {
-  std::unique_lock making(making_, std::defer_lock);
+  std::shared_future<void> making;
+  bool is_first = false;
   {
-    const std::lock_guard lock(current_mutex_);
-    if (current_ && !making.try_lock()) return current_;
+    const std::lock_guard lock(mutex_);
+    if (current_ && (is_busy() || now_() < next_)) return current_;
+    if (!is_busy()) making_ = std::async(std::launch::async, [this] { make(); }).share();
+    making = making_;
+    is_first = current_ == nullptr;
   }
-  if (!making.owns_lock()) making.lock();
-  if (!current_ || now_() >= next_) make();
-  const std::lock_guard lock(current_mutex_);
+  if (is_first || making.wait_for(patience_) == std::future_status::ready) making.get();
+  const std::lock_guard lock(mutex_);
   return current_;
 }
 

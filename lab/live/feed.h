@@ -1,20 +1,23 @@
 // The data that a live page polls: the state of every watched run, and the data of their report.
 //
-//   {"live": {"id", "every_s", "over", "runs": [{"path", "state", "text", "step", "steps"}]},
+//   {"live": {"id", "every_s", "over", "problem": why the report is not that of the runs as they
+//             are, or null, "runs": [{"path", "state", "text", "step", "steps"}]},
 //    "report": report_data(), or null while no run has telemetry}
 //
 // It is made when somebody asks, at most once per `every_s` however many ask, not at all while the
 // files of the runs stay as they are and could be read, and never for more than a twentieth of one
-// core's time: a page about a large run is refreshed less often. As in a page of `assay report`,
-// curves have fewer points where the data would be too large.
+// core's time: a page about a large run is refreshed less often. Nobody waits longer than
+// `patience` for it who can have the data from before. As in a page of `assay report`, curves have
+// fewer points where the data would be too large.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,12 +44,20 @@ class LiveFeed {
   using Clock = std::chrono::steady_clock;
   using Now = std::function<Clock::time_point()>;
 
-  // largest_bytes: of the report as text, if fewer points suffice for that.
-  LiveFeed(std::vector<std::string> runs, double every_s, Now now = Clock::now,
-           size_t largest_bytes = largest_data_bytes());
+  static constexpr std::chrono::milliseconds kPatience{10'000};
 
-  // Never null. A caller that comes while another one makes the data gets what was there before.
+  // largest_bytes: of the report as text, if fewer points suffice for that. now: called by one
+  // thread at a time.
+  LiveFeed(std::vector<std::string> runs, double every_s, Now now = Clock::now,
+           size_t largest_bytes = largest_data_bytes(),
+           std::chrono::milliseconds patience = kPatience);
+
+  // Never null. A caller that comes while the data is made for another one gets what was there
+  // before, and so does one whose data takes longer than its patience. Only the first data is
+  // waited for.
   std::shared_ptr<const LiveData> get();
+  // Whether data is being made. The destructor waits for it.
+  bool is_making();
   int64_t times_made() const { return made_; }
   const std::vector<std::string>& runs() const { return runs_; }
 
@@ -54,23 +65,28 @@ class LiveFeed {
   std::string fingerprint() const;
   nlohmann::ordered_json live_json(const std::vector<RunStatus>& statuses);
   bool make_report(const std::vector<RunStatus>& statuses);
+  std::shared_ptr<const LiveData> read(std::string fingerprint);
   void make();
+  bool is_busy() const;
 
   const std::vector<std::string> runs_;
   const double every_s_;
   const Now now_;
   const size_t largest_bytes_;
+  const std::chrono::milliseconds patience_;
   const std::string id_;  // of this server: a page notices that another one took its place
 
-  std::mutex making_;
+  // Of the thread that makes data, one after the other.
   std::string fingerprint_;  // of the runs as they were read; "": read them again
-  Clock::time_point next_ = {};
   std::vector<Seen> seen_;
   nlohmann::ordered_json report_;
-  int64_t made_ = 0;
+  std::string problem_;  // why report_ is an old one
+  std::atomic<int64_t> made_ = 0;
 
-  std::mutex current_mutex_;
+  std::mutex mutex_;  // guards what follows
+  Clock::time_point next_ = {};
   std::shared_ptr<const LiveData> current_;
+  std::shared_future<void> making_;  // last: its end waits for that thread
 };
 
 }  // namespace assay

@@ -1,5 +1,6 @@
 #include "lab/live/run_status.h"
 
+#include <errno.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/read_failed.h"
+#include "base/shell_word.h"
 #include "engine/config/yaml.h"
 #include "engine/run/folder_lock.h"
 #include "engine/run/progress.h"
@@ -45,8 +47,11 @@ bool is_fresh(const std::string& path) {
 
 // A launch that is killed while it makes the file leaves it empty.
 bool has_telemetry(const std::string& database) {
-  std::error_code ignored;
-  return fs::is_regular_file(database) && fs::file_size(database, ignored) > 0;
+  struct stat file = {};
+  if (stat(database.c_str(), &file) == 0) return S_ISREG(file.st_mode) && file.st_size > 0;
+  const int error = errno;
+  if (error == ENOENT || error == ENOTDIR) return false;
+  throw_unread(database, error, "check the file and its disk: ls -l " + shell_word(database));
 }
 
 void read_telemetry(const std::string& path, Wait wait, RunStatus& status) {
@@ -108,11 +113,13 @@ const char* run_state_name(RunState state) {
   return "?";
 }
 
-void set_unreadable(const UserError& error, RunStatus& status) {
+void set_unreadable(const std::exception& error, RunStatus& status) {
+  const auto* told = dynamic_cast<const UserError*>(&error);
   status.state = RunState::kUnreadable;
   status.reason = error.what();
-  status.hint = error.hint();
-  status.read_failed = is_read_failed(error);
+  status.hint =
+      told != nullptr ? told->hint() : "check its files: ls -la " + shell_word(status.path);
+  status.read_failed = told == nullptr || is_read_failed(*told);
 }
 
 RunStatus run_status(const std::string& path, Wait wait) {
@@ -123,7 +130,7 @@ RunStatus run_status(const std::string& path, Wait wait) {
   try {
     status.steps = load_config(path + "/config.yaml", {}).run.steps;
     read_telemetry(path, wait, status);
-  } catch (const UserError& error) {
+  } catch (const std::exception& error) {  // also of the file system: the other runs stay
     set_unreadable(error, status);
     if (!fs::exists(path + "/config.yaml", ignored)) {  // deleted while it was read
       status = RunStatus();

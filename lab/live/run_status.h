@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/check.h"
 #include "engine/telemetry/reader.h"
 
 namespace assay {
@@ -36,7 +36,7 @@ struct RunStatus {
 
 // wait: for a program that holds its telemetry.
 RunStatus run_status(const std::string& path, Wait wait = Wait::kLong);
-void set_unreadable(const UserError& error, RunStatus& status);
+void set_unreadable(const std::exception& error, RunStatus& status);
 
 // Changes with every write of a training process and with the lock; costs a few system calls. What
 // was read stands for it only without a read that failed: later the same files may be readable.

@@ -43,7 +43,7 @@ RunView view_run(const std::string& path, Seen seen, Wait wait) {
   if (view.status.step == 0) return view;
   try {
     read_numbers(TelemetryReader(telemetry_file(path), wait), view);
-  } catch (const UserError& error) {
+  } catch (const std::exception& error) {
     set_unreadable(error, view.status);
   }
   return view;

@@ -1,8 +1,11 @@
-// assay watch while another program holds the telemetry of a run.
+// assay watch while another program holds the telemetry of runs, and while reading takes long.
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
+#include <memory>
+#include <thread>
+#include <vector>
 
 #include "base/seconds_since.h"
 #include "engine/telemetry/sqlite.h"
@@ -52,6 +55,33 @@ TEST_CASE("live: no look waits long for a program that holds a run, and the next
   views.read(Wait::kBrief);
   REQUIRE(views.all()[0].status.state == RunState::kEnded);
   REQUIRE(feed.get()->live["runs"][0]["state"] == "ended");
+}
+
+TEST_CASE("live: who has data does not wait for data that takes long to read") {
+  const Place place;
+  std::vector<std::string> runs = {place.run};
+  for (const char* name : {"b", "c", "d", "e"}) {
+    runs.push_back(place.folder / name);
+    FakeRun{.path = runs.back(), .data = place.folder / "data"}.write();
+  }
+  LiveFeed::Clock::time_point now = LiveFeed::Clock::now();
+  LiveFeed feed(
+      runs, 2, [&] { return now; }, largest_data_bytes(), std::chrono::milliseconds(0));
+  const auto first = feed.get();  // the first is waited for
+  REQUIRE(first->live["over"] == true);
+  std::vector<std::unique_ptr<Database>> holders;
+  for (const std::string& run : runs) {
+    holders.push_back(std::make_unique<Database>(run + "/telemetry.db", Database::Mode::kCreate));
+    holders.back()->run("INSERT INTO scalar VALUES(41, 'train_loss_nats', 3); BEGIN EXCLUSIVE");
+  }
+  now += std::chrono::hours(1);
+  REQUIRE(feed.get() == first);  // a second and more is spent on the five
+  REQUIRE(feed.is_making());
+  REQUIRE(feed.get() == first);
+  while (feed.is_making()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  REQUIRE(feed.times_made() == 2);
+  REQUIRE(feed.get()->live["runs"][0]["state"] == "unreadable");
+  REQUIRE(feed.get()->report["runs"].size() == 5);
 }
 
 }  // namespace

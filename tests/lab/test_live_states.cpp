@@ -1,12 +1,16 @@
 // assay watch of runs with a checkpoint and less telemetry than steps: an export of `assay dissect
-// used`, which has none, and a run that stopped between two logged steps.
+// used`, which has none, and a run that stopped between two logged steps. And of folders with what
+// no run wrote: the other runs stay.
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 
 #include "base/file.h"
 #include "engine/run/folder_lock.h"
 #include "engine/telemetry/sqlite.h"
+#include "lab/dissect/damage.h"
 #include "lab/live/feed.h"
 #include "lab/live/run_view.h"
 #include "lab/live/text_frame.h"
@@ -87,6 +91,87 @@ TEST_CASE("live: where not all runs fit, those that are training come first") {
   REQUIRE(first < training);
   REQUIRE(text.find("runs/r24 ") == std::string::npos);
   REQUIRE(text.find("and 20 more runs") != std::string::npos);
+}
+
+// A good run and an odd one, watched together.
+struct TwoRuns {
+  Place place;
+  std::string odd = place.folder / "odd";
+  LiveFeed::Clock::time_point now = LiveFeed::Clock::now();
+  LiveFeed feed{{place.run, odd}, 2, [this] { return now; }};
+
+  TwoRuns() { write_odd(); }
+  void write_odd() const {
+    fs::remove_all(odd);
+    FakeRun{.path = odd, .data = place.folder / "data"}.write();
+  }
+  std::shared_ptr<const LiveData> later() {
+    now += std::chrono::hours(1);
+    return feed.get();
+  }
+};
+
+TEST_CASE("live: samples that cannot be read are missing from their run, not from the report") {
+  TwoRuns two;
+  fs::create_directory(two.odd + "/samples.jsonl");
+  const auto data = two.later();
+  REQUIRE(data->report["runs"].size() == 2);
+  REQUIRE(data->report["runs"][0]["notes"].empty());
+  REQUIRE(data->report["runs"][1]["problem"].is_null());
+  REQUIRE(data->report["runs"][1]["samples"].is_null());
+  const std::string note = data->report["runs"][1]["notes"].at(0);
+  REQUIRE(note.find("The samples cannot be shown: cannot read " + two.odd) == 0);
+  Database(two.place.run + "/telemetry.db", Database::Mode::kCreate)
+      .run("INSERT INTO scalar VALUES(41, 'train_loss_nats', 3);");
+  const auto more = two.later()->report["runs"][0]["scalars"]["train_loss_nats"]["step"];
+  REQUIRE(more.back() == 41);
+}
+
+TEST_CASE("live: telemetry that is a link to itself is unreadable, and the other run stays") {
+  TwoRuns two;
+  fs::remove(two.odd + "/telemetry.db");
+  fs::create_symlink("telemetry.db", two.odd + "/telemetry.db");
+  const auto data = two.later();
+  REQUIRE(data->live["runs"][0]["state"] == "ended");
+  REQUIRE(data->live["runs"][1]["state"] == "unreadable");
+  REQUIRE(data->report["runs"].size() == 2);
+  REQUIRE(two.feed.get() == data);  // not before its time
+  RunViews views({two.place.run, two.odd});
+  views.read(Wait::kBrief);
+  REQUIRE(views.all()[0].status.state == RunState::kEnded);
+  REQUIRE(views.all()[1].status.state == RunState::kUnreadable);
+}
+
+TEST_CASE("live: for a pipe in the folder of a run nobody waits") {
+  TwoRuns two;
+  for (const char* name : {"samples.jsonl", kDamageFile, "meta.json", "imported.json",
+                           "config.yaml", ".lock", "telemetry.db-journal", "telemetry.db-wal"}) {
+    CAPTURE(name);
+    two.write_odd();
+    fs::create_directories(two.odd + "/dissect");
+    const std::string pipe = two.odd + "/" + name;
+    fs::remove(pipe);
+    REQUIRE(mkfifo(pipe.c_str(), 0644) == 0);
+    const auto data = two.later();
+    REQUIRE(data->live["runs"][0]["state"] == "ended");
+    REQUIRE(data->report["runs"][0]["problem"].is_null());
+    const bool is_told = data->json.find("a pipe or a device") != std::string::npos;
+    REQUIRE(is_told == (std::string(name) != ".lock"));
+  }
+}
+
+TEST_CASE("live: why the charts stay as they were is told, and ends with its cause") {
+  TwoRuns two;
+  REQUIRE(two.later()->live["problem"].is_null());
+  fs::remove_all(two.odd);
+  fs::create_directory_symlink(two.place.run, two.odd);
+  const auto data = two.later();
+  const std::string problem = data->live["problem"];
+  REQUIRE(problem.find("The charts cannot be brought up to date: " + two.odd) == 0);
+  REQUIRE(data->report["runs"].size() == 2);
+  fs::remove(two.odd);
+  two.write_odd();
+  REQUIRE(two.later()->live["problem"].is_null());
 }
 
 }  // namespace

@@ -36,7 +36,7 @@
       line.append(node('b', '', run.path), ': ' + run.text);
       return line;
     });
-    const note = problem || (live.over ? `No run is training. Checking again every ${slowMs / 1000} s.` : '');
+    const note = problem || live.problem || (live.over ? `No run is training. Checking again every ${slowMs / 1000} s.` : '');
     if (note) {
       const line = node('p', 'note', note);
       line.setAttribute('role', 'status');
@@ -81,7 +81,8 @@
       }
     } catch (error) {
       lost = true;
-      show(`assay watch does not answer: it was stopped, or the connection is lost. The page shows the data of ${clock(seenAt)} and resumes when it is back.`);
+      const why = error.name === 'AbortError' ? `has not answered for ${patienceMs / 1000} s: it is reading the runs` : 'does not answer: it was stopped';
+      show(`assay watch ${why}, or the connection is lost. The page shows the data of ${clock(seenAt)} and resumes when it is back.`);
     } finally {
       clearTimeout(patience);
     }

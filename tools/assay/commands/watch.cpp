@@ -205,9 +205,10 @@ int serve(const WatchArguments& a, const std::vector<std::string>& runs) {
   for (int signal = 0; !Signals::ends(signal); signal = signals.wait_for(kLong)) {
     if (signal == SIGTSTP) Signals::suspend();
   }
-  // For a client that takes nothing nobody waits: all that was to be said is said.
+  // For a client that takes nothing, and for a large run that is being read, nobody waits: all that
+  // was to be said is said.
   constexpr double kStopSeconds = 2;
-  if (!server->stop(kStopSeconds)) _exit(kExitDone);
+  if (!server->stop(kStopSeconds) || feed.is_making()) _exit(kExitDone);
   return kExitDone;
 }
 
