@@ -14,8 +14,8 @@ import xml.etree.ElementTree
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from chromium import Browser
 from harness import Workplace, assay, rows
-from report_pages import (check_phone, DENSE, end, expect, loss_plot, near, opened, quiet, refused, report, table,
-                          traces, train, WITHOUT_PLOTLY)
+from report_pages import (change, check_phone, DENSE, end, expect, loss_plot, near, opened, quiet, refused, report, table,
+                          text_of, traces, train, WITHOUT_PLOTLY)
 
 MATRIX = """
 name: 0004-small
@@ -317,6 +317,41 @@ def check_ranks(browser, w, keep):
     quiet(browser, page.name)
 
 
+def check_odd_rows(browser, w):
+    """Rows that no run writes, a part's name that objects of the page have by themselves, a time that is NULL, are shown; what a page
+    does not expect leaves a sentence, and the other parts."""
+    shutil.copytree(w.run("healthy"), w.run("odd"))
+    for name in ("constructor", "__proto__"):
+        change(w.run("odd"), f"INSERT INTO span SELECT step, '{name}', 7 FROM scalar WHERE name = 'train_s'")
+        change(w.run("odd"), f"INSERT INTO scalar SELECT step, '{name}', 7 FROM scalar WHERE name = 'train_s'")
+        change(w.run("odd"), f"ALTER TABLE router_layer ADD COLUMN {name} REAL")
+        change(w.run("odd"), f"UPDATE router_layer SET {name} = 7")
+    change(w.run("odd"), "UPDATE scalar SET value = NULL WHERE name IN ('train_s', 'tokens_per_s')")
+    page = w.path / "odd.html"
+    report(w, page.name, w.run("healthy"), w.run("odd"))
+    opened(browser, page)
+    told = list(csv.DictReader(io.StringIO(browser.download("#table-times .csv", "times.csv"))))
+    spans = {row[""]: (row["healthy"], row["odd"]) for row in told if row[""].startswith(("constructor", "__proto__"))}
+    expect(spans == {"constructor, median (ms)": ("", "7"), "__proto__, median (ms)": ("", "7")}, told)
+    expect("cannot be drawn" not in text_of(browser), "a part of the page is missing")
+    for chart, name in (("scalars", "constructor"), ("spans", "__proto__"), ("router-curves", "constructor"), ("router-map", "__proto__")):
+        browser.choose(f"#{chart}-{'span' if chart == 'spans' else 'name'}", name)
+        if chart == "router-map":
+            note = browser.js("return document.querySelector('#chart-router-map .missing').textContent")
+            expect(note == "healthy did not log   proto  .", note)
+            browser.choose("#router-map-of", "1")
+        shown = table(browser, chart)
+        expect({r["run"] for r in shown} == {"odd"} and all(7 in map(float, filter(None, list(r.values())[2:])) for r in shown), f"{chart}: {shown[:3]}")
+    labels = browser.js("return [...document.querySelectorAll('#scalars-name option, #router-curves-name option')].map((o) => o.textContent)")
+    expect("constructor" in labels and not any("undefined" in label or "native" in label for label in labels), labels)
+    browser.js("""const data = JSON.parse(document.getElementById('report-data').textContent);
+                  data.runs[1].summary = null; data.runs[1].router.loads = null; assayPage.update(data)""")
+    facts = browser.js("return [...document.querySelectorAll('#runs .run')].map((card) => card.innerText)")
+    expect("validation loss" in facts[0] and "cannot be drawn" not in facts[0] and "This part cannot be drawn: " in facts[1], facts)
+    expect(traces(browser)["scalars"] and traces(browser)["router-curves"], "the other charts")
+    quiet(browser, page.name)
+
+
 def main():
     keep = pathlib.Path(sys.argv[2]) if sys.argv[1:2] == ["--keep"] else None
     with Workplace(moe=True) as w, Browser(w.path) as browser:
@@ -326,6 +361,7 @@ def main():
             print(WITHOUT_PLOTLY)
             end("report_parts")
             return
+        check_odd_rows(browser, w)
         check_matrix(browser, w)
         check_study_of(browser, w, "0003", ["stop_step", "val_loss", "step_ms", "train_minutes", "k_tokens_per_s"], "0003: bf16, moe-64", 5760 / 8320)
         check_study_of(browser, w, "tiny", ["best_val_loss"], "tiny: MoE", 1.5788 - 1.6545)

@@ -12,6 +12,16 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
+// What `draw` returns. If it fails, as on a run that another program wrote, what `instead` makes of
+// a sentence about that.
+function drawnOr(draw, instead) {
+  try {
+    return draw();
+  } catch (error) {
+    return instead(`This part cannot be drawn: ${error.message}. The run's telemetry has something here that the page does not expect.`);
+  }
+}
+
 // Escapes text for Plotly, which interprets some HTML, and %{y} in the texts of points.
 const plain = (text) => String(text).replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;').replace(/%\{/g, '&#37;{');
 
@@ -34,6 +44,7 @@ function flopsText(flops) {
 }
 const bytesText = (bytes) => scaled(bytes, [[2 ** 30, ' GiB'], [2 ** 20, ' MiB'], [2 ** 10, ' KiB']]);
 function secondsText(seconds) {
+  if (seconds === null || seconds === undefined) return '–';
   if (seconds < 10) return seconds.toFixed(2) + ' s';
   if (seconds < 120) return seconds.toFixed(1) + ' s';
   return seconds < 7200 ? (seconds / 60).toFixed(1) + ' min' : (seconds / 3600).toFixed(1) + ' h';

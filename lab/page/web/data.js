@@ -18,10 +18,16 @@ function assignSlots(table, keys) {
   }
 }
 
+// Names in them are the data's own: "constructor" is in none that has not logged it.
+function forgetPrototypes(run) {
+  for (const named of [run.scalars, run.spans, run.router && run.router.measures.values]) if (named) Object.setPrototypeOf(named, null);
+}
+
 function useData(data) {
   const hidden = new Set([...slots.run].filter(([, slot]) => shown.hidden.has(slot)).map(([path]) => path));
   report = data;
   runs = data.runs;
+  runs.forEach(forgetPrototypes);
   assignSlots(slots.run, runs.map((run) => run.path));
   shown.hidden = new Set(runs.filter((run) => hidden.has(run.path)).map((run) => slots.run.get(run.path)));
   for (const run of runs) run.slot = slots.run.get(run.path);

@@ -1,6 +1,8 @@
 // The top of the page: the runs as cards or as a table, and the bar that hides and shows them.
 
-function factsOf(run) {
+const factsOf = (run) => drawnOr(() => readFacts(run), (text) => [['facts', text]]);
+
+function readFacts(run) {
   const facts = [['model', `${run.layers} layers, ${run.hidden} wide` + (run.moe ? `, ${grouped(run.moe.experts)} experts, top-${run.moe.top_k}` : '')],
     ['parameters', run.moe ? `${scaled(run.audit.total)}, ${scaled(run.audit.active)} active` : scaled(run.audit.total)]];
   if (run.problem) return facts;
@@ -11,8 +13,9 @@ function factsOf(run) {
   if (validated !== null) facts.push(['validation loss', (loss === null ? 'NaN or infinite' : `${loss.toFixed(4)} nats` +
     (bits && last(bits.value) ? `, ${last(bits.value).toFixed(4)} bits/byte` : '')) + lossStepText(run)]);
   else if (train && last(train.value)) facts.push(['training loss', `${last(train.value).toFixed(4)} nats`]);
+  const speed = run.scalars.tokens_per_s ? medianOf(run.scalars.tokens_per_s) : null;
   if (run.scalars.train_s && run.scalars.train_s.value.length) facts.push(['time', secondsText(last(run.scalars.train_s.value)) +
-    (timedUpTo(run) ? ` up to step ${grouped(timedUpTo(run))}` : '') + (run.scalars.tokens_per_s ? `, median ${grouped(medianOf(run.scalars.tokens_per_s))} tokens/s` : '')]);
+    (timedUpTo(run) ? ` up to step ${grouped(timedUpTo(run))}` : '') + (speed === null ? '' : `, median ${grouped(speed)} tokens/s`)]);
   facts.push(['machine', [run.device === 'cpu' ? [run.cpu, run.instructions].filter(Boolean).join(' with ') : run.device, run.recipe].filter(Boolean).join(', ') || '–']);
   facts.push(['seed, commit', `${run.seed}, ${run.commit ? run.commit.slice(0, 7) + (run.dirty ? ' with changes' : '') : '–'}`]);
   return facts;

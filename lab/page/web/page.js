@@ -1,8 +1,27 @@
 // The page from top to bottom, the switches that act on all charts, and updates.
 
+// A part that cannot be drawn leaves the others.
+function drawPart(id, draw) {
+  drawnOr(draw, (text) => refill(document.getElementById(id), [warning(text)]));
+}
+function keepApart({spec, charts: own}) {
+  for (const part of ['top', 'bottom']) {
+    const nodes = spec[part];
+    if (nodes) spec[part] = () => drawnOr(nodes, (text) => [warning(text)]);
+  }
+  for (const chart of own) {
+    const {build} = chart.spec;
+    chart.spec.build = (...given) => drawnOr(() => build(...given), (missing) => ({missing}));
+    chart.inputs = chart.inputs.map((follow) => () => drawnOr(follow, () => {}));  // the chart says it
+  }
+}
+
+// Words are looked up by names of the data.
+for (const words of [scalarUnits, scalarWords, measureWords, removalWords, guards]) Object.setPrototypeOf(words, null);
+
 function drawPage() {
-  fillAnswer();
-  fillRuns();
+  drawPart('answer', fillAnswer);
+  drawPart('runs', fillRuns);
   fillLegend();
   drawAll();
   const {curve_points: points, measure_steps: steps} = report.limits;
@@ -60,6 +79,7 @@ addPrecision();
 addAudit();
 addTimes();
 addRanks();
+sections.forEach(keepApart);
 addSwitches();
 applyTheme();
 markAllEdges();
