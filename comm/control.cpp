@@ -114,7 +114,9 @@ void Control::Shared::round(double now_s) {
   own.what = what.load(std::memory_order_relaxed);
   own.step = step.load(std::memory_order_relaxed);
   own.call = call.load(std::memory_order_relaxed);
-  own.slow = pace.load(std::memory_order_relaxed) == Pace::kSlow;
+  const Pace now = pace.load(std::memory_order_relaxed);
+  own.slow = now == Pace::kSlow;
+  own.reading = now == Pace::kReading;
   std::optional<Watch::Reason> reason;
   bool queued = false;
   {

@@ -39,7 +39,9 @@ class Control {
 
   // What a rank does may take long: saving, evaluating. Then others may wait for it beyond stuck_s;
   // silence is noticed as ever.
-  enum class Pace { kSteady, kSlow };
+  // kReading: waits for a disk or file server, which may stop for long, though a rank that others
+  // wait for is stuck there as anywhere. kSlow: does what may take long.
+  enum class Pace { kSteady, kReading, kSlow };
   // What this rank does now; neither allocates nor locks. what: a string literal. call: how far it
   // has come in its calls of groups (comm/call_order.h), the one it is about to begin included;
   // equal on all ranks that have come equally far. The four are stored one by one, so a letter may

@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kMagic = "assay control 1\n";
 constexpr size_t kNumbers = 5, kTexts = 4;
 constexpr std::array<size_t, kTexts> kMostText = {200, 200, kMostMessageBytes, kMostHintBytes};
-constexpr int64_t kSlow = 1, kLeaving = 2;
+constexpr int64_t kSlow = 1, kLeaving = 2, kReading = 4;
 
 void append(std::string& bytes, int64_t number) {
   bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
@@ -38,7 +38,8 @@ std::optional<int64_t> take_number(std::string_view& bytes) {
 std::string pack(const ControlLetter& letter) {
   const LastWord& word = letter.word;
   std::string bytes(kMagic);
-  const int64_t flags = (word.slow ? kSlow : 0) | (word.leaving ? kLeaving : 0);
+  const int64_t flags =
+      (word.slow ? kSlow : 0) | (word.leaving ? kLeaving : 0) | (word.reading ? kReading : 0);
   const std::array<int64_t, kNumbers> numbers = {int64_t(letter.kind), letter.rank, word.step,
                                                  int64_t(word.call), flags};
   for (const int64_t number : numbers) append(bytes, number);
@@ -71,7 +72,8 @@ std::optional<ControlLetter> unpack(std::string_view bytes) {
   const auto [kind, rank, step, call, flags] = numbers;
   const bool known =
       kind >= int64_t(ControlLetter::Kind::kBeat) && kind <= int64_t(ControlLetter::Kind::kHeard);
-  if (!bytes.empty() || !known || (flags & ~(kSlow | kLeaving)) != 0) return std::nullopt;
+  if (!bytes.empty() || !known || (flags & ~(kSlow | kLeaving | kReading)) != 0)
+    return std::nullopt;
   ControlLetter letter;
   letter.kind = ControlLetter::Kind(kind);
   letter.rank = rank;
@@ -79,6 +81,7 @@ std::optional<ControlLetter> unpack(std::string_view bytes) {
   letter.word.call = uint64_t(call);
   letter.word.slow = (flags & kSlow) != 0;
   letter.word.leaving = (flags & kLeaving) != 0;
+  letter.word.reading = (flags & kReading) != 0;
   letter.word.me = std::move(texts[0]);
   letter.word.what = std::move(texts[1]);
   letter.message = std::move(texts[2]);

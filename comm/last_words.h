@@ -20,6 +20,7 @@ struct LastWord {
   int64_t step = 0;
   uint64_t call = 0;     // of groups, how far it has come: comm/call_order.h
   bool slow = false;     // it does something that may take long
+  bool reading = false;  // it waits for a disk
   bool leaving = false;  // it is through, and waits for the others
   double age_s = -1;     // since rank 0 heard it; below 0: it never has
 };

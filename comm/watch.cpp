@@ -62,7 +62,8 @@ void Watch::take_own(LastWord own) {
 
 void Watch::keep(Peer& peer, const LastWord& word) {
   const LastWord& before = peer.word;
-  if (word.call != before.call || word.slow != before.slow || word.leaving != before.leaving) {
+  if (word.call != before.call || word.slow != before.slow || word.reading != before.reading ||
+      word.leaving != before.leaving) {
     moved_s_ = clock_s_;
   }
   const int rank = before.rank;
@@ -182,11 +183,11 @@ void Watch::judge_stuck() {
 // Which of the GPUs it is nobody knows: all hosts have queued the same calls. The rank that counts
 // as lost is not rank 0, which says it.
 void Watch::judge_standstill() {
-  const auto slow = [](const Peer& p) { return p.word.slow; };
-  if (!queued_ || std::any_of(peers_.begin(), peers_.end(), slow)) return;
+  const auto excused = [](const Peer& p) { return p.word.slow || p.word.reading; };
+  if (!queued_ || std::any_of(peers_.begin(), peers_.end(), excused)) return;
   lose(size_ - 1,
-       strprintf("no rank has begun a call for %g s, and none is behind: a GPU or NCCL hangs; the "
-                 "last word of ",
+       strprintf("no rank has begun a call for %g s, and none is behind: probably a GPU or NCCL "
+                 "hangs; the last word of ",
                  times_.stuck_s) +
            rank_name(peer(0).word) + ": " + said(peer(0).word),
        kHangHint);

@@ -258,7 +258,7 @@ bool Device::broken() const {
 namespace {
 
 void require_opened(cudaError_t status) {
-  if (status == cudaErrorDevicesUnavailable) throw GpuInUse();
+  if (status == cudaErrorDevicesUnavailable) throw gpu_in_use();
   cuda_check(status, "opening the GPU");
 }
 

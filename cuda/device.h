@@ -125,11 +125,8 @@ class Device {
 };
 // Another process has the GPU for itself, or nobody may have it, by its compute mode. Only opening
 // it tells.
-class GpuInUse : public UserError {
- public:
-  GpuInUse();
-};
-// UserError as require_usable(), or if there is no GPU of this number; GpuInUse.
+UserError gpu_in_use();
+// UserError as require_usable(), if there is no GPU of this number, or gpu_in_use().
 std::unique_ptr<Device> open_device(int number = 0);
 
 }  // namespace assay::gpu

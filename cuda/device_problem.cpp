@@ -97,12 +97,13 @@ UserError out_of_pinned_memory(size_t bytes) {
       "run.micro_batch or the model");
 }
 
-GpuInUse::GpuInUse()
-    : UserError(
-          "the GPU is in use: another process has it for itself, or its compute mode lets "
-          "nobody have it",
-          "nvidia-smi shows the process and the mode; choose another GPU with "
-          "CUDA_VISIBLE_DEVICES, or use --device cpu") {}
+UserError gpu_in_use() {
+  return UserError(
+      "the GPU is in use: another process has it for itself, or its compute mode lets nobody have "
+      "it",
+      "nvidia-smi shows the process and the mode; choose another GPU with CUDA_VISIBLE_DEVICES, or "
+      "use --device cpu");
+}
 
 Context::Launches launches_by_environment() {
   const char* const waiting = std::getenv("ASSAY_SYNC_LAUNCHES");

@@ -45,10 +45,11 @@ TrainingRanks::Exchanged TrainingRanks::exchanged() const {
   return sum;
 }
 
-StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
+StepStats Trainer::step(Exec on, int64_t step_index, Measure measure,
+                        const std::function<void()>& with_data) {
   const auto before = ranks_ ? ranks_->exchanged() : TrainingRanks::Exchanged{};
   const double share = schedule_.share(step_index);
-  const int64_t counted = next_batch();
+  const int64_t counted = next_batch(with_data);
   const Layout layout = ranks_ ? ranks_->layout : Layout{};
   const int64_t own = loader_.micro_batches(), all = own * layout.ranks;
   const MicroScale scale{.loss = static_cast<float>(1.0 / double(std::max<int64_t>(counted, 1))),
@@ -79,7 +80,7 @@ StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
 
 // One rank that cannot read its data must not leave the others in the exchange of gradients: all of
 // them throw.
-int64_t Trainer::next_batch() {
+int64_t Trainer::next_batch(const std::function<void()>& with_data) {
   constexpr int64_t kFailed = -1;
   std::string why, hint;
   int64_t counted = kFailed;
@@ -90,6 +91,7 @@ int64_t Trainer::next_batch() {
     why = error.what();
     hint = error.hint();
   }
+  if (with_data) with_data();
   if (!ranks_) {
     if (counted == kFailed) throw NoBatch(why, hint);
     return counted;

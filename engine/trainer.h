@@ -88,8 +88,10 @@ class Trainer {
 
   // kRatios: gradient and update ratios, and what quantisation loses.
   enum class Measure { kNothing, kRatios };
-  // Runs step `step_index` (from 0) and waits for it.
-  StepStats step(Exec on, int64_t step_index, Measure measure = Measure::kNothing);
+  // Runs step `step_index` (from 0) and waits for it. with_data: called when its batch has been
+  // read, before ranks wait for each other.
+  StepStats step(Exec on, int64_t step_index, Measure measure = Measure::kNothing,
+                 const std::function<void()>& with_data = {});
   // Adds the hashes to what the last step returned, and waits. They read every parameter once: in a
   // mixture that is much beside the parameters that a token computes with, so they are no part of
   // the step and of its time, and steps that are not logged have none. Collective where ranks share
@@ -100,7 +102,7 @@ class Trainer {
  private:
   TokenBatch micro(int64_t i) const;
   // Advances the loader; the targets that count in the whole batch. Throws NoBatch.
-  int64_t next_batch();
+  int64_t next_batch(const std::function<void()>& with_data);
   // The gradients of this rank's share of the batch, part by part.
   void forward_backward(Exec on);
   StepStats read_stats(int64_t step_index, double share, int64_t counted, Measure measure) const;

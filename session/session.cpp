@@ -91,7 +91,6 @@ Session::Session(Config given, const SessionOptions& options)
     require_exchangeable_experts(config, backend);
   }
   if (ranks) require_same_groups(*ranks, backend, config.parallel.expert_ranks);
-  if (device.gpu_in_use) warnings.push_back(device.why_not_gpu + "; the CPU takes its place");
   if (ranks && device.gpu && ranks->share_gpus(device.gpu->facts(), options.share_gpu)) {
     let_nccl_share_gpus();
   }

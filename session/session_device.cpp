@@ -18,15 +18,8 @@ constexpr Peak kPeaks[] = {
     {"H200 NVL", 835},  {"H200", 989},  // GH200 too
 };
 
-// What choose_device() found when it opened the GPU; "" if it could. Nothing else says so.
-std::string& found_in_use() {
-  static std::string why;
-  return why;
-}
-
 // "" if the GPU can be used, else the reason why not.
 std::string problem_of_gpu() {
-  if (!found_in_use().empty()) return found_in_use();
   try {
     gpu::require_usable(gpu::device_facts());
     return "";
@@ -60,16 +53,9 @@ std::string SessionDevice::name() const {
 
 SessionDevice choose_device(const std::string& device, int number) {
   SessionDevice chosen;
-  found_in_use().clear();
   if (device == "auto") chosen.why_not_gpu = problem_of_gpu();
-  if (device != "cuda" && (device != "auto" || !chosen.why_not_gpu.empty())) return chosen;
-  try {
-    chosen.gpu = gpu::open_device(number);
-  } catch (const gpu::GpuInUse& in_use) {
-    if (device == "cuda") throw;
-    chosen.why_not_gpu = found_in_use() = in_use.what();
-    chosen.gpu_in_use = true;
-  }
+  const bool gpu = device == "cuda" || (device == "auto" && chosen.why_not_gpu.empty());
+  if (gpu) chosen.gpu = gpu::open_device(number);
   return chosen;
 }
 

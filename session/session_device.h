@@ -12,14 +12,14 @@ namespace assay {
 struct SessionDevice {
   std::unique_ptr<gpu::Device> gpu;  // null: the CPU
   std::string why_not_gpu;           // why "auto" chose the CPU
-  bool gpu_in_use = false;           // that was why: another time the GPU may be free
 
   Backend backend() const { return gpu ? Backend::kGpu : Backend::kCpu; }
   gpu::Context* context() const { return gpu ? gpu->context() : nullptr; }
   std::string name() const;  // "cpu", "cuda: NVIDIA H200"
 };
 
-// device: "cpu", "cuda" (UserError if no GPU is usable) or "auto" (the GPU if one is usable).
+// device: "cpu", "cuda" (UserError if no GPU is usable) or "auto" (the GPU if one is usable; one
+// that another process has is an error here too, or a matrix would mix runs of both).
 // number: which of the GPUs.
 SessionDevice choose_device(const std::string& device, int number = 0);
 // The backend that choose_device() would choose, without opening a GPU. "cuda" is not checked.

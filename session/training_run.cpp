@@ -31,11 +31,11 @@ namespace assay {
 namespace {
 
 // Tells the other ranks, and notes what products take: of steps, all else is slow.
-std::function<void(const char*, int64_t, bool)> told(Ranks* ranks, gpu::Context* gpu) {
-  return [ranks, gpu](const char* what, int64_t step, bool slow) {
+std::function<void(const char*, int64_t, Control::Pace)> told(Ranks* ranks, gpu::Context* gpu) {
+  return [ranks, gpu](const char* what, int64_t step, Control::Pace pace) {
     using Notes = gpu::ProductChoices::Notes;
-    if (gpu) gpu->products->set_notes(slow ? Notes::kNone : Notes::kTaken);
-    if (ranks) ranks->doing(what, step, slow ? Control::Pace::kSlow : Control::Pace::kSteady);
+    if (gpu) gpu->products->set_notes(pace == Control::Pace::kSlow ? Notes::kNone : Notes::kTaken);
+    if (ranks) ranks->doing(what, step, pace);
   };
 }
 

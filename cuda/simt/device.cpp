@@ -90,7 +90,7 @@ bool Device::broken() const {
 }
 std::unique_ptr<Device> open_device(int) {
   const char* const in_use = std::getenv("SIMT_IN_USE");
-  if (in_use != nullptr && *in_use == '1') throw GpuInUse();
+  if (in_use != nullptr && *in_use == '1') throw gpu_in_use();
   return std::unique_ptr<Device>(new Device(device_facts()));
 }
 

@@ -170,8 +170,9 @@ class Run {
     return strprintf("; the checkpoint of step %ld has what was trained before", long(done_));
   }
 
-  void doing(const char* what, bool slow = false) const {
-    if (p_.doing) p_.doing(what, done_, slow);
+  using Pace = Control::Pace;
+  void doing(const char* what, Pace pace) const {
+    if (p_.doing) p_.doing(what, done_, pace);
   }
 
   // What each rank did in the step that took `seconds`; nothing if there is one. Collective.
@@ -186,9 +187,10 @@ class Run {
   StepStats step() {
     energy_.go_on();
     const auto start = Clock::now();
-    doing("training step");
+    doing("waiting for the data", Pace::kReading);
     const bool log = logged(done_ + 1);
-    StepStats stats = trainer_.step(p_.on, done_, measured(done_ + 1));
+    StepStats stats = trainer_.step(p_.on, done_, measured(done_ + 1),
+                                    [this] { doing("training step", Pace::kSteady); });
     const double seconds = seconds_since(start);
     done_ += 1;
     train_seconds_ += seconds;
@@ -250,7 +252,7 @@ class Run {
       p_.recorder.not_finite_evaluation(at.steps_done, evaluator.task(), overflow_);
     };
     energy_.pause();
-    doing("evaluation", true);
+    doing("evaluation", Pace::kSlow);
     try {
       std::optional<Evaluation> evaluation = evaluator.evaluate(p_.on, p_.model, at, watch);
       told();
@@ -344,7 +346,7 @@ class Run {
   std::string write_checkpoint(Checkpoints::Keep keep) {
     energy_.pause();
     const auto start = Clock::now();
-    doing("saving a checkpoint", true);
+    doing("saving a checkpoint", Pace::kSlow);
     flush_telemetry();  // it must not be older than the checkpoint
     const TrainingState state = state_to_save(
         p_, {.steps_done = done_,
@@ -453,7 +455,7 @@ class Run {
   }
 
   RunResult close(RunEnd end) {
-    doing("the end of the run", true);
+    doing("the end of the run", Pace::kSlow);
     result_.end = end;
     result_.steps_done = done_;
     result_.tokens = done_ * p_.config.run.batch_tokens;

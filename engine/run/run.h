@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/control.h"
 #include "engine/evaluator.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/landing.h"
@@ -58,8 +59,8 @@ struct RunParts {
   // calls and come to the same decisions; the first one records.
   const TrainingRanks* ranks = nullptr;
   // With ranks: told what this one does next, for messages about a rank that is lost. what: a
-  // literal; slow: the others may have to wait for long.
-  std::function<void(const char* what, int64_t step, bool slow)> doing = {};
+  // literal.
+  std::function<void(const char* what, int64_t step, Control::Pace pace)> doing = {};
   // After each step, before the evaluations and the checkpoint that are due.
   std::function<void(const StepStats&)> on_step = {};
   std::function<Energy()> energy = {};     // see TrainingEnergy; empty: not counted

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/memory_units.h"
 #include "data/json_text.h"
+#include "engine/run/checkpoint.h"
 #include "engine/run/progress.h"
 #include "lab/matrix/table_contract.h"
 
@@ -106,14 +107,21 @@ int64_t MatrixPlan::most_runs() const {
   return int64_t(runs.size()) + more * of_one_seed;
 }
 
+namespace {
+
+int64_t checkpoints_in(const std::string& run) {
+  return int64_t(Checkpoints(run, 1, {}).all().size());
+}
+
+}  // namespace
+
 int64_t MatrixPlan::checkpoint_bytes_left() const {
   int64_t kept = 0, beside = 0;
   for (const PlannedCell& run : runs) {
     if (!has_rest(run, fresh_changed)) continue;
     const CheckpointDisk& disk = run.cell->disk;
-    const int64_t there = run.status.saved > 0 ? 1 : 0;
-    kept += disk.each * std::max<int64_t>(0, disk.kept - there);
-    beside = std::max(beside, disk.most_bytes() - disk.kept_bytes());
+    kept += disk.bytes_of(std::max<int64_t>(0, disk.kept - run.checkpoints));
+    beside = std::max(beside, disk.bytes_of(disk.most - disk.kept));
   }
   return kept + beside * matrix->file.jobs;
 }
@@ -131,6 +139,7 @@ MatrixPlan plan_matrix(const Matrix& matrix, const MatrixFolder& folder,
     PlannedCell run;
     run.cell = cell;
     run.status = folder.status(*cell);
+    if (!run.status.unread) run.checkpoints = checkpoints_in(folder.run(*cell));
     for (const ReusableRun& r : reusable.runs) {
       if (r.cell == cell && run.status.state == CellState::kWaiting) run.reuse = r.run;
     }

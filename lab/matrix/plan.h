@@ -13,6 +13,7 @@ namespace assay {
 struct PlannedCell {
   const Cell* cell = nullptr;
   CellStatus status;
+  int64_t checkpoints = 0;        // that its run has
   std::vector<std::string> also;  // names of the other cells with the same run
   std::string reuse;              // finished run elsewhere, to be copied; "" = the cell is trained
   std::string refused;            // why that run cannot be copied, if checked; "" = it can

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <set>
 
 #include "base/check.h"
@@ -27,15 +26,6 @@ int64_t milestones(const Config& config) {
   return int64_t(apart.size()) + (every == 0 ? 0 : steps / every);
 }
 
-// How many checkpoints are saved that are no milestones, at most.
-int64_t most_rolling(const Config& config) {
-  if (config.run.checkpoint_every == 0) {
-    return config.run.checkpoint_minutes > 0 ? std::numeric_limits<int64_t>::max() : 1;
-  }
-  if (!horizon_is_known(config)) return std::numeric_limits<int64_t>::max();
-  return planned_steps(config) / config.run.checkpoint_every + 1;
-}
-
 }  // namespace
 
 int64_t checkpoint_bytes(const Config& config, Recipe recipe) {
@@ -46,25 +36,27 @@ int64_t checkpoint_bytes(const Config& config, Recipe recipe) {
   return bytes;
 }
 
+int64_t CheckpointDisk::bytes_of(int64_t checkpoints) const {
+  int64_t bytes = 0;
+  return __builtin_mul_overflow(each, checkpoints, &bytes) ? INT64_MAX : bytes;
+}
+
 CheckpointDisk checkpoint_disk(const Config& config, Recipe recipe) {
   return checkpoint_disk(config, checkpoint_bytes(config, recipe));
 }
 
 CheckpointDisk checkpoint_disk(const Config& config, int64_t each) {
   const RunConfig& run = config.run;
-  const int64_t rolling = most_rolling(config);
   const bool by_time = run.checkpoint_every > 0 && run.checkpoint_minutes > 0;
-  const bool replaced = rolling > run.keep_checkpoints || run.keep_best || by_time;
   CheckpointDisk disk{.each = each};
-  disk.kept =
-      milestones(config) + std::min(rolling, run.keep_checkpoints) + (run.keep_best ? 1 : 0);
-  disk.most = disk.kept + (by_time ? 1 : 0) + (replaced ? 1 : 0);
+  disk.kept = milestones(config) + run.keep_checkpoints + (run.keep_best ? 1 : 0);
+  disk.most = disk.kept + 1 + (by_time ? 1 : 0);
   return disk;
 }
 
 std::string checkpoint_disk_text(const CheckpointDisk& disk) {
   return strprintf("%.1f MiB each, at most %ld at a time: %.1f MiB", in_mib(disk.each),
-                   long(disk.most), in_mib(disk.most_bytes()));
+                   long(disk.most), in_mib(disk.bytes_of(disk.most)));
 }
 
 std::optional<int64_t> free_disk_bytes(const std::string& folder) {

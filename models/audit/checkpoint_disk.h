@@ -15,13 +15,13 @@ struct CheckpointDisk {
   int64_t kept = 0;  // checkpoints that the run has when it ends, at most
   int64_t most = 0;  // that are there at a time before, at most
 
-  int64_t most_bytes() const { return each * most; }
-  int64_t kept_bytes() const { return each * kept; }
+  // INT64_MAX where it is more.
+  int64_t bytes_of(int64_t checkpoints) const;
 };
 
-// kept: run.keep_checkpoints, fewer where not as many are saved; milestones, one at each landing
+// kept: run.keep_checkpoints (a run saves whenever it is stopped); milestones, one at each landing
 // among them; the best. most: one more, which is written before an old one is removed, and where
-// run.checkpoint_every is given, too, one by time.
+// run.checkpoint_every is given, too, one by time. Without step 0 of an imported run.
 CheckpointDisk checkpoint_disk(const Config& config, int64_t each);
 // The same with `each` of the model and its optimizer.
 CheckpointDisk checkpoint_disk(const Config& config, Recipe recipe);

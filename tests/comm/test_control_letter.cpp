@@ -16,7 +16,7 @@ ControlLetter some_letter() {
   letter.word.what = "exchange of gradients";
   letter.word.step = 412;
   letter.word.call = UINT64_MAX;
-  letter.word.slow = true;
+  letter.word.slow = letter.word.reading = true;
   letter.rank = 3;
   letter.message = "rank 3 is silent";
   letter.hint = "see it";
@@ -33,7 +33,7 @@ TEST_CASE("control letter: there and back") {
   REQUIRE(back->word.what == letter.word.what);
   REQUIRE(back->word.step == 412);
   REQUIRE(back->word.call == UINT64_MAX);
-  REQUIRE(back->word.slow);
+  REQUIRE((back->word.slow && back->word.reading && !back->word.leaving));
   REQUIRE_FALSE(back->word.leaving);
   REQUIRE(back->message == letter.message);
   REQUIRE(back->hint == letter.hint);

@@ -251,8 +251,8 @@ TEST_CASE("watch: where calls are queued on GPUs, equal ones may not stand still
     REQUIRE(took <= kTimes.stuck_s + 2);
     ranks.run(1);
     REQUIRE(ranks.message(2) ==
-            "no rank has begun a call for 900 s, and none is behind: a GPU or NCCL hangs; the last "
-            "word of rank 0 (node0): step 8, training step");
+            "no rank has begun a call for 900 s, and none is behind: probably a GPU or NCCL hangs; "
+            "the last word of rank 0 (node0): step 8, training step");
     REQUIRE_THAT(ranks.watch(1).outcome()->hint, ContainsSubstring("NCCL_DEBUG=INFO"));
   }
   SECTION("not while a call begins") {
@@ -266,6 +266,14 @@ TEST_CASE("watch: where calls are queued on GPUs, equal ones may not stand still
     ranks.own[1].slow = true;
     ranks.run(3 * kTimes.stuck_s);
     REQUIRE(ranks.nobody_lost());
+  }
+  SECTION("not while one of them waits for its data; it is stuck once others wait for it") {
+    ranks.own[1].reading = true;
+    ranks.run(3 * kTimes.stuck_s);
+    REQUIRE(ranks.nobody_lost());
+    for (const int r : {0, 2}) ranks.say(r, "training step", 8, 13);
+    ranks.run(kTimes.stuck_s + 5);
+    REQUIRE(ranks.message(2).find("rank 1 (node1) is stuck") == 0);
   }
   SECTION("one that is behind is named") {
     for (const int r : {0, 1}) ranks.say(r, "training step", 8, 13);

@@ -71,6 +71,9 @@ TEST_CASE("a partial run resumes from its newest whole checkpoint, or begins aga
   REQUIRE(progress_text(saved) == "partial (step 25, resumes after step 20)");
   const MatrixPlan plan = plan_matrix(m, family.runs(), {&cell});
   REQUIRE(contains(plan_text(plan), strprintf("%.3e of them left", cell.flops_after(20))));
+  // One of the checkpoints that it keeps is there.
+  REQUIRE(cell.disk.each > 0);
+  REQUIRE(plan.checkpoint_bytes_left() == cell.disk.each * (cell.disk.most - 1));
   REQUIRE(nlohmann::json::parse(plan_json(plan))["runs"][0]["resumes_after"] == 20);
 
   save(run, 25);

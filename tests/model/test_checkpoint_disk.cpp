@@ -43,14 +43,13 @@ TEST_CASE("as many checkpoints lie on the disk as the configuration keeps, and o
   REQUIRE((kept(config) == 2 && most(config) == 3));
   config.run.keep_checkpoints = 5;
   REQUIRE((kept(config) == 5 && most(config) == 6));
-  config.run.checkpoint_minutes = 0;  // the last step's alone
-  REQUIRE((kept(config) == 1 && most(config) == 1));
+  config.run.checkpoint_minutes = 0;  // those of a run that is stopped again and again
+  REQUIRE((kept(config) == 5 && most(config) == 6));
   config.run.keep_best = true;
-  REQUIRE((kept(config) == 2 && most(config) == 3));
+  REQUIRE((kept(config) == 6 && most(config) == 7));
   config.run.keep_best = false;
-  config.run.checkpoint_every = 500;  // after steps 500 and 1000
-  REQUIRE((kept(config) == 3 && most(config) == 3));
   config.run.keep_checkpoints = 2;
+  config.run.checkpoint_every = 500;
   REQUIRE((kept(config) == 2 && most(config) == 3));
   config.run.checkpoint_minutes = 5;  // one by time beside them
   REQUIRE((kept(config) == 2 && most(config) == 4));
@@ -77,6 +76,8 @@ TEST_CASE("a folder's disk is known before the folder is there") {
   REQUIRE(free_disk_bytes("/proc").value_or(0) == 0);
   REQUIRE(checkpoint_disk_text({.each = 1 << 20, .kept = 2, .most = 3}) ==
           "1.0 MiB each, at most 3 at a time: 3.0 MiB");
+  const CheckpointDisk absurd{.each = int64_t{1} << 40, .kept = 0, .most = int64_t{1} << 40};
+  REQUIRE(absurd.bytes_of(absurd.most) == INT64_MAX);
 }
 
 }  // namespace assay::test_checkpoint_disk

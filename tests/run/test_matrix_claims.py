@@ -206,7 +206,7 @@ def check_sealed(place):
     for words in ("found later (late)", "when 6 runs had finished: added \"found later\"; removed \"grows (activeDN)\""):
         check(words in text, f"{words!r}: {text}")
     check("late" not in place.matrix(CONTRACTS + LATE, "--summary").stderr, "an accepted edit is no edit any more")
-    hint = assay("compare", place.path / "runs").stderr.splitlines()[-1]
+    hint = assay("telemetry", place.path / "runs").stderr.splitlines()[-1]
     check(hint.endswith("; `assay matrix FILE --summary` prints the tables of the matrix"), hint)
     page = place.path / "page.html"
     done = assay("report", place.path / "runs", "-o", page)

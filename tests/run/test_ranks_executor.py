@@ -114,7 +114,7 @@ def check_failed_exchange():
               and "; NCCL could not be ended\n" in done.stderr and seconds < 60, f"{seconds:.0f} s\n{done.stderr}")
 
 
-STUCK = "no rank has begun a call for 3 s, and none is behind: a GPU or NCCL hangs; the last word of rank 0 "
+STUCK = "no rank has begun a call for 3 s, and none is behind: probably a GPU or NCCL hangs; the last word of rank 0 "
 
 
 def check_hung():

@@ -308,7 +308,8 @@ void warn_of_full_disk(TrainingRun& run) {
   const std::string& folder = run.dir().path();
   const CheckpointDisk disk = checkpoint_disk(run.config(), run.session().recipe);
   const int64_t there = int64_t(Checkpoints(folder, 1, {}).all().size());
-  const int64_t needed = disk.each * std::max<int64_t>(0, disk.most - there);
+  const int64_t first = is_imported(folder) ? 1 : 0;  // step 0, which stays
+  const int64_t needed = disk.bytes_of(std::max<int64_t>(0, disk.most + first - there));
   const std::optional<int64_t> free = free_disk_bytes(folder);
   if (!free || needed <= *free) return;
   run.log().warn(

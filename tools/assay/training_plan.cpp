@@ -15,6 +15,7 @@
 #include "engine/config/collapse_auto.h"
 #include "engine/config/paths.h"
 #include "engine/config/yaml.h"
+#include "engine/run/imported_run.h"
 #include "lab/cluster/step_calls.h"
 #include "models/audit/checkpoint_disk.h"
 #include "models/audit/horizon.h"
@@ -192,8 +193,13 @@ void print_training_plan(const Config& config, const std::string& device, int ra
     return others.empty() ? Sent{} : sent_by_rank(resolved, *others.front());
   };
   const auto disk_of = [&](const Session& of) {
-    return Disk{.checkpoints = checkpoint_disk(of.config, of.recipe),
-                .free = free_disk_bytes(options.folder)};
+    Disk disk{.checkpoints = checkpoint_disk(of.config, of.recipe),
+              .free = free_disk_bytes(options.folder)};
+    if (is_imported(options.folder)) {  // its step 0 stays
+      disk.checkpoints.kept += 1;
+      disk.checkpoints.most += 1;
+    }
+    return disk;
   };
   Config present = config;
   follow_tokenizer(options, present);
