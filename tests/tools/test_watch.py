@@ -17,6 +17,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
@@ -58,13 +59,23 @@ class Server:
             sys.exit(f"assay watch printed {self.url!r}: {self.process.stderr.read()}")
         self.port = int(found[1])
 
-    def ask(self, method="GET", path="/data.json", headers=None, body=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+    def ask(self, method="GET", path="/data.json", headers=None, body=None, timeout=20):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         connection.request(method, path, body=body, headers=headers or {})
         answer = connection.getresponse()
         content = answer.read()
         connection.close()
         return answer, content
+
+    def connect(self, timeout=60):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+
+    def resident_mb(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) / 1024
+
+    def open_files(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def end(self, number=signal.SIGTERM):
         """(exit status, seconds until it ended, the rest of stdout)"""
@@ -133,6 +144,99 @@ def check_answers(w):
         connection.close()
     refused = assay("watch", w.run("first"), "--text", "--every", "1e300")
     expect(refused.returncode == 1 and "--every" in refused.stderr, f"--every 1e300: {refused.returncode} {refused.stderr}")
+
+
+def is_refused(client, piece):
+    """Whether the server no longer takes what the client sends."""
+    try:
+        client.sendall(piece)
+        return False
+    except OSError:
+        return True
+
+
+def check_large_requests(server):
+    """A request has at most 32 KiB, whatever it consists of: the rest is neither read nor held."""
+    before = server.resident_mb()
+    first_line = b"GET / HTTP/1.1\r\n"
+    for head, more in ((first_line, b"a:b\r\n"), (b"GET /", b"A"), (first_line + b"X: ", b"A")):
+        with server.connect() as client:
+            client.sendall(head)
+            piece = more * (100_000 // len(more))
+            expect(any(is_refused(client, piece) for _ in range(200)), f"20 MB of {more!r} were read")
+    grown = server.resident_mb() - before
+    expect(grown < 5, f"requests without an end took {grown:.1f} MB of memory")
+
+
+def keep_busy(clients, act):
+    """A thread that calls act(client) for each once a second until it is an OSError or b"": the server has closed it."""
+    left = set(clients)
+
+    def work():
+        while left:
+            for client in list(left):
+                try:
+                    if act(client) == b"":
+                        left.discard(client)
+                except OSError:
+                    left.discard(client)
+            time.sleep(1)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return left
+
+
+def check_slow_clients(server):
+    """As many clients as the server has threads keep nobody waiting for long: neither such as send their request
+    slowly, nor such as take the page slowly."""
+    slow = [server.connect() for _ in range(8)]
+    for client in slow:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+    left = keep_busy(slow, lambda client: client.sendall(b"a: b\r\n"))
+    expect(server.ask(timeout=60)[0].status == 200, "an answer beside slow requests")
+    expect(soon(lambda: not left), f"{len(left)} slow requests are never ended")
+
+    slow = []
+    for _ in range(8):
+        slow.append(socket.socket())
+        slow[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow[-1].connect(("127.0.0.1", server.port))
+        slow[-1].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    keep_busy(slow, lambda client: client.recv(4096))
+    expect(server.ask(timeout=60)[0].status == 200, "an answer beside clients that take theirs slowly")
+    for client in slow:
+        client.close()
+
+
+def check_crowd(server):
+    """Of many idle connections the server holds 64, and it answers again."""
+    own, crowd, most = server.open_files(), [], 0
+    for _ in range(200):
+        crowd.append(server.connect())
+        most = max(most, server.open_files() - own)
+    expect(most <= 70, f"{most} connections are held at a time")
+
+    def is_answered():
+        try:
+            return server.ask()[0].status == 200
+        except OSError:  # closed while the others wait
+            return False
+
+    expect(soon(is_answered), "no answer after a crowd of idle connections")
+    for client in crowd:
+        client.close()
+
+
+def check_bounds(w):
+    server = Server(w.run("first"), "--port", 0)
+    for _ in range(16):  # each of its threads has answered
+        server.ask()
+    check_large_requests(server)
+    check_slow_clients(server)
+    check_crowd(server)
+    status, _, rest = server.end()
+    expect((status, rest) == (0, ""), f"after hostile clients: exit {status}, {rest!r}")
 
 
 def check_ports(w):
@@ -296,6 +400,7 @@ def main():
         w.train("first")
         before = writes(w.run("first"))
         check_answers(w)
+        check_bounds(w)
         check_ports(w)
         check_text(w)
         check_matrix(w)

@@ -5,23 +5,25 @@
 #include <httplib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "base/check.h"
+#include "tools/assay/http_connection.h"
 
 namespace assay {
 namespace {
 
-constexpr int kIdleSeconds = 1;       // until the first byte of a request
-constexpr int kReadSeconds = 2;       // for the rest of it
-constexpr int kWriteSeconds = 15;     // in which nothing at all can be sent: a slow tunnel
-constexpr int kSendBuffer = 1 << 14;  // bytes, of which such a tunnel takes a third in that time
+constexpr int kSendBuffer = 1 << 14;  // bytes of an answer that wait in the kernel for the client
 constexpr size_t kPiece = 1 << 16;    // bytes of a body between two looks whether the server stops
-constexpr size_t kThreads = 8;
+constexpr int kThreads = 8;
+constexpr int kConnections = 64;  // at a time, served or waiting for a thread
 
 // Not SO_REUSEPORT, the library's default: two servers would share a port without an error.
 void set_socket_options(int socket) {
@@ -66,8 +68,62 @@ std::string url_of(const std::string& address, int port) {
   return "http://" + (v6 ? "[" + address + "]" : address) + ":" + std::to_string(port) + "/";
 }
 
+// The library's server, with bounds of its own: how many connections there are, and those of
+// HttpConnection for each.
+class BoundedServer : public httplib::Server {
+ public:
+  BoundedServer() {
+    new_task_queue = [this] { return queue_ = new Queue; };  // which the library deletes
+  }
+
+ private:
+  // A task calls process_and_close_socket(), which only hands the socket to a thread.
+  struct Queue : public httplib::TaskQueue {
+    using Taken = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));  // void, later bool
+    Taken enqueue(std::function<void()> task) override {
+      task();
+      return Taken(true);
+    }
+    void shutdown() override { threads.shutdown(); }
+
+    httplib::ThreadPool threads{kThreads};
+  };
+
+  bool process_and_close_socket(socket_t socket) override {
+    if (open_ >= kConnections) {
+      close(socket);
+      return false;
+    }
+    ++open_;
+    queue_->threads.enqueue([this, socket] {
+      serve(socket);
+      --open_;
+    });
+    return true;
+  }
+
+  void serve(socket_t socket) {
+    HttpConnection connection(socket, [this] { return open_ > kThreads; });
+    answer_one(connection);
+  }
+
+  // A template, so that only the call is compiled that the version of the library knows.
+  template <typename Connection>
+  void answer_one(Connection& connection) {
+    bool closed = false;
+    if constexpr (requires { this->process_request(connection, true, closed, nullptr); }) {
+      this->process_request(connection, true, closed, nullptr);
+    } else {  // from 0.18 on with both addresses, which nobody asks for
+      this->process_request(connection, "", 0, "", 0, true, closed, nullptr);
+    }
+  }
+
+  Queue* queue_ = nullptr;
+  std::atomic<int> open_ = 0;
+};
+
 struct HttpServer::Parts {
-  httplib::Server server;
+  BoundedServer server;
   std::thread thread;
   std::promise<void> ended;
 };
@@ -76,11 +132,6 @@ HttpServer::HttpServer(LiveSite& site, const std::string& address, int port)
     : parts_(std::make_unique<Parts>()) {
   httplib::Server& server = parts_->server;
   server.set_socket_options(set_socket_options);
-  server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-  server.set_keep_alive_max_count(1);
-  server.set_keep_alive_timeout(kIdleSeconds);
-  server.set_read_timeout(kReadSeconds);
-  server.set_write_timeout(kWriteSeconds);
   server.set_payload_max_length(0);
   // Every request ends here, before the library reads a body or looks for a route.
   server.set_pre_routing_handler(

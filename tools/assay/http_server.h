@@ -1,5 +1,5 @@
 // A LiveSite behind a socket, by cpp-httplib. One request per connection: a browser that stays open
-// holds no thread.
+// holds no thread. What clients may hold of memory and time is bounded: see http_connection.h.
 #pragma once
 
 #include <memory>
