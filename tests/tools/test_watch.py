@@ -47,14 +47,14 @@ def soon(condition, seconds=60):
 
 
 class Server:
-    """assay watch, as a script starts it: its first line of stdout is the address."""
+    """assay watch, as a script starts it: its first line of stdout is the address. host: a pattern."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, host=r"127\.0\.0\.1"):
         self.process = subprocess.Popen([str(ASSAY), "watch", *map(str, arguments)], cwd=ROOT, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         processes.append(self.process)
         self.url = self.process.stdout.readline().strip()
-        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", self.url)
+        found = re.fullmatch(rf"http://{host}:(\d+)/", self.url)
         if not found:
             sys.exit(f"assay watch printed {self.url!r}: {self.process.stderr.read()}")
         self.port = int(found[1])
@@ -239,6 +239,23 @@ def check_bounds(w):
     expect((status, rest) == (0, ""), f"after hostile clients: exit {status}, {rest!r}")
 
 
+def check_own_names(w):
+    """At every address the printed address has the machine's name, and the machine's names are answered to."""
+    name = socket.gethostname()
+    try:
+        canonical = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)[0][3]
+    except OSError:
+        canonical = ""
+    first = name.split(".")[0]
+    shown = canonical if canonical.startswith(first + ".") else name
+    server = Server(w.run("first"), "--port", 0, "--address", "0.0.0.0", "--allow-remote", host=re.escape(shown))
+    for host in {name, first, canonical or name, f"{shown}:{server.port}", "127.0.0.1"}:
+        expect(server.ask(headers={"Host": host})[0].status == 200, f"Host: {host}")
+    expect(server.ask(headers={"Host": f"{first}.evil.example"})[0].status == 403, "another machine's name is answered to")
+    server.end()
+    expect(f"anyone who can reach {shown} can read" in server.errors, server.errors)
+
+
 def check_ports(w):
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
@@ -401,6 +418,7 @@ def main():
         before = writes(w.run("first"))
         check_answers(w)
         check_bounds(w)
+        check_own_names(w)
         check_ports(w)
         check_text(w)
         check_matrix(w)

@@ -56,10 +56,12 @@ AddressKind address_kind(const std::string& address) {
   if (address == "localhost") return AddressKind::kLoopback;
   in_addr v4 = {};
   if (inet_pton(AF_INET, address.c_str(), &v4) == 1) {
+    if (v4.s_addr == htonl(INADDR_ANY)) return AddressKind::kEvery;
     return (ntohl(v4.s_addr) >> 24) == 127 ? AddressKind::kLoopback : AddressKind::kPublic;
   }
   in6_addr v6 = {};
   if (inet_pton(AF_INET6, address.c_str(), &v6) != 1) return AddressKind::kOther;
+  if (IN6_IS_ADDR_UNSPECIFIED(&v6)) return AddressKind::kEvery;
   return IN6_IS_ADDR_LOOPBACK(&v6) ? AddressKind::kLoopback : AddressKind::kPublic;
 }
 

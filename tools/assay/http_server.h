@@ -28,8 +28,9 @@ class HttpServer {
   int port_ = 0;
 };
 
-// What an address stands for; names other than localhost are kOther.
-enum class AddressKind { kLoopback, kPublic, kOther };
+// What an address stands for: kEvery = all addresses of the machine (0.0.0.0, ::); names other than
+// localhost are kOther.
+enum class AddressKind { kLoopback, kPublic, kEvery, kOther };
 AddressKind address_kind(const std::string& address);
 // "http://127.0.0.1:7117/"
 std::string url_of(const std::string& address, int port);

@@ -19,6 +19,7 @@
 #include "lab/matrix/folder.h"
 #include "lab/matrix/state.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/host_names.h"
 #include "tools/assay/http_server.h"
 #include "tools/assay/screen.h"
 
@@ -174,11 +175,10 @@ std::unique_ptr<HttpServer> bind_server(const WatchArguments& a, LiveSite& site)
   }
 }
 
-std::vector<std::string> own_names(const WatchArguments& a) {
-  char name[256] = {};
-  if (!a.allow_remote || gethostname(name, sizeof name - 1) != 0) return {};
-  const std::string whole = name;
-  return {whole, whole.substr(0, whole.find('.'))};
+// What a browser can open: 0.0.0.0 is no address to call.
+std::string callable(const std::string& address, const std::vector<std::string>& names) {
+  const bool has_name = address_kind(address) == AddressKind::kEvery && !names.empty();
+  return has_name ? names.front() : address;
 }
 
 int serve(const WatchArguments& a, const std::vector<std::string>& runs) {
@@ -187,7 +187,9 @@ int serve(const WatchArguments& a, const std::vector<std::string>& runs) {
                             : a.runs.size() == 1 ? "Live: " + a.runs.front()
                                                  : "Live: " + std::to_string(runs.size()) + " runs";
   LiveFeed feed(runs, a.every_s);
-  LiveSite site(feed, title, own_names(a));
+  const auto names = a.allow_remote ? own_host_names() : std::vector<std::string>();
+  const std::string address = callable(a.address, names);
+  LiveSite site(feed, title, names);
   const Signals signals;
   const std::unique_ptr<HttpServer> server = bind_server(a, site);
   server->start();
@@ -195,11 +197,11 @@ int serve(const WatchArguments& a, const std::vector<std::string>& runs) {
     std::fprintf(stderr,
                  "warning: anyone who can reach %s can read these runs; the page has no password "
                  "and no encryption\n",
-                 a.address.c_str());
+                 address.c_str());
   }
   std::fprintf(stderr, "watching %zu run%s; press Ctrl-C to stop\n", runs.size(),
                runs.size() == 1 ? "" : "s");
-  std::printf("%s\n", url_of(a.address, server->port()).c_str());
+  std::printf("%s\n", url_of(address, server->port()).c_str());
   std::fflush(stdout);
   constexpr double kLong = 3600;
   for (int signal = 0; !Signals::ends(signal); signal = signals.wait_for(kLong)) {
