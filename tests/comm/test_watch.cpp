@@ -273,7 +273,7 @@ TEST_CASE("watch: where calls are queued on GPUs, equal ones may not stand still
     REQUIRE(ranks.nobody_lost());
     for (const int r : {0, 2}) ranks.say(r, "training step", 8, 13);
     ranks.run(kTimes.stuck_s + 5);
-    REQUIRE(ranks.message(2).find("rank 1 (node1) is stuck") == 0);
+    REQUIRE(ranks.message(1).find("rank 1 (node1) is stuck") == 0);
   }
   SECTION("one that is behind is named") {
     for (const int r : {0, 1}) ranks.say(r, "training step", 8, 13);

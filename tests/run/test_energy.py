@@ -73,7 +73,9 @@ def check_resumed(place):
     state = json.loads((place.run("killed") / "checkpoints" / "step-00000020" / "state.json").read_text())
     place.train("killed")
     counted = dict(joules(place.run("killed")))
-    check(len(counted) == 60 and 0 < counted[20] <= state["extra"]["cpu_joules"] < counted[21], (counted[20], counted[21], state["extra"]))
+    # A step may be shorter than the counter moves.
+    check(len(counted) == 60 and 0 < counted[20] <= state["extra"]["cpu_joules"] <= counted[21] < counted[60],
+          (counted[20], counted[21], counted[60], state["extra"]))
 
 
 def check_absent(place):

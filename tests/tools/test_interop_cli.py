@@ -235,7 +235,7 @@ def check_weights_are_kept():
             done = assay("train", config, "--run", folder, "--stop-after", "2")
             check(done.returncode == 0 and (warning in done.stderr) == warns and (again in done.stderr) == warns, done)
         check(warning in (other / "log.txt").read_text(), "the log")
-        kept = [json.loads(works("train", config, "--run", folder, "--plan", "--json").stdout)["disk"]["kept_checkpoints"]
+        kept = [json.loads(works("train", config, "--run", folder, "--plan", "--json"))["disk"]["kept_checkpoints"]
                 for folder in (other, run)]
         check(kept == [2, 3], f"step 0 of an imported run stays: {kept}")
         (w.path / "m.yaml").write_text("name: m\nmodels:\n  own: config.yaml\n  hf: im ported/config.yaml\nprecisions: [fp32]\n")
