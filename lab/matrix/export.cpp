@@ -72,6 +72,7 @@ ordered_json row_json(const SummaryRow& row) {
     r["seed"] = run->config.run.seed;
     r["end"] = run->end;
     r["steps"] = run->steps_done;
+    r["planned_steps"] = run->config.run.steps;
     r["val_loss_nats"] = run->last_val() ? ordered_json(run->last_val()->value) : ordered_json();
     r["reused_from"] = run->reused_from.empty() ? ordered_json() : ordered_json(run->reused_from);
     j["runs"].push_back(r);

@@ -1,6 +1,8 @@
 // What the contract of a matrix's table holds fixed, and what a plan says of steps it measures.
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lab/matrix/claims.h"
@@ -137,15 +139,24 @@ TEST_CASE("seconds are compared between the models of a claim, not between seeds
 TEST_CASE("seeds that measured other steps show in the table, as their range and as not held") {
   Table t = planted_table();
   t.tables[0].contract.kind = ContractKind::kSeconds;
-  const auto text = [&] {
+  const auto summary = [&] {
     Matrix matrix;
     MatrixSummary summary;
     summary.matrix = &matrix;
     summary.tables = t.tables;
-    return summary_markdown(summary);
+    return std::pair{summary_markdown(summary), summary_json(summary)};
+  };
+  const auto text = [&] { return summary().first; };
+  const auto planned = [&] {
+    std::set<int64_t> steps;  // of even's runs, by which the page shows a range too
+    const auto json = nlohmann::json::parse(summary().second);
+    for (const auto& run : json["contracts"][0]["rows"][1]["runs"])
+      steps.insert(run["planned_steps"].get<int64_t>());
+    return steps;
   };
   const std::vector<const SummaryRow*> even = {&t.tables[0].rows[1]};
   REQUIRE(text().find("40 to 80") == std::string::npos);
+  REQUIRE(planned().size() == 1);
   REQUIRE(why_not_held(t.tables[0], even).empty());
   int64_t steps = 40;
   for (RunRecord& run : t.runs) {
@@ -156,6 +167,7 @@ TEST_CASE("seeds that measured other steps show in the table, as their range and
   }
   INFO(text());
   REQUIRE(text().find(" 40 to 80 ") != std::string::npos);
+  REQUIRE(planned() == std::set<int64_t>{40, 60, 80});
   const std::string why =
       "Not held fixed: seconds of training: 20 in even-seed1 (40 steps), 40 in even-seed3 (80 "
       "steps).";

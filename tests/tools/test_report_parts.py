@@ -114,6 +114,22 @@ def check_markup(browser, data):
     browser.js("assayPage.update(JSON.parse(arguments[0]))", whole)
 
 
+def check_steps(browser, data):
+    """Seeds that planned numbers of steps of their own have a range, also without a contract of the matrix; those that
+    stopped at a target have a mean."""
+    whole = json.dumps(data)
+    contract = data["matrix"]["contracts"][0]
+    row = contract["rows"][1]
+    for kind, planned, shown in (("", (6, 8), "3 to 5"), ("seconds", (8, 8), "4")):
+        contract["kind"], row["steps"]["mean"] = kind, 4
+        for run, done, plan in zip(row["runs"], (3, 5), planned):
+            run["steps"], run["planned_steps"] = done, plan
+        browser.js("assayPage.update(JSON.parse(arguments[0]))", json.dumps(data))
+        cells = "return [...document.querySelectorAll('#table-contract-active tbody tr:nth-child(2) td')].map((t) => t.textContent)"
+        expect(browser.wait(lambda: shown in browser.js(cells), 20), f"{planned} steps: {browser.js(cells)}")
+    browser.js("assayPage.update(JSON.parse(arguments[0]))", whole)
+
+
 def check_gap(browser, data):
     """Points read between two evaluations are open, and the note ends as a sentence without a trend."""
     whole = json.dumps(data)
@@ -157,6 +173,7 @@ def check_matrix(browser, w):
     check_studies(browser, summary)
     check_markup(browser, json.loads(assay("report", folder, "--json").stdout))
     check_gap(browser, json.loads(assay("report", folder, "--json").stdout))
+    check_steps(browser, json.loads(assay("report", folder, "--json").stdout))
     browser.click("#table-contract-active tbody tr:last-child .link")
     pressed = [b.text for b in browser.one("#legend").find_elements("css selector", "[aria-pressed=true]")]
     expect(len(pressed) == 1 and pressed[0].startswith("moe-active"), f"the curves of one row: {pressed}")

@@ -63,11 +63,11 @@ function rowButton(row, contract) {
 // Counts of a row without a configuration are null.
 const known = (count, text) => (count === null ? null : text(count));
 
-// Their mean; under seconds, where each seed may take steps of its own, the fewest and the most.
-function stepsText(row, contract) {
+// Their mean; where the seeds measured numbers of steps of their own, the fewest and the most.
+function stepsText(row) {
   if (!row.steps) return null;
-  const done = row.runs.map((run) => run.steps), fewest = Math.min(...done), most = Math.max(...done);
-  return contract.kind === 'seconds' && fewest < most ? `${grouped(fewest)} to ${grouped(most)}` : grouped(row.steps.mean);
+  const done = row.runs.map((run) => run.steps), planned = new Set(row.runs.map((run) => run.planned_steps));
+  return planned.size > 1 ? `${grouped(Math.min(...done))} to ${grouped(Math.max(...done))}` : grouped(row.steps.mean);
 }
 
 function contractTable(contract) {
@@ -83,7 +83,7 @@ function contractTable(contract) {
     ['CORE minus ' + first, (row) => (row.core_difference_to_first ? signed(row.core_difference_to_first.mean) : null)], ['95% interval of CORE\'s', (row) => intervalText(row.core_difference_to_first)], ['worst K max load', (row) => (row.worst_max_load_norm === null ? null : row.worst_max_load_norm.toFixed(2) + (row.collapsed_runs ? ` collapsed (${row.collapsed_runs})` : '') + (row.uneven_runs ? ` uneven (${row.uneven_runs})` : '') + (row.restless_runs ? ` restless (${row.restless_runs})` : '') + (row.too_early_runs ? ` too early (${row.too_early_runs})` : ''))],
     ['effective share', (row) => meanText(row.measures.effective_share)], ['swing', (row) => (row.measures.swing ? (100 * row.measures.swing.mean).toFixed(0) + '%' : null)],
     ['active', (row) => known(row.parameters_active, scaled)], ['total', (row) => known(row.parameters_total, scaled)],
-    ['steps', (row) => stepsText(row, contract)], ['tokens', (row) => known(row.tokens, scaled)], ['FLOPs', (row) => known(row.flops, flopsText)],
+    ['steps', (row) => stepsText(row)], ['tokens', (row) => known(row.tokens, scaled)], ['FLOPs', (row) => known(row.flops, flopsText)],
     ['training time', (row) => (row.seconds ? secondsText(row.seconds.mean) : null)],
     [target ? `steps to ${target.toFixed(4)}` : 'steps to target', (row) => (row.time_to_target.steps ? grouped(row.time_to_target.steps.mean) : null)],
   ].filter(([name, of]) => name === 'validation loss' || contract.rows.some((row) => of(row) !== null));
