@@ -16,6 +16,15 @@ int64_t contract_horizon(const RunRecord& run) {
   return horizon(run.config, run.audit);
 }
 
+namespace {
+
+// "1.44", and of many seconds all whole ones: "7312".
+std::string seconds_text(double seconds) {
+  return strprintf(seconds >= 100 ? "%.0f" : "%.3g", seconds);
+}
+
+}  // namespace
+
 std::string missed_seconds_text(const RunRecord& run) {
   constexpr double kWithin = 0.2;
   const ContractConfig& contract = run.config.contract;
@@ -27,9 +36,10 @@ std::string missed_seconds_text(const RunRecord& run) {
   if (std::abs(step - planned) <= kWithin * planned) return "";
   const bool measured = given_step_seconds(contract) == 0;
   return strprintf(
-      "the training took %.3g s, not the %.3g s of its contract: a step took %.3g s, and the %ld "
-      "steps were derived from %.3g s (contract.step_seconds, %s%s)",
-      *spent, contract.coefficient * contract.fraction, step, long(run.config.run.steps), planned,
+      "the training took %s s, not the %.6g s of its contract: a step took %s s, and the %ld "
+      "steps were derived from %s s (contract.step_seconds, %s%s)",
+      seconds_text(*spent).c_str(), contract.coefficient * contract.fraction,
+      seconds_text(step).c_str(), long(run.config.run.steps), seconds_text(planned).c_str(),
       measured ? "measured when the run began" : "as given",
       measured ? "; where it is given, all seeds take equal steps" : "");
 }

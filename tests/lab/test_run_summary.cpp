@@ -68,6 +68,14 @@ TEST_CASE("a run tells where its steps took other seconds than its contract went
   }
   contract.step_seconds = 0.08;
   REQUIRE(!missed_seconds_text(run).empty());
+  // An hour that took two: no digits are lost, and none is a power of ten.
+  run.train_s = {{80, 5849.4}};
+  contract.coefficient = 7200;
+  contract.fraction = 0.5;
+  contract.step_seconds = 36;
+  REQUIRE(missed_seconds_text(run).starts_with(
+      "the training took 5849 s, not the 3600 s of its contract: a step took 73.1 s, and the 100 "
+      "steps were derived from 36 s ("));
   run.train_s.clear();
   REQUIRE(missed_seconds_text(run).empty());
 }
