@@ -171,6 +171,18 @@ twin_plan = assay("matrix", twin_file, "--dry-run", "--run-dir", twin_file.paren
 expect(twin_plan.returncode == 0 and "dense-active-steps-auto-seed1" in twin_plan.stdout, f"twins: {twin_plan}")
 twins = assay("match", "--like", PRESETS / "cpu/dense-active.yaml").stdout
 expect("model.moe" not in twins, f"a dense model needs no twin: {twins}")
+twins = assay("match", "--like", mixture, "--set", "model.moe.first_dense_layers=4").stdout
+expect("dense twin" in twins and "model.moe" not in twins, f"nor does a mixture without a mixture block: {twins}")
+# A path that YAML would read as something else is quoted; widths are named as the table has them.
+odd_name = twin_file.parent / "a, b.yaml"
+odd_name.write_text(f"include: {mixture}\n")
+twins = assay("match", "--like", odd_name, "--multiple", "64").stdout
+expect("multiple of 64" in twins and "multiple of 128" not in twins and "--multiple 128 fits the blocks" in twins, twins)
+expect("a multiple of 256 also fits" in assay("match", "--like", mixture, "--multiple", "256").stdout, "of 256")
+twin_file.write_text("models:\n" + "\n".join(line for line in twins.splitlines() if line.startswith("  dense-")) +
+                     "\ncontracts: [{kind: steps}]\n")
+twin_plan = assay("matrix", twin_file, "--dry-run", "--run-dir", twin_file.parent / "runs")
+expect(twin_plan.returncode == 0 and "dense-total-steps-auto-seed1" in twin_plan.stdout, f"an odd path: {twin_plan}")
 
 for name, rung in ladder("--experts", "2,4,8,64").items():
     e = int(name[1:])

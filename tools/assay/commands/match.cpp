@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "engine/config/fields.h"
+#include "engine/config/model_config.h"
 #include "engine/config/yaml.h"
 #include "models/audit/audit_report.h"
 #include "models/audit/dense_twin.h"
@@ -47,15 +49,22 @@ void print_line(const std::string& contract, const std::string& widths, const Tw
 }
 
 // Which width to take, and lines for the `models` of a matrix file.
-void print_use(const MatchArguments& a, const std::vector<std::pair<std::string, int64_t>>& twins) {
-  std::printf(
-      "any width is nearest; a multiple of 128 also fits the blocks of every precision\n"
-      "as models of a matrix, or by --set model.moe=null --set model.ffn=%ld%s:\n",
-      static_cast<long>(twins.front().second),
-      a.sets.empty() ? "" : ", with the --set of this command too");
+void print_use(const MatchArguments& a, int64_t multiple,
+               const std::vector<std::pair<std::string, int64_t>>& twins) {
+  constexpr int64_t kFitsAll = 128;
+  if (multiple % kFitsAll == 0) {
+    std::printf("any width is nearest; a multiple of %ld also fits the blocks of every precision\n",
+                static_cast<long>(multiple));
+  } else {
+    std::printf("any width is nearest; --multiple %ld fits the blocks of every precision\n",
+                static_cast<long>(kFitsAll));
+  }
+  std::printf("as models of a matrix, or by --set model.moe=null --set model.ffn=%ld%s:\n",
+              static_cast<long>(twins.front().second),
+              a.sets.empty() ? "" : ", with the --set of this command too");
   for (const auto& [kind, ffn] : twins) {
     std::printf("  dense-%s: {config: %s, set: {model.moe: null, model.ffn: %ld}}\n", kind.c_str(),
-                a.like.c_str(), static_cast<long>(ffn));
+                yaml_scalar(a.like).c_str(), static_cast<long>(ffn));
   }
 }
 
@@ -122,8 +131,8 @@ int run_match(MatchArguments a) {
   }
   if (a.json) {
     print_json(json);
-  } else if (like.model.moe) {
-    print_use(a, twins);
+  } else if (moe_blocks(like.model) > 0) {
+    print_use(a, multiple, twins);
   }
   return kExitDone;
 }
