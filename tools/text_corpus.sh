@@ -83,7 +83,21 @@ recorded_text() {
   if [[ $(<"$record") == "$(record_text "$hash")" ]]; then echo "$hash"; fi
 }
 
+# is_cut FILE: true of the beginning of a manifest, as a power cut leaves it, also of an empty file.
+is_cut() {
+  local begin='{"format":"assay-corpus-' text last
+  if [[ ! -f $1 ]]; then return 1; fi
+  text=$(head -c 100 "$1" | tr -d '[:space:]\0')
+  if [[ $begin == "$text"* ]]; then return 0; fi
+  last=$(tail -n 1 "$1" | tr -d '\0')
+  [[ $text == "$begin"* && $last != '}' && $last != '{'*'}' ]]
+}
+
+remove_first="first remove manifest.json, tokenizer.json and corpus_*.bin from this one"
 if [[ -e $manifest ]]; then
+  if is_cut "$manifest"; then
+    fail "$manifest is cut short: what is beside it may not be a whole corpus" "give another folder, or $remove_first"
+  fi
   grep -qs '"format": *"assay-corpus-' "$manifest" ||
     fail "$manifest is of another program, and a corpus has its own file of that name" "give another folder"
   was=$(recorded_text)
@@ -91,11 +105,26 @@ if [[ -e $manifest ]]; then
     echo "$corpus: a corpus is already there; of which text it was made is not recorded, so it is not compared"
   elif [[ $was != "$text_hash" ]]; then
     fail "$corpus has the corpus of another text than $text" \
-      "give another folder, or first remove manifest.json, tokenizer.json and corpus_*.bin from this one"
+      "give another folder, or $remove_first"
   else
     echo "$corpus: the corpus of this text is already there"
   fi
   exit 0
+fi
+
+# Before the training, which may take minutes. With manifest.json.part a command was killed that may be given again.
+foreign_tokenizer() {
+  fail "$corpus/tokenizer.json is not the tokenizer that is made of $text" "give another folder, or move that file away"
+}
+if [[ ! -e $manifest.part ]]; then
+  for shard in "$corpus"/corpus_{train,val}_[0-9][0-9][0-9][0-9][0-9][0-9]*.bin; do
+    if [[ -e $shard ]]; then
+      fail "$shard is there, but not the manifest.json of its corpus" "give another folder, or first remove corpus_*.bin from this one"
+    fi
+  done
+fi
+if [[ -e $corpus/tokenizer.json ]]; then
+  "$assay" tokenizer encode --tokenizer "$corpus/tokenizer.json" --text a >/dev/null 2>&1 || foreign_tokenizer
 fi
 
 # documents_in FILE: how many documents are in a text; white space behind the last separator is none.
@@ -129,6 +158,9 @@ trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$scratch"
 prepare=("$assay" data prepare --tokenizer "$scratch/tokenizer.json" -o "$corpus")
 "$assay" tokenizer train "$text" --vocab-size 4096 -o "$scratch/tokenizer.json"
+if [[ -e $corpus/tokenizer.json ]]; then
+  cmp -s "$corpus/tokenizer.json" "$scratch/tokenizer.json" || foreign_tokenizer
+fi
 if whole_documents; then
   "${prepare[@]}" "$text"
 else

@@ -234,11 +234,24 @@ def check_kept(folder, script):
                                         "tokenizer.json"}, sorted(now))
     with_tokenizer = folder / "with tokenizer"
     shutil.copytree(folder / "books1" / "train", with_tokenizer / "train")
-    (with_tokenizer / "tokenizer.json").write_text("{}")
-    mine = contents(with_tokenizer)
-    done = made(folder / "books0" / "val" / "novel3.txt", with_tokenizer)
-    expect(is_refusal(done, "already holds another tokenizer.json", warned=True, printed=True), done)
-    expect(contents(with_tokenizer) == mine, sorted(contents(with_tokenizer)))
+    one = folder / "books0" / "val" / "novel3.txt"
+    of_two = (folder / "books0" / "tokenizer.json").read_text()
+    # What is no tokenizer is refused before one is trained.
+    for tokenizer, trained in (("{}", False), (of_two, True)):
+        (with_tokenizer / "tokenizer.json").write_text(tokenizer)
+        mine = contents(with_tokenizer)
+        done = made(one, with_tokenizer)
+        expect(is_refusal(done, f"{with_tokenizer}/tokenizer.json is not the tokenizer that is made of {one}", "move that file away",
+                          warned=trained, printed=trained), done)
+        expect(contents(with_tokenizer) == mine, sorted(contents(with_tokenizer)))
+    # The one of this text may be there already; shards of a lost manifest may not.
+    done = made(one, folder / "of one")
+    shutil.copy(folder / "of one" / "tokenizer.json", with_tokenizer)
+    again = made(one, with_tokenizer)
+    expect(done.returncode == 0 and again.returncode == 0, f"{done}\n{again}")
+    (with_tokenizer / "manifest.json").unlink()
+    expect(is_refusal(made(one, with_tokenizer), f"{with_tokenizer}/corpus_train_000001.bin is there, but not the manifest.json",
+                      "first remove corpus_*.bin"), "a lost manifest")
 
 
 def check_other_text(folder, script):
@@ -263,6 +276,13 @@ def check_other_text(folder, script):
         unknown = made(other)
         expect(unknown.returncode == 0 and "is not recorded" in unknown.stdout and unknown.stdout.count("\n") == 1, unknown)
         record.write_text(kept)
+    # Cut by a power failure it is ours; `assay data prepare` takes it so too.
+    whole = '{\n  "format": "assay-corpus-1",\n  "shards": [\n    {}\n  ]\n}\n'
+    for end in (0, 1, 12, 20, 40, len(whole) - 3):
+        (corpus / "manifest.json").write_text(whole[:end])
+        expect(is_refusal(made(text), f"{corpus}/manifest.json is cut short", "first remove manifest.json"), whole[:end])
+    (corpus / "manifest.json").write_text(whole)
+    expect(made(text).returncode == 0, "a whole manifest is not cut")
     (corpus / "manifest.json").write_text('{"files": []}')
     expect(is_refusal(made(text), f"{corpus}/manifest.json is of another program", "give another folder"), "of another program")
 
