@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -396,6 +397,12 @@ def check_ids_beyond_tokenizer():
     works("receipt", "make", "beyond")
     said = works("receipt", "verify", "beyond", "--rerun", "2").stdout
     check("bit for bit" in said, said)
+    # A branch of it has no --set: the hint is the command that goes on with the branch.
+    branch = ["branch", "beyond", "--at-step", "6", "--warmdown-steps", "2", "--run", "beyond branch", "-q"]
+    goes_on = ["train", "beyond branch/config.yaml", "--run", "beyond branch", *unchecked]
+    refused(branch, wrong, f"skip the check: assay {shlex.join(goes_on)}")
+    works(*goes_on)
+    check(checkpoints(WORK / "beyond branch")[-1].name == "step-00000008", "the branch goes on")
 
 
 make_corpus()

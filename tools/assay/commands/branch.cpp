@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "base/shell_word.h"
 #include "comm/launch.h"
 #include "models/audit/audit_report.h"
 #include "tools/assay/commands.h"
@@ -60,6 +61,24 @@ void require_one_of_two(const BranchRequest& request) {
   }
 }
 
+// Trains what make_branch() made. A check that --set skips is told with the `assay train` that goes
+// on with the branch: `assay branch` has no --set.
+int train_branch(const TrainCall& call) {
+  try {
+    return train_here(call, nullptr);
+  } catch (const UserError& error) {
+    const std::string unchecked = "--set data.check_tokenizer=false";
+    std::string hint = error.hint();
+    const size_t at = hint.find(unchecked);
+    if (at == std::string::npos) throw;
+    const std::string folder = call.options.folder;
+    std::string command = "assay train " + shell_word(folder + "/config.yaml") + " --run " +
+                          shell_word(folder) + " " + unchecked;
+    if (call.device != "auto") command += " --device " + call.device;
+    throw UserError(error.what(), hint.replace(at, unchecked.size(), command));
+  }
+}
+
 int run_branch(const BranchArguments& a) {
   require_one_of_two(a.request);
   if (launched_processes() > 1) {
@@ -74,16 +93,15 @@ int run_branch(const BranchArguments& a) {
     return kExitDone;
   }
   make_branch(branch);
-  return train_here({.config = branch.config,
-                     .note = "",
-                     .options = {.folder = branch.folder,
-                                 .start = TrainingRunOptions::Start::kContinue,
-                                 .command = a.command,
-                                 .tune = "",
-                                 .quiet = a.quiet},
-                     .device = a.device,
-                     .json = a.json},
-                    nullptr);
+  return train_branch({.config = branch.config,
+                       .note = "",
+                       .options = {.folder = branch.folder,
+                                   .start = TrainingRunOptions::Start::kContinue,
+                                   .command = a.command,
+                                   .tune = "",
+                                   .quiet = a.quiet},
+                       .device = a.device,
+                       .json = a.json});
 }
 
 }  // namespace
