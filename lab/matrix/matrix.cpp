@@ -285,6 +285,24 @@ std::vector<const Cell*> Matrix::order() const {
   return order;
 }
 
+std::vector<std::string> setting_notes(const MatrixFile& file) {
+  std::vector<std::string> notes = replaced_settings(file);
+  if (file.contracts.front().kind) return notes;
+  for (const MatrixModel& model : file.models) {
+    for (const ConfigChange& change : model.changes) {
+      if (!set_gives(change.set, "contract.step_seconds")) continue;
+      try {
+        const ContractConfig contract = load_model(file, model).contract;
+        if (contract.kind == ContractKind::kSeconds || contract.step_seconds == 0) continue;
+        notes.push_back(change.where + ": contract.step_seconds has no effect: contract.kind is " +
+                        name_of(contract.kind));
+      } catch (const UserError&) {  // lay_out() tells it
+      }
+    }
+  }
+  return notes;
+}
+
 Matrix lay_out(const MatrixFile& file, const ModelPlace& place) {
   Matrix matrix{.file = file, .cells = {}};
   std::map<std::string, std::string> run_of;                            // what matters -> cell

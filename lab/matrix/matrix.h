@@ -80,6 +80,10 @@ struct Matrix {
   std::vector<const Cell*> order() const;
 };
 
+// replaced_settings(), and which model sets the length of its step without effect: the matrix has
+// no contracts, and the model's own is not in seconds.
+std::vector<std::string> setting_notes(const MatrixFile& file);
+
 // Loads every model. ModelError if a configuration is invalid; UserError if a contract is, or if
 // two cells have one name. Cells of a precision whose blocks do not fit the model's widths are
 // included, marked unavailable.

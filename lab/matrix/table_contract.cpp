@@ -84,7 +84,12 @@ std::string contract_text(const MatrixContract& c, const Matrix& matrix) {
   if (own) text += ", " + own_steps;
   if (c.kind == ContractKind::kSteps) text = "the same steps";
   if (!c.shared_in_total) text += ", shared experts left out";
-  if (!c.reference.empty()) text += ", as in " + c.reference + "'s run";
+  // Of seconds the length of the reference's step is given, and no run of it measures it.
+  if (!c.reference.empty() && c.kind == ContractKind::kSeconds) {
+    text += ", what " + c.reference + "'s steps take by its contract.step_seconds";
+  } else if (!c.reference.empty()) {
+    text += ", as in " + c.reference + "'s run";
+  }
   if (!c.branch_of.empty()) {
     return text +
            strprintf(", a branch of %s that ends at %g%%", c.branch_of.c_str(), 100 * c.fraction);

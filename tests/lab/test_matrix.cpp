@@ -264,6 +264,8 @@ TEST_CASE("a model's set may give its step_seconds, and the reference's give the
       "  moe: {config: moe.yaml, set: {contract: {step_seconds: 0.1}}}\n"
       "precisions: [fp32]\nseeds: [1, 2]\ncontracts: [{kind: seconds, reference: dense}]\n");
   REQUIRE(m.file.contracts[0].coefficient == 60 * 0.05);
+  REQUIRE(contract_text(m.file.contracts[0], m) ==
+          "3 seconds of training, what dense's steps take by its contract.step_seconds");
   REQUIRE(m.cells.size() == 4);
   for (const Cell& cell : m.cells) {
     INFO(cell.name);
@@ -278,6 +280,15 @@ TEST_CASE("a model's set may give its step_seconds, and the reference's give the
       "models: {a: {config: timed.yaml, set: {contract.step_seconds: 0.05}}}\n"
       "precisions: [fp32]\n");
   REQUIRE(own.cells[0].steps() == 40);
+  REQUIRE(setting_notes(own.file).empty());
+  const MatrixFile unused = family.file(
+      "models: {a: {config: dense.yaml, set: {contract.step_seconds: 0.05}}}\n"
+      "precisions: [fp32]\n");
+  const std::vector<std::string> notes = setting_notes(unused);
+  REQUIRE(notes.size() == 1);
+  REQUIRE(notes[0].ends_with(
+      "m.yaml:1: set contract.step_seconds: contract.step_seconds has no effect: contract.kind is "
+      "steps"));
 }
 
 TEST_CASE("a branch follows its trunk into the run that another contract began") {

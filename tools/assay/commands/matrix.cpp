@@ -393,7 +393,7 @@ int run_matrix(const MatrixArguments& a) {
   MatrixFile file = load_file(a);
   check_until_decided(a, file);
   if (!a.summary) {
-    for (const std::string& replaced : replaced_settings(file)) say("note: " + replaced);
+    for (const std::string& note : setting_notes(file)) say("note: " + note);
   }
   for (const std::string& imported : imported_models(a, file)) say("warning: " + imported);
   const MatrixFolder folder(a.folder.empty() ? "runs/" + file.name : a.folder);
