@@ -227,6 +227,32 @@ def check_drawing(browser):
     expect("font-family: inherit" not in text and browser.js(state) == before, "the fonts of the drawing, or a changed chart")
 
 
+def check_names(browser, w):
+    """Of many lines with long names the drawing of a narrow chart shows every name: nothing scrolls in it."""
+    page = w.path / "names.html"
+    report(w, page.name, w.run("dense"))
+    opened(browser, page)
+    browser.js("""const data = JSON.parse(document.getElementById('report-data').textContent), [run] = data.runs;
+                  data.runs = [...Array(26).keys()].map((i) => ({...run, path: 'r' + i, label: 'dense-seed-' + i + (i % 2 ? ' of a name that is long' : '')}));
+                  data.models = data.runs.map(({label}, i) => ({...data.models[0], name: label, runs: [i]}));
+                  assayPage.update(data)""")
+    browser.js("document.querySelector('#chart-scalars').scrollIntoView()")
+    expect(browser.wait(lambda: traces(browser)["scalars"] == 26, 20), traces(browser))
+    text = browser.download("#chart-scalars .svg", "scalars.svg")
+    found = browser.js("""document.body.insertAdjacentHTML('beforeend', '<div id="drawn"></div>');
+        const holder = document.getElementById('drawn');
+        holder.innerHTML = arguments[0];
+        const svg = holder.querySelector('svg'), legend = svg.querySelector('.legend .bg').getBoundingClientRect(), whole = svg.getBoundingClientRect();
+        const inside = (inner, outer) => inner.top >= outer.top - 1 && inner.bottom <= outer.bottom + 1 && inner.left >= outer.left - 1 && inner.right <= outer.right + 1;
+        const names = [...svg.querySelectorAll('.legendtext')].map((t) => t.getBoundingClientRect());
+        const plot = svg.querySelector('.cartesianlayer').getBoundingClientRect();
+        const result = [names.length, names.filter((name) => inside(name, legend)).length, inside(legend, whole), plot.bottom <= legend.top, plot.height];
+        holder.remove();
+        return result""", text)
+    expect(found[:4] == [26, 26, True, True] and found[4] > 100, f"names, those seen, legend in the drawing, below the plot, height of that: {found}")
+    quiet(browser, page.name)
+
+
 def check_dissect(browser, w, keep):
     """What assay dissect found out, from its files: a bar for each layer and part, and P_used."""
     folder = w.run("healthy") / "dissect"
@@ -385,6 +411,7 @@ def main():
         check_anchor(browser, w, keep)
         check_precision(browser, w, keep)
         check_experts(browser, w)
+        check_names(browser, w)
         check_dissect(browser, w, keep)
         check_ranks(browser, w, keep)
     end("report_parts")
