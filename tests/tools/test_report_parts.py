@@ -207,12 +207,22 @@ def check_experts(browser, w):
             expect(near(shown[name, str(layer), str(step)], stored, 1e-4), f"{name}, layer {layer}: {stored}")
     expect("exp(H) / E" in browser.js("return document.querySelector('#section-routers').textContent"), "the table by layer")
     check_drawing(browser)
-    for misleading in ("max_load_norm", "cv_norm", "entropy_norm"):
-        browser.choose("#router-curves-name", misleading)
-        expect("effective experts / E does" in note(), f"{misleading}: {note()}")
-    browser.choose("#router-curves-name", "gini")
-    expect("differ in their number" not in note(), note())
+    check_misleading(browser, note, "their number of experts", ("max_load_norm", "max_load", "cv_norm", "entropy_norm"), ("gini", "cv"))
     quiet(browser, page.name)
+    train(w, "one-of-4", {"model.moe.top_k": 1, "run.steps": 20, "schedule.warmdown": 0})
+    page = w.path / "top-k.html"
+    report(w, page.name, w.run("healthy"), w.run("one-of-4"))
+    opened(browser, page)
+    expect(measure() == "window_e_eff_norm" and "differ in" not in note(), f"two K: {measure()}, {note()}")
+    check_misleading(browser, note, "K", ("max_load_norm", "window_max_load_norm", "cv_norm"), ("max_load", "entropy_norm", "cv"))
+    quiet(browser, page.name)
+
+
+def check_misleading(browser, note, differs, misleading, comparable):
+    for name in misleading + comparable:
+        browser.choose("#router-curves-name", name)
+        said = f"These runs differ in {differs}: this measure does not say which is more even; effective experts / E does." in note()
+        expect(said == (name in misleading) and said == ("differ in" in note()), f"{name}: {note()}")
 
 
 def check_drawing(browser):

@@ -56,14 +56,17 @@ const measureOptions = () => {
   return names.length ? names.map((name) => [name, measureOf(name).label]) : [['', '']];
 };
 
-// Shares of a ceiling say how near the collapse of one number of experts is, and max_load and entropy
-// fall and rise with it: only as a share of the experts are effective ones comparable.
-const differInExperts = (list) => new Set(list.map((run) => run.router.experts)).size > 1;
-const firstMeasure = () => (differInExperts(runs.filter((run) => run.router)) && measureNames().includes('window_e_eff_norm') ? 'window_e_eff_norm' : 'max_load_norm');
+// The ceilings of max_load and cv are of one E and K, where even loads have a K max_load of K / E;
+// max_load and entropy fall and rise with E: only as a share of the experts are effective ones
+// comparable.
+const differIn = (list, key) => new Set(list.map((run) => run.router[key])).size > 1;
+const differInShape = (list) => differIn(list, 'experts') || differIn(list, 'top_k');
+const firstMeasure = () => (differInShape(runs.filter((run) => run.router)) && measureNames().includes('window_e_eff_norm') ? 'window_e_eff_norm' : 'max_load_norm');
 function acrossNote(list, {base, normal}) {
-  const misleads = base === 'max_load' || base === 'entropy' || (base === 'cv' && normal);
-  return misleads && differInExperts(list.map(({run}) => run)) ?
-    'These runs differ in their number of experts: this measure does not say which is more even; effective experts / E does.' : '';
+  const compared = list.map(({run}) => run), ofShape = normal && (base === 'max_load' || base === 'cv');
+  const differs = differIn(compared, 'experts') && (ofShape || base === 'max_load' || base === 'entropy') ? 'their number of experts' :
+    differIn(compared, 'top_k') && ofShape ? 'K' : '';
+  return differs && `These runs differ in ${differs}: this measure does not say which is more even; effective experts / E does.`;
 }
 
 // "Ceiling: 264.6 % (100 sqrt((E - K) / K)).", by run if they differ.

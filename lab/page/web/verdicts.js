@@ -41,7 +41,7 @@ function addRouters() {
   const of = {id: 'of', label: 'lines', options: allOrLayers}, run = {id: 'of', label: 'run', options: routerRuns}, present = () => runs.some((one) => one.moe);
   const positionsOf = (values) => (chosenRun(values.of) ? chosenRun(values.of).run.router.loads.steps.map((step) => [step, 'step ' + grouped(step)]) : []);
   const measure = {id: 'name', label: 'measure', options: measureOptions};
-  addSection({id: 'routers', title: 'Routers', how: 'How the routers spread the tokens. A share of a ceiling compares layers, steps and rules at one number of experts; across numbers of experts effective experts / E compares.',
+  addSection({id: 'routers', title: 'Routers', how: 'How the routers spread the tokens. A share of a ceiling compares layers, steps and rules at one number of experts E and one K; across them effective experts / E compares.',
     top: verdictPanels, charts: [
       {id: 'router-curves', title: 'Router balance over time', wide: true, present, how: 'All runs: the mean over the layers of each, shaded from its lowest to its highest layer (up to four runs). One run: one line per layer.',
         controls: [measure, of], build: measureCurves},
