@@ -399,6 +399,8 @@ def check_odd_rows(browser, w):
     expect("constructor" in labels and not any("undefined" in label or "native" in label for label in labels), labels)
     browser.js("""const data = JSON.parse(document.getElementById('report-data').textContent);
                   data.runs[1].summary = null; data.runs[1].router.loads = null; assayPage.update(data)""")
+    told = browser.complaints()
+    expect(told and all("TypeError" in one for one in told), f"the console says where: {told}")
     facts = browser.js("return [...document.querySelectorAll('#runs .run')].map((card) => card.innerText)")
     expect("validation loss" in facts[0] and "cannot be drawn" not in facts[0] and "This part cannot be drawn: " in facts[1], facts)
     expect(traces(browser)["scalars"] and traces(browser)["router-curves"], "the other charts")

@@ -13,12 +13,13 @@ function element(tag, attributes = {}, ...children) {
 }
 
 // What `draw` returns. If it fails, as on a run that another program wrote, what `instead` makes of
-// a sentence about that.
+// a sentence about that; the console has the place.
 function drawnOr(draw, instead) {
   try {
     return draw();
   } catch (error) {
-    return instead(`This part cannot be drawn: ${error.message}. The run's telemetry has something here that the page does not expect.`);
+    console.error(error);
+    return instead(`This part cannot be drawn: ${error.message}. The run's telemetry has something here that the page does not expect, or the page has a defect.`);
   }
 }
 
