@@ -370,6 +370,23 @@ def check_ranks(browser, w, keep):
     quiet(browser, page.name)
 
 
+def check_unknown_times(browser):
+    """Seconds that are NULL are unknown, not 0, and so is what would lie between them and others."""
+    browser.choose("#x-axis", "seconds")
+    drawn = {name: x for name, x in loss_plot(browser, "plot.data.map((t) => [t.name.split(',')[0], t.x])")}
+    expect(all(x is None for x in drawn["odd"]) and all(x >= 0 for x in drawn["healthy"]) and drawn["healthy"][-1] > 0, drawn)
+    expect({r["train_s"] for r in table(browser, "loss") if r["run"] == "odd"} == {""}, "seconds in the CSV")
+    note = browser.one("#chart-loss .note").text
+    expect("A run without recorded seconds is left out." in note, note)
+    times = browser.js("""const run = {scalars: {train_s: {step: [10, 20, 30], value: arguments[0]}}};
+                          return [5, 10, 15, 20, 25, 30, 31].map((step) => secondsAt(run, step))""", [1, None, 3])
+    expect(times == [0.5, 1, None, None, None, 3, None], times)
+    steps = browser.js("""const run = {seed: 1, scalars: {train_s: {step: [10, 20], value: [1, 2]}}}, series = {step: [10, 20, 30], value: [4, 3, 2]};
+                          return differencesTo({runs: [run]}, [{run, of: 'loss', series}])[0].series.step""")
+    expect(steps == [10, 20], f"a difference to a run whose last time is unknown: {steps}")
+    browser.choose("#x-axis", "step")
+
+
 def check_odd_rows(browser, w):
     """Rows that no run writes, a part's name that objects of the page have by themselves, a time that is NULL, are shown; what a page
     does not expect leaves a sentence, and the other parts."""
@@ -395,6 +412,7 @@ def check_odd_rows(browser, w):
             browser.choose("#router-map-of", "1")
         shown = table(browser, chart)
         expect({r["run"] for r in shown} == {"odd"} and all(7 in map(float, filter(None, list(r.values())[2:])) for r in shown), f"{chart}: {shown[:3]}")
+    check_unknown_times(browser)
     labels = browser.js("return [...document.querySelectorAll('#scalars-name option, #router-curves-name option')].map((o) => o.textContent)")
     expect("constructor" in labels and not any("undefined" in label or "native" in label for label in labels), labels)
     browser.js("""const data = JSON.parse(document.getElementById('report-data').textContent);

@@ -1,20 +1,6 @@
 // Curves of runs as lines, or of the seeds of a model as their mean and the band from the lowest to
 // the highest of them.
 
-// The value at a step, between logged steps on a straight line; null outside of the curve.
-function valueAt({step, value}, at) {
-  let low = 0, high = step.length - 1;
-  if (high < 0 || at < step[0] || at > step[high]) return null;
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (step[middle] <= at) low = middle; else high = middle;
-  }
-  if (step[low] === at) return value[low];
-  if (step[high] === at || high === low) return value[high];
-  if (value[low] === null || value[high] === null) return null;
-  return value[low] + (value[high] - value[low]) * (at - step[low]) / (step[high] - step[low]);
-}
-
 // What averages and differences are drawn from: a thinned curve has the lowest and the highest value
 // of each stretch, which say nothing of its mean.
 const averaged = (series) => (series.means ? {...series.means, of: series.of, mean: true} : series);

@@ -79,20 +79,27 @@ function timedUpTo(run) {
   return time && time.step.length && last(time.step) < run.steps_done ? last(time.step) : null;
 }
 
+// The value at a step, between logged steps on a straight line; null outside of the curve, and
+// beside an unknown value.
+function valueAt({step, value}, at) {
+  let low = 0, high = step.length - 1;
+  if (high < 0 || at < step[0] || at > step[high]) return null;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (step[middle] <= at) low = middle; else high = middle;
+  }
+  if (step[low] === at) return value[low];
+  if (step[high] === at || high === low) return value[high];
+  if (value[low] === null || value[high] === null) return null;
+  return value[low] + (value[high] - value[low]) * (at - step[low]) / (step[high] - step[low]);
+}
+
 // Seconds of training at a step: logged, or interpolated; null after the last logged step.
 function secondsAt(run, step) {
   const time = run.scalars && run.scalars.train_s;
   if (!time || time.step.length === 0) return null;
-  let low = 0, high = time.step.length - 1;
-  if (step > time.step[high]) return null;
-  if (step < time.step[0]) return time.value[0] * step / time.step[0];
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (time.step[middle] <= step) low = middle; else high = middle;
-  }
-  if (time.step[high] === step || high === low) return time.value[high];
-  const part = (step - time.step[low]) / (time.step[high] - time.step[low]);
-  return time.value[low] + part * (time.value[high] - time.value[low]);
+  if (step >= time.step[0]) return valueAt(time, step);
+  return time.value[0] === null ? null : time.value[0] * step / time.step[0];
 }
 const tokensAt = (run, step) => step * run.tokens_per_step;
 const flopsAt = (run, step) => tokensAt(run, step) * run.audit.flops_per_token;

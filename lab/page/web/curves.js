@@ -5,8 +5,12 @@ const withTelemetry = () => visible().filter(({run}) => !run.problem);
 const noRuns = () => visible().length === 0 ? 'All runs are hidden: click their names above.' : 'No run shown here has readable telemetry.';
 const evalOf = (run, task, metric) => (run.evals || []).find((e) => e.task === task && e.metric === metric);
 const isSeconds = () => shown.x === 'seconds';
-const secondsNote = () => isSeconds() && withTelemetry().some(({run}) => !run.scalars.train_s) ?
-  'A run without recorded seconds is left out.' : '';
+function secondsNote(list = withTelemetry()) {
+  if (!isSeconds()) return '';
+  const times = list.map(({run}) => (run.scalars.train_s ? run.scalars.train_s.value : []));
+  if (times.some((values) => values.every((value) => value === null))) return 'A run without recorded seconds is left out.';
+  return times.some((values) => values.includes(null)) ? 'Steps without recorded seconds are left out.' : '';
+}
 
 function curveChart(curves, {unit, y, note = '', layout = {}, legend = hasSeeds(), banded = isBanded(), logY = false, height}) {
   if (withTelemetry().length === 0) return {missing: noRuns()};

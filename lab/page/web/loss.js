@@ -49,7 +49,8 @@ function differencesTo(reference, given) {
     const same = members.filter(({of}) => of === curve.of);
     const base = same.find(({run}) => run === curve.run) || same.find(({run}) => run.seed === curve.run.seed) || same[0];
     if (!base) return [];
-    const at = {step: positions(base.run, base.series.step), value: base.series.value}, x = positions(curve.run, curve.series.step);
+    const places = positions(base.run, base.series.step), isKnown = (_, i) => places[i] !== null;
+    const at = {step: places.filter(isKnown), value: base.series.value.filter(isKnown)}, x = positions(curve.run, curve.series.step);
     const kept = curve.series.step.map((step, i) => ({step, v: curve.series.value[i], b: x[i] === null ? null : valueAt(at, x[i])})).filter(({v, b}) => v !== null && b !== null);
     return [{...curve, series: {step: kept.map(({step}) => step), value: kept.map(({v, b}) => v - b), of: curve.series.of, mean: curve.series.mean}}];
   });

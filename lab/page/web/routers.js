@@ -75,15 +75,17 @@ function measureMap({name, of}) {
   if (!chosen) return {missing: noRouters()};
   const {run} = chosen, measure = measureOf(name), {steps, values} = measuresOf(run);
   if (!values[name]) return {missing: `${run.label} did not log ${measure.label}.`};
-  const layers = run.router.layers, kept = steps.map((_, s) => s).filter((s) => values[name].some((layer) => layer[s] !== null));
+  const layers = run.router.layers, places = positions(run, steps);
+  const kept = steps.map((_, s) => s).filter((s) => places[s] !== null && values[name].some((layer) => layer[s] !== null));
+  if (kept.length === 0) return {missing: `${run.label} has no value of ${measure.label} at a known place on the x axis.`};
   const at = kept.map((s) => steps[s]);
   return {
     traces: [{type: 'heatmap', x: positions(run, at), y: layers.map((layer) => 'layer ' + layer), z: values[name].map((layer) => kept.map((s) => layer[s])),
       colorscale: 'Cividis', zmin: measure.normal ? 0 : undefined, zmax: measure.normal ? 1 : undefined, zauto: !measure.normal, hoverongaps: false, customdata: layers.map(() => at),
       colorbar: {thickness: 12, outlinewidth: 0, title: {text: measure.normal ? '' : measure.unit, font: {size: 11}}, tickfont: {size: 11}},
       hovertemplate: `<b>${plain(run.label)}</b><br>%{y}, step %{customdata}<br>%{z:.5~g} ${measure.unit}<extra></extra>`}],
-    height: Math.min(620, Math.max(210, 110 + 22 * layers.length)), note: measureNote([chosen], name), table: measureTable([chosen], [name]),
-    layout: {xaxis: commonX(), yaxis: {type: 'category'}},
+    height: Math.min(620, Math.max(210, 110 + 22 * layers.length)), note: [measureNote([chosen], name), secondsNote([chosen])].filter(Boolean).join(' '),
+    table: measureTable([chosen], [name]), layout: {xaxis: commonX(), yaxis: {type: 'category'}},
   };
 }
 
