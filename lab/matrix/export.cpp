@@ -26,6 +26,12 @@ std::string exact_bound(const std::optional<Summary>& s, double Interval::*bound
   return s && s->interval95 ? exact((*s->interval95).*bound) : "";
 }
 
+// Over fewer steps than telemetry.window more experts are without an assignment: "" then.
+std::optional<double> dead_share(const RunRecord& run) {
+  if (!run.health || run.health->logged < run.health->window) return std::nullopt;
+  return run.health->dead_share;
+}
+
 // Names are plain, so only free texts need quotes.
 std::string csv_line(const std::vector<std::string>& fields) {
   std::string line;
@@ -237,7 +243,10 @@ const TableColumn kSummaryColumns[] = {
     {"cv", [](const TableRow& r) { return r.routers("cv"); }},
     {"max_load", [](const TableRow& r) { return r.routers("max_load"); }},
     {"entropy_min", [](const TableRow& r) { return r.routers("entropy_min"); }},
-    {"dead", [](const TableRow& r) { return r.routers("dead"); }},
+    {"dead",
+     [](const TableRow& r) {
+       return exact(mean(summarise(values_of(runs_with_routers(r.row), dead_share))));
+     }},
     {"saturated_layers", [](const TableRow& r) { return r.routers("saturated_layers"); }},
     {"collapsed", [](const TableRow& r) { return r.routers("collapsed"); }},
 };
@@ -292,8 +301,10 @@ std::string runs_csv(const MatrixSummary& summary) {
       const auto& moe = run.config.model.moe;
       fields.push_back(moe ? std::to_string(moe->experts) : "");
       fields.push_back(moe ? std::to_string(moe->top_k) : "");
-      for (const char* measure :
-           {"cv", "max_load", "entropy_min", "dead", "saturated_layers", "collapsed"})
+      for (const char* measure : {"cv", "max_load", "entropy_min"})
+        fields.push_back(exact(find_run_measure(measure)->of(run)));
+      fields.push_back(exact(dead_share(run)));
+      for (const char* measure : {"saturated_layers", "collapsed"})
         fields.push_back(exact(find_run_measure(measure)->of(run)));
     }
     text += csv_line(fields);

@@ -70,8 +70,9 @@ std::string overview_text(const RouterOverview& overview) {
                std::to_string(l.worst_layer), grouped(l.last_step)});
   }
   std::string text =
-      strprintf("%s: the routers of %zu runs, over the last W logged steps of each\n\n",
-                overview.of.c_str(), overview.lines.size()) +
+      strprintf(
+          "%s: the routers of %zu runs, over the last W logged steps of each, or those it has\n\n",
+          overview.of.c_str(), overview.lines.size()) +
       table.text() +
       "\ndead: share of the experts without an assignment; exp(H)/E: of the layer where it is "
       "smallest; layer: that with the largest K max_load\n"

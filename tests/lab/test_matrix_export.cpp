@@ -55,4 +55,45 @@ TEST_CASE("runs.csv has a run that collapse_stop ended, without the measures of 
   }
 }
 
+TEST_CASE("the shares of dead experts over fewer steps than the window are in no CSV") {
+  Matrix matrix;
+  Cell& cell = matrix.cells.emplace_back();
+  cell.name = cell.run = "moe";
+  cell.configured = true;
+  const auto run_of = [](int64_t seed, int64_t logged, double active) {
+    RunRecord run = hand_made({.name = "moe", .seed = seed, .val_loss_nats = {{100, 3.5, 10}}});
+    LayerHealth layer;
+    layer.max_load_norm = 0.25;
+    layer.active_norm = active;
+    run.config.model.moe.emplace();
+    run.health = health_of(std::vector{layer}, 64, 8);
+    run.health->logged = logged;
+    run.health->window = 100;
+    return run;
+  };
+  const RunRecord early = run_of(1, 4, 0.5), judged = run_of(2, 100, 0.75);
+  const auto texts = [&](const std::vector<const RunRecord*>& runs) {
+    SummaryRow row;
+    row.cell = &cell;
+    row.runs.runs = runs;
+    MatrixSummary summary{.matrix = &matrix,
+                          .records = {{"moe", *runs.front()}},
+                          .stopped = {},
+                          .different_data = "",
+                          .seal = std::nullopt,
+                          .tables = {}};
+    summary.tables.emplace_back().rows.push_back(row);
+    return std::vector{runs_csv(summary), summary_csv(summary)};
+  };
+  for (const std::string& text : texts({&early})) {
+    INFO(text);
+    REQUIRE(text.ends_with(",0.25,1,,0,\n"));  // max_load, entropy_min, dead, saturated_layers
+  }
+  for (const std::string& text : texts({&judged})) {
+    INFO(text);
+    REQUIRE(text.ends_with(",0.25,1,0.25,0,0\n"));
+  }
+  REQUIRE(texts({&early, &judged})[1].ends_with(",0.25,1,0.25,0,0\n"));  // of one of the two
+}
+
 }  // namespace assay::test_matrix_export
