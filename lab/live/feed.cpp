@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/read_failed.h"
@@ -32,6 +33,33 @@ Json report_of(const std::vector<std::string>& runs, size_t largest_bytes, bool&
     Json data = report_data(runs, limits, NoTelemetry::kShow, {.wait = Wait::kBrief}, &read_failed);
     const double share = double(largest_bytes) / double(script_json(data).size());
     if (share >= 1 || !limits.shrink(share)) return data;
+  }
+}
+
+// Fills in the text of data.
+void finish(LiveData& data) {
+  const Json whole = {{"live", data.live}, {"report", data.report}};
+  data.json = json_text(whole);
+  data.etag = "\"" + sha256_hex(data.json).substr(0, 32) + "\"";
+}
+
+std::string problem_text(const std::string& why) {
+  return "The charts cannot be brought up to date: " + why + ".";
+}
+
+// The old data, saying why it is not that of the runs as they are; as it is if even that fails, as
+// without memory.
+std::shared_ptr<const LiveData> outdated(const std::shared_ptr<const LiveData>& old,
+                                         const std::exception& error) {
+  try {
+    auto data = std::make_shared<LiveData>();
+    data->live = old->live;
+    data->live["problem"] = problem_text(error.what());
+    data->report = old->report;
+    finish(*data);
+    return data;
+  } catch (const std::exception&) {
+    return old;
   }
 }
 
@@ -111,7 +139,7 @@ bool LiveFeed::make_report(const std::vector<RunStatus>& statuses) {
     read_failed = true;
     why = error.what();
   }
-  if (!why.empty()) problem_ = "The charts cannot be brought up to date: " + why + ".";
+  if (!why.empty()) problem_ = problem_text(why);
   return !read_failed;
 }
 
@@ -124,9 +152,7 @@ std::shared_ptr<const LiveData> LiveFeed::read(std::string fingerprint) {
   auto data = std::make_shared<LiveData>();
   data->live = live_json(statuses);
   data->report = report_;
-  const Json whole = {{"live", data->live}, {"report", data->report}};
-  data->json = json_text(whole);
-  data->etag = "\"" + sha256_hex(data->json).substr(0, 32) + "\"";
+  finish(*data);
   ++made_;
   fingerprint_ = all_read ? std::move(fingerprint) : "";
   return data;
@@ -146,8 +172,19 @@ void LiveFeed::make() {
                                      std::chrono::duration<double>(pause_s(feed.every_s_, took)));
     }
   } pause{*this};
-  std::string fingerprint = this->fingerprint();
-  if (fingerprint != fingerprint_) pause.data = read(std::move(fingerprint));
+  try {
+    std::string fingerprint = this->fingerprint();
+    if (fingerprint != fingerprint_) pause.data = read(std::move(fingerprint));
+  } catch (const std::exception& error) {
+    fingerprint_.clear();
+    std::shared_ptr<const LiveData> old;
+    {
+      const std::lock_guard lock(mutex_);
+      old = current_;
+    }
+    if (!old) throw;
+    pause.data = outdated(old, error);
+  }
 }
 
 bool LiveFeed::is_busy() const {
@@ -159,17 +196,38 @@ bool LiveFeed::is_making() {
   return is_busy();
 }
 
+bool LiveFeed::start() {
+  try {
+    making_ = std::async(std::launch::async, [this] { make(); }).share();
+    return true;
+  } catch (const std::system_error& error) {  // this process may have no more threads
+    if (!current_) throw;
+    fingerprint_.clear();
+    current_ = outdated(current_, error);
+    next_ = now_() +
+            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(every_s_));
+    return false;
+  }
+}
+
 std::shared_ptr<const LiveData> LiveFeed::get() {
   std::shared_future<void> making;
   bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
-    if (current_ && (is_busy() || now_() < next_)) return current_;
-    if (!is_busy()) making_ = std::async(std::launch::async, [this] { make(); }).share();
-    making = making_;
     is_first = current_ == nullptr;
+    const bool waits = making_.valid() && (is_busy() || now_() < next_);
+    if (waits && !is_first) return current_;
+    if (!waits && !start()) return current_;
+    making = making_;
   }
-  if (is_first || making.wait_for(patience_) == std::future_status::ready) making.get();
+  // Only the first data has no older one in its place: what kept it from being made is thrown, also
+  // to who asks before it is tried again.
+  if (is_first) {
+    making.get();
+  } else {
+    making.wait_for(patience_);
+  }
   const std::lock_guard lock(mutex_);
   return current_;
 }

@@ -53,8 +53,8 @@ class LiveFeed {
            std::chrono::milliseconds patience = kPatience);
 
   // Never null. A caller that comes while the data is made for another one gets what was there
-  // before, and so does one whose data takes longer than its patience. Only the first data is
-  // waited for.
+  // before, and so does one whose data takes longer than its patience, or cannot be made ("problem"
+  // says why). Only the first data is waited for; throws what it failed with.
   std::shared_ptr<const LiveData> get();
   // Whether data is being made. The destructor waits for it.
   bool is_making();
@@ -67,6 +67,9 @@ class LiveFeed {
   bool make_report(const std::vector<RunStatus>& statuses);
   std::shared_ptr<const LiveData> read(std::string fingerprint);
   void make();
+  // Both with the lock. start(): begins a thread that makes data; false if there can be none, and
+  // the old data says so.
+  bool start();
   bool is_busy() const;
 
   const std::vector<std::string> runs_;

@@ -1,9 +1,12 @@
-// assay watch while another program holds the telemetry of runs, and while reading takes long.
+// assay watch while another program holds the telemetry of runs, while reading takes long, and where
+// no thread can read them.
+#include <pthread.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -82,6 +85,51 @@ TEST_CASE("live: who has data does not wait for data that takes long to read") {
   REQUIRE(feed.times_made() == 2);
   REQUIRE(feed.get()->live["runs"][0]["state"] == "unreadable");
   REQUIRE(feed.get()->report["runs"].size() == 5);
+}
+
+// While it lives no thread can begin: none has room for its stack.
+struct NoThreads {
+  NoThreads() {
+    REQUIRE(pthread_getattr_default_np(&before) == 0);
+    pthread_attr_t huge;
+    REQUIRE(pthread_attr_init(&huge) == 0);
+    REQUIRE(pthread_attr_setstacksize(&huge, size_t(1) << 60) == 0);
+    REQUIRE(pthread_setattr_default_np(&huge) == 0);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoThreads() {
+    pthread_setattr_default_np(&before);
+    pthread_attr_destroy(&before);
+  }
+  pthread_attr_t before = {};
+};
+
+TEST_CASE("live: who has data keeps it where no new data can be made, and is told why") {
+  const Place place;
+  LiveFeed::Clock::time_point now = LiveFeed::Clock::now();
+  LiveFeed feed({place.run}, 2, [&] { return now; });
+  const auto failed_first = [&] {
+    const NoThreads none;
+    REQUIRE_THROWS_AS(feed.get(), std::system_error);
+  };
+  failed_first();
+  const auto first = feed.get();
+  REQUIRE(first->live["problem"].is_null());
+  now += std::chrono::hours(1);
+  {
+    const NoThreads none;
+    const auto old = feed.get();
+    REQUIRE(old->live["problem"].get<std::string>().starts_with(
+        "The charts cannot be brought up to date: "));
+    REQUIRE(old->report == first->report);
+    REQUIRE(old->etag != first->etag);
+    REQUIRE(feed.get() == old);  // not before its time
+  }
+  now += std::chrono::hours(1);
+  const auto again = feed.get();  // though no file has changed
+  REQUIRE(again->live["problem"].is_null());
+  REQUIRE(again->report == first->report);
+  REQUIRE(feed.times_made() == 2);
 }
 
 }  // namespace

@@ -306,6 +306,11 @@ def check_page(w, keep):
         expect(f"{last:,} of 1,000,000 steps" in browser.one("#runs").text, f"the page's facts: {browser.one('#runs').text}")
         expect(not (w.run("live") / "telemetry.db-wal").exists(), "a WAL file is left")
 
+        browser.js("window.served = window.fetch; window.fetch = async () => new Response('', {status: 500}); "
+                   "document.dispatchEvent(new Event('visibilitychange'))")
+        expect(soon(lambda: "assay watch answers with status 500: it could not read the runs. The page shows the data of " in state(browser)),
+               f"a failing server: {state(browser)!r}")
+        browser.js("window.fetch = window.served")
         port = server.port
         status, seconds, rest = server.end()
         expect((status, rest) == (0, "") and seconds < 10, f"SIGTERM with an open page: exit {status} after {seconds:.1f} s, {rest!r}")

@@ -74,15 +74,15 @@
         lost = false;
         show(take(data));
       } else if (answer.status !== 304) {
-        throw new Error('status ' + answer.status);
+        throw Object.assign(new Error(`answers with status ${answer.status}` + (answer.status === 500 ? ': it could not read the runs' : '')), {answered: true});
       } else if (lost) {
         lost = false;
         show('');
       }
     } catch (error) {
       lost = true;
-      const why = error.name === 'AbortError' ? `has not answered for ${patienceMs / 1000} s: it is reading the runs` : 'does not answer: it was stopped';
-      show(`assay watch ${why}, or the connection is lost. The page shows the data of ${clock(seenAt)} and resumes when it is back.`);
+      const silent = error.name === 'AbortError' ? `has not answered for ${patienceMs / 1000} s: it is reading the runs` : 'does not answer: it was stopped';
+      show(`assay watch ${error.answered ? error.message : silent + ', or the connection is lost'}. The page shows the data of ${clock(seenAt)} and resumes when it is back.`);
     } finally {
       clearTimeout(patience);
     }
