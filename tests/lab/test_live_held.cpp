@@ -1,5 +1,5 @@
-// assay watch while another program holds the telemetry of runs, while reading takes long, and where
-// no thread can read them.
+// assay watch while another program holds the telemetry of runs, while reading takes long, and
+// where no thread can read them.
 #include <pthread.h>
 #include <unistd.h>
 
