@@ -11,7 +11,7 @@ namespace assay {
 // True if the path is a folder with the record of a matrix (matrix.json).
 bool is_matrix_folder(const std::string& path);
 
-// True of configs/ and logs/ of a matrix, which a shell's `runs/cpu/*/` names beside its runs.
+// True of configs/ and logs/ of a matrix.
 bool is_beside_matrix_runs(const std::string& path);
 
 struct RecordedMatrix {

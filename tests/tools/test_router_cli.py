@@ -177,7 +177,8 @@ def check_matrix(w):
 
 
 def check_compare_of_matrix(file, folder):
-    """`compare` takes the folder of a matrix: the runs that have made a step; its folders that are no runs are left out."""
+    """`compare` takes the folder of a matrix: the runs that have made a step and can be read. Folders of a matrix that are no runs
+    are left out, also by `report` and `watch`."""
     done = assay("matrix", file, "--run-dir", folder, "--only", "e4")
     expect(done.returncode == 0, f"matrix: {done}")
     names = [folder / name for name in ("dense-steps-fp32-seed1", "e4-steps-fp32-seed1")]
@@ -191,8 +192,15 @@ def check_compare_of_matrix(file, folder):
     done = assay("compare", *names, f"{folder}/configs/", f"{folder}/logs/")
     notes = "".join(f"note: left out: {folder}/{name}/: no run, but a folder of its matrix\n" for name in ("configs", "logs"))
     expect((done.returncode, done.stdout, done.stderr) == (0, wanted, notes), f"compare with configs/: {done}")
-    done = assay("compare", f"{folder}/logs")
-    expect(done.returncode == 1 and re.search(r"^error: nothing is left to compare: .*\nhint: ", done.stderr, re.M), f"compare of logs/: {done}")
+    for command in (["compare"], ["report", "--json"], ["watch", "--text", "--once"]):
+        done = assay(*command, *names, f"{folder}/configs/", f"{folder}/logs/")
+        expect(done.returncode == 0 and done.stderr.startswith(notes) and "dense-" in done.stdout, f"{command} with configs/: {done}")
+        done = assay(*command, f"{folder}/logs")
+        expect(done.returncode == 1 and re.search(r"^error: nothing is left: .*\nhint: ", done.stderr, re.M), f"{command} of logs/: {done}")
+    (names[0] / "meta.json").unlink()
+    (names[0] / "meta.json").mkdir()
+    done = assay("compare", folder)
+    expect(done.returncode == 0 and f"note: left out: {names[0]}: " in done.stderr and "e4" in done.stdout, f"compare with an unreadable meta.json: {done}")
 
 
 def check_running(w):

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "base/check.h"
 #include "engine/telemetry/reader.h"
@@ -11,9 +12,12 @@
 #include "lab/compare/published_report.h"
 #include "lab/matrix/folder.h"
 #include "lab/page/matrix.h"
+#include "lab/runs/run_labels.h"
+#include "lab/runs/run_record.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/commands/published.h"
 #include "tools/assay/print_json.h"
+#include "tools/assay/run_paths.h"
 
 namespace assay {
 namespace {
@@ -39,34 +43,38 @@ void check_arguments(const CompareArguments& a) {
                     "give nats per token, for example 3.28");
 }
 
-// Why a run of a matrix cannot be compared (yet); "" if it can.
-std::string not_comparable(const std::string& run) {
+struct ComparedRun {
+  std::string path;
+  std::optional<RunRecord> record = {};  // if it has been read
+};
+
+// A run of a matrix; without its record, and with why, if it cannot be compared (yet).
+ComparedRun matrix_run(const std::string& path, std::string& why) {
   try {
-    return TelemetryReader(telemetry_file(run)).steps_done() > 0 ? "" : "it has made no step yet";
+    const TelemetryReader telemetry(telemetry_file(path));
+    if (telemetry.steps_done() > 0) return {.path = path, .record = read_run(path, telemetry)};
+    why = "it has made no step yet";
   } catch (const UserError& error) {
-    return error.what();
+    why = error.what();
   }
+  return {.path = path};
 }
 
 // With the runs of each matrix among the paths in its place. What is left out is said.
-std::vector<std::string> compared_runs(const std::vector<std::string>& paths) {
-  std::vector<std::string> runs;
-  const auto leave_out = [](const std::string& path, const std::string& why) {
-    std::fprintf(stderr, "note: left out: %s: %s\n", path.c_str(), why.c_str());
-  };
-  for (const std::string& path : paths) {
-    if (is_beside_matrix_runs(path)) {
-      leave_out(path, "no run, but a folder of its matrix");
-    } else if (!is_matrix_folder(path)) {
-      runs.push_back(path);
-    } else {
-      for (const std::string& run : matrix_runs(path)) {
-        const std::string why = not_comparable(run);
-        if (why.empty()) {
-          runs.push_back(run);
-        } else {
-          leave_out(run, why);
-        }
+std::vector<ComparedRun> runs_at(const std::vector<std::string>& paths) {
+  std::vector<ComparedRun> runs;
+  for (const std::string& path : run_paths(paths)) {
+    if (!is_matrix_folder(path)) {
+      runs.push_back({.path = path});
+      continue;
+    }
+    for (const std::string& one : matrix_runs(path)) {
+      std::string why;
+      ComparedRun run = matrix_run(one, why);
+      if (run.record) {
+        runs.push_back(std::move(run));
+      } else {
+        note_left_out(one, why);
       }
     }
   }
@@ -75,6 +83,19 @@ std::vector<std::string> compared_runs(const std::vector<std::string>& paths) {
                     "give runs that have made a step, or the folder of a matrix that has any");
   }
   return runs;
+}
+
+std::vector<RunRecord> read_compared(const std::vector<std::string>& given) {
+  std::vector<ComparedRun> runs = runs_at(given);
+  std::vector<std::string> paths;
+  for (const ComparedRun& run : runs) paths.push_back(run.path);
+  const std::vector<std::string> labels = run_labels(paths);
+  std::vector<RunRecord> records;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    records.push_back(runs[i].record ? std::move(*runs[i].record) : read_run(paths[i]));
+    records.back().name = labels[i];
+  }
+  return records;
 }
 
 CompareOptions options_of(const CompareArguments& a) {
@@ -93,7 +114,7 @@ int run_compare(const CompareArguments& a) {
   if (!a.published.empty()) study = published_study(a.published);
   std::optional<AnchorLog> anchor;
   if (!a.anchor.empty()) anchor = read_anchor_log(a.anchor);
-  const std::vector<RunRecord> runs = read_runs(compared_runs(a.runs));
+  const std::vector<RunRecord> runs = read_compared(a.runs);
   Comparison comparison;
   if (!runs.empty()) comparison = compare(runs, options_of(a));
 

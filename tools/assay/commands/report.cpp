@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "lab/page/page.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/run_paths.h"
 
 namespace assay {
 namespace {
@@ -78,7 +79,10 @@ void add_report_command(Commands& commands) {
       "  assay report runs/demo-*/ -o demo.html     several runs in the same charts\n"
       "  assay report runs/cpu -o cpu.html          a matrix: tables, claims, curves\n"
       "docs/report.md explains the page.");
-  commands.on_chosen(sub, [a] { return run_report(*a); });
+  commands.on_chosen(sub, [a] {
+    a->runs = run_paths(a->runs);
+    return run_report(*a);
+  });
 }
 
 }  // namespace assay

@@ -21,6 +21,7 @@
 #include "tools/assay/commands.h"
 #include "tools/assay/host_names.h"
 #include "tools/assay/http_server.h"
+#include "tools/assay/run_paths.h"
 #include "tools/assay/screen.h"
 
 namespace assay {
@@ -255,7 +256,10 @@ void add_watch_command(Commands& commands) {
       "  assay watch runs/moe --text          in the terminal\n"
       "  ssh -L 7117:127.0.0.1:7117 HOST      then the page of HOST is at localhost:7117\n"
       "It changes no data of a run. docs/watch.md explains the page and the screen.");
-  commands.on_chosen(sub, [a] { return run_watch(*a); });
+  commands.on_chosen(sub, [a] {
+    a->runs = run_paths(a->runs);
+    return run_watch(*a);
+  });
 }
 
 }  // namespace assay
