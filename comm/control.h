@@ -37,10 +37,10 @@ class Control {
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
-  // What a rank does may take long: saving, evaluating. Then others may wait for it beyond stuck_s;
-  // silence is noticed as ever.
-  // kReading: waits for a disk or file server, which may stop for long, though a rank that others
-  // wait for is stuck there as anywhere. kSlow: does what may take long.
+  // kSlow: what a rank does may take long, as saving or evaluating. Then others may wait for it
+  // beyond stuck_s; silence is noticed as ever. kReading: it waits for its data. If all ranks do,
+  // they may for long, as a file server that stopped comes back; one for which others wait is stuck
+  // as anywhere.
   enum class Pace { kSteady, kReading, kSlow };
   // What this rank does now; neither allocates nor locks. what: a string literal. call: how far it
   // has come in its calls of groups (comm/call_order.h), the one it is about to begin included;

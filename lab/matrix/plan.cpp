@@ -50,6 +50,10 @@ double measured_seconds_left(const PlannedCell& run, bool fresh_changed) {
   return has_rest(run, fresh_changed) ? run.cell->measured_seconds() : 0;
 }
 
+int64_t checkpoints_in(const std::string& run) {
+  return int64_t(Checkpoints(run, 1, {}).all().size());
+}
+
 std::string mib_text(int64_t bytes) {
   return strprintf("%.0f", in_mib(bytes));
 }
@@ -106,14 +110,6 @@ int64_t MatrixPlan::most_runs() const {
   });
   return int64_t(runs.size()) + more * of_one_seed;
 }
-
-namespace {
-
-int64_t checkpoints_in(const std::string& run) {
-  return int64_t(Checkpoints(run, 1, {}).all().size());
-}
-
-}  // namespace
 
 int64_t MatrixPlan::checkpoint_bytes_left() const {
   int64_t kept = 0, beside = 0;
