@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/file.h"
 #include "base/shell_word.h"
 #include "data/json_text.h"
 #include "engine/run/run_dir.h"
@@ -21,10 +20,13 @@ bool is_imported(const std::string& run) {
   return !run.empty() && fs::exists(fs::path(run) / kImportedFile, ignored);
 }
 
+std::string imported_text(const std::string& run, const char* key) {
+  return is_imported(run) ? text_or_empty(json_in_file(run + "/" + kImportedFile), key) : "";
+}
+
 std::string imported_folder(const std::string& run) {
-  if (!is_imported(run)) return "";
   try {
-    return text_or_empty(json_of(read_file(run + "/" + kImportedFile)), kImportedFolder);
+    return imported_text(run, kImportedFolder);
   } catch (const UserError&) {
     return "";  // the file cannot be read
   }

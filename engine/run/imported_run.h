@@ -9,6 +9,9 @@ namespace assay {
 // Whether the run, or the trunk of a branch, began so; false for no run ("").
 bool is_imported(const std::string& run);
 
+// A text that its imported.json has; "" if there is none. UserError if the file cannot be read.
+std::string imported_text(const std::string& run, const char* key);
+
 // The folder that the model was imported from; "" if that is not known.
 std::string imported_folder(const std::string& run);
 

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "base/suggest.h"
-#include "data/json_text.h"
 #include "engine/config/differences.h"
 #include "engine/config/schedule.h"
 #include "engine/config/text.h"
@@ -349,25 +347,11 @@ void require_unedited(const std::string& run, const Config& made_with, const Con
 
 std::string imported_tokenizer(const std::string& run) {
   std::error_code ignored;
-  if (run.empty()) return "";
   const std::string file = run + "/" + kRunTokenizer;
-  const bool there =
-      fs::exists(fs::path(run) / kImportedFile, ignored) && fs::exists(file, ignored);
-  return there ? file : "";
+  return is_imported(run) && fs::exists(file, ignored) ? file : "";
 }
-
-namespace {
-
-// A text in imported.json; "" if there is none.
-std::string imported_text(const std::string& run, const char* key) {
-  return text_or_empty(json_of(read_file(run + "/" + kImportedFile)), key);
-}
-
-}  // namespace
 
 std::string left_tokenizer(const std::string& run) {
-  std::error_code ignored;
-  if (run.empty() || !fs::exists(fs::path(run) / kImportedFile, ignored)) return "";
   return imported_text(run, kLeftTokenizer);
 }
 
