@@ -72,9 +72,10 @@ class Launch:
     """A run under way. Its lines of stderr are read as they come. early: it is to be struck while it starts, so it
     measures the limit of matrix products, which takes a second, although the caller knows it."""
 
-    def __init__(self, command, run, early=False):
+    def __init__(self, command, run, early=False, path=""):
         self.run, self.lines, self.times = run, [], []
         known = {name: value for name, value in os.environ.items() if not early or name != "ASSAY_MATMUL_GFLOPS"}
+        known["PATH"] = path + known["PATH"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         stdin=subprocess.DEVNULL, env=known)
         self.reader = threading.Thread(target=self.read, daemon=True)
@@ -326,6 +327,35 @@ def check_interrupts(cases):
     cases.goes_on("interrupt-start", "step", RANKS)
 
 
+# As an mpirun that has not started the ranks when it is asked to stop, and ranks that print all the time.
+DEAF = """#!/bin/sh
+heard=0 step=0
+trap 'heard=$((heard + 1))' USR1
+while [ $step -lt 500 ]; do
+  step=$((step + 1))
+  echo "step $step/500 loss 1.000" >&2
+  sleep 0.02
+  if [ $heard -ge 2 ]; then
+    echo "stopping after this step, with a checkpoint; to stop now press Ctrl-C again after a second" >&2
+    exit 130
+  fi
+done
+"""
+
+
+def check_asked_again(cases):
+    """A request that mpirun did not pass on is repeated, also while lines come without a pause."""
+    folder = cases.place.path / "deaf-mpirun"
+    folder.mkdir()
+    (folder / "mpirun").write_text(DEAF)
+    (folder / "mpirun").chmod(0o755)
+    launch = Launch(cases.place.command("deaf", *SETTINGS) + ["--ranks", str(RANKS)], cases.place.run("deaf"),
+                    path=f"{folder}:")
+    launch.until_line("step 1/")
+    launch.process.send_signal(signal.SIGINT)
+    launch.end().require(launch.code == 130, f"exit code {launch.code}")
+
+
 def check_two_launches(cases):
     first = started(cases.place, "twice")
     first.until_ranks()
@@ -480,7 +510,7 @@ def main():
             many(cases, int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 1)
             return
         for case in (check_refused, check_kills, check_stops, check_failing_writes, check_failing_evaluation, check_interrupts,
-                     check_two_launches, check_folder_of_one, check_restarts, check_fresh_restarts):
+                     check_asked_again, check_two_launches, check_folder_of_one, check_restarts, check_fresh_restarts):
             begin = time.time()
             case(cases)
             print(f"{case.__name__}: {time.time() - begin:.1f} s", flush=True)

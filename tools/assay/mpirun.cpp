@@ -127,12 +127,26 @@ void print(const std::string& text) {
   std::fflush(stderr);
 }
 
-// mpirun passes no signal on before it has started the ranks: until one answers, ask again. To a
-// rank that has heard it once more is nothing new.
-void ask_again(const MpirunOutput& output) {
-  const pid_t pid = child;
-  if (asked == 1 && !output.said_stopping() && pid > 0) kill(pid, SIGUSR1);
-}
+using Clock = std::chrono::steady_clock;
+
+// mpirun passes no signal on before it has started the ranks: until one answers, it is asked again
+// every second, however many lines the ranks print meanwhile. To a rank that has heard it once more
+// is nothing new.
+class AskAgain {
+ public:
+  static constexpr std::chrono::milliseconds kEvery{1000};
+  void look(const MpirunOutput& output) {
+    if (asked != 1 || output.said_stopping()) return;
+    const Clock::time_point now = Clock::now();
+    if (!last_) last_ = now;  // the request itself was passed on a moment ago
+    if (now - *last_ < kEvery) return;
+    last_ = now;
+    if (const pid_t pid = child; pid > 0) kill(pid, SIGUSR1);
+  }
+
+ private:
+  std::optional<Clock::time_point> last_;
+};
 
 // mpirun may hang in its own end: Open MPI 4.1 does after a rank that died while it started.
 void end_by_force() {
@@ -146,10 +160,10 @@ void end_by_force() {
 
 // Reads to the end of the pipe, which is when mpirun and all ranks are gone.
 void read_lines(int pipe, MpirunOutput& output) {
-  using Clock = std::chrono::steady_clock;
-  constexpr int kAskAgainMs = 1000, kLookAgainMs = 100;
+  constexpr int kLookAgainMs = 100;
   constexpr std::chrono::milliseconds kEnds{1500};  // it takes a tenth of a second
   std::optional<Clock::time_point> ends;
+  AskAgain ask_again;
   std::string rest;
   std::array<char, 4096> buffer;
   while (true) {
@@ -157,11 +171,10 @@ void read_lines(int pipe, MpirunOutput& output) {
       if (!ends) ends = Clock::now() + kEnds;
       if (Clock::now() > *ends) end_by_force();
     }
+    ask_again.look(output);
     pollfd ready{.fd = pipe, .events = POLLIN, .revents = 0};
-    if (const int found = poll(&ready, 1, ends ? kLookAgainMs : kAskAgainMs); found <= 0) {
-      if (found == 0) ask_again(output);
-      continue;
-    }
+    const int most_ms = ends ? kLookAgainMs : int(AskAgain::kEvery.count());
+    if (poll(&ready, 1, most_ms) <= 0) continue;
     const ssize_t n = read(pipe, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
