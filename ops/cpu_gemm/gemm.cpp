@@ -13,8 +13,9 @@ namespace assay::panel {
 namespace {
 
 // Without a scale no bit depends on the slabs: a whole chunk of the head (ops/head_loss.cpp) reads
-// and writes its gradient once.
-constexpr int64_t kLongSlabSteps = 576;
+// and writes its gradient once, unless its rows as floats were too large for the L2 cache.
+template <typename T>
+constexpr int64_t kFreeSlabSteps = kFloatRows<T> ? kBlockSteps : 576;
 
 // Splits [0, steps) into passes of at most kBlockSteps, of nearly equal length.
 struct Passes {
@@ -35,6 +36,25 @@ void for_tiles(int64_t rows, F&& f) {
   }
 }
 
+// The rows of a pass as floats, if kFloatRows<T>: two for a step, of which a half step has one.
+template <typename T>
+class FloatRows {
+ public:
+  static constexpr int64_t kRowFloats = kBlockSteps * kStep<T>;
+  const std::byte* row(int64_t i) const {
+    return reinterpret_cast<const std::byte*>(floats_ + i * kRowFloats);
+  }
+  void set(int64_t i, const T* from, int64_t steps, bool half) {
+    float* to = floats_ + i * kRowFloats;
+    const int64_t count = half ? steps : steps * kStep<T>;
+    for (int64_t k = 0; k < count; ++k) to[k] = float(from[k]);
+    if (half) to[1] = 0;
+  }
+
+ private:
+  alignas(64) float floats_[kFloatRows<T> ? kBlockRows * kRowFloats : 1];
+};
+
 // Columns [first_col, first_col + block_cols) of a product, at most kBlockCols: a part of the rows
 // of a stays in the L2 cache while every panel passes over it.
 template <typename T, typename Y>
@@ -45,16 +65,23 @@ void multiply_columns(const Product<T, Y>& p, int64_t first_col, int64_t block_c
   const int64_t whole_passes = whole_steps > 0 ? whole.count : 0;
   const int64_t passes = std::max<int64_t>(1, whole_passes + (all_steps - whole_steps));
   alignas(64) float sums[kBlockRows * kBlockCols];  // between the passes
+  FloatRows<T> floats;
+  const auto row_of_a = [&](int64_t i, int64_t first) {
+    return p.a + (p.row == nullptr ? i : p.row[i]) * p.a_stride + first * kStep<T>;
+  };
   for (int64_t pass = 0; pass < passes; ++pass) {
     const bool half = pass >= whole_passes;
     const int64_t first = half ? whole_steps : whole.begin(pass);
     const int64_t last = half ? all_steps : whole.begin(pass + 1);
+    if constexpr (kFloatRows<T>) {
+      for (int64_t i = 0; i < p.rows; ++i) floats.set(i, row_of_a(i, first), last - first, half);
+    }
     for (int64_t col = 0; col < block_cols; col += kPanelCols<T>) {
       const int64_t cols = std::min(kPanelCols<T>, block_cols - col), width = padded_cols(cols);
       const uint32_t* panel = p.panels + (first_col + col) * all_steps;
       for_tiles(p.rows, [&](int64_t i, int64_t rows) {
         Tile t{.a = {},
-               .a_step = 4,
+               .a_step = 4 * kStepWords<T>,
                .steps = last - first,
                .b = panel + first * width,
                .start = sums + i * kBlockCols + col,
@@ -66,8 +93,11 @@ void multiply_columns(const Product<T, Y>& p, int64_t first_col, int64_t block_c
                .cols = cols};
         uint32_t half_words[kTileRows] = {};
         for (int64_t r = 0; r < rows; ++r) {
-          const int64_t from = p.row == nullptr ? i + r : p.row[i + r];
-          t.a[r] = reinterpret_cast<const std::byte*>(p.a + from * p.a_stride + first * kStep<T>);
+          if constexpr (kFloatRows<T>) {
+            t.a[r] = floats.row(i + r);
+            continue;
+          }
+          t.a[r] = reinterpret_cast<const std::byte*>(row_of_a(i + r, first));
           if (half && last > first) {
             std::memcpy(&half_words[r], t.a[r], sizeof(T));
             t.a[r] = reinterpret_cast<const std::byte*>(&half_words[r]);
@@ -97,8 +127,21 @@ void multiply_columns(const Product<T, Y>& p, int64_t first_col, int64_t block_c
   }
 }
 
+// One step of a tile of a slab.
+template <typename T>
+void write_step(uint32_t* to, const uint32_t* words, int64_t height) {
+  if constexpr (kFloatRows<T>) {
+    for (int64_t r = 0; r < height; ++r) {
+      to[2 * r] = words[r] << 16;
+      to[2 * r + 1] = words[r] & 0xFFFF0000u;
+    }
+  } else {
+    std::copy_n(words, height, to);
+  }
+}
+
 // Steps [first, first + count) of the columns [0, rows) of a, tile by tile: a step of a tile is
-// `height` words, and the tile of row i begins at slab + i * count.
+// `height` times kStepWords<T> words, and the tile of row i begins at slab + i * count times these.
 template <typename T>
 void pack_slab(uint32_t* slab, const OuterProduct<T>& p, int64_t first, int64_t count) {
   constexpr int64_t kTogether = 16;  // steps: their rows of a are read once
@@ -116,14 +159,15 @@ void pack_slab(uint32_t* slab, const OuterProduct<T>& p, int64_t first, int64_t 
                   .cols = p.rows},
                  0, n);
     for_tiles(p.rows, [&](int64_t i, int64_t height) {
-      uint32_t* to = slab + i * count + s * height;
+      uint32_t* to = slab + (i * count + s * height) * kStepWords<T>;
       const uint32_t* from = packed + i;
-      if (height == kTileRows) {  // a copy of constant length
-        for (int64_t step = 0; step < n; ++step, to += kTileRows, from += width)
-          std::memcpy(to, from, sizeof(uint32_t) * kTileRows);
-      } else {
-        for (int64_t step = 0; step < n; ++step, to += height, from += width)
-          std::copy_n(from, height, to);
+      for (int64_t step = 0; step < n; ++step, from += width) {
+        if (height == kTileRows) {  // of constant length
+          write_step<T>(to, from, kTileRows);
+        } else {
+          write_step<T>(to, from, height);
+        }
+        to += height * kStepWords<T>;
       }
     });
   }
@@ -174,10 +218,11 @@ void accumulate(const OuterProduct<T>& p) {
   if constexpr (std::is_same_v<T, bf16>) {
     if (has_amx()) return accumulate_amx(p);
   }
-  alignas(64) uint32_t slab[kLongSlabSteps * kBlockRows];
+  constexpr int64_t kMostSteps = std::max(kSlabSteps, kFreeSlabSteps<T>);
+  alignas(64) uint32_t slab[kMostSteps * kBlockRows * kStepWords<T>];
   alignas(64) float sums[kBlockRows * kPanelCols<T>];  // of one panel, if there is a scale
   const int64_t all_steps = steps<T>(p.k);
-  const int64_t slab_steps = p.scale ? kSlabSteps : kLongSlabSteps;
+  const int64_t slab_steps = p.scale ? kSlabSteps : kFreeSlabSteps<T>;
   for (int64_t first = 0; first < all_steps; first += slab_steps) {
     const int64_t count = std::min(slab_steps, all_steps - first);
     const bool stores = p.store && first == 0;
@@ -191,7 +236,7 @@ void accumulate(const OuterProduct<T>& p) {
         for_tiles(p.rows, [&](int64_t i, int64_t rows) {
           float* c = p.c + i * p.c_stride + col;
           Tile t{.a = {},
-                 .a_step = 4 * rows,
+                 .a_step = 4 * kStepWords<T> * rows,
                  .steps = passes.begin(pass + 1) - from,
                  .b = panel + from * width,
                  .start = c,
@@ -202,7 +247,8 @@ void accumulate(const OuterProduct<T>& p) {
                  .c_stride = p.c_stride,
                  .cols = cols};
           for (int64_t r = 0; r < rows; ++r)
-            t.a[r] = reinterpret_cast<const std::byte*>(slab + i * count + from * rows + r);
+            t.a[r] = reinterpret_cast<const std::byte*>(slab + (i * count + from * rows + r) *
+                                                                   kStepWords<T>);
           if (p.scale) {
             t.start = t.c = sums + i * kPanelCols<T>;
             t.start_stride = t.c_stride = kPanelCols<T>;

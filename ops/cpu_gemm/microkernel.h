@@ -18,6 +18,7 @@
 #endif
 
 #include "base/bf16.h"
+#include "base/vector_math.h"
 #include "ops/cpu_gemm/gemm.h"
 
 namespace assay::panel {
@@ -37,7 +38,7 @@ template <typename Y>
 constexpr Format kFormatOf = std::is_same_v<Y, float> ? Format::kFloat : Format::kBf16;
 
 struct Tile {
-  const std::byte* a[kTileRows];  // in  the first step of each row
+  const std::byte* a[kTileRows];  // in  the first step of each row, as floats if kFloatRows<T>
   int64_t a_step;                 //     bytes from one step to the next
   int64_t steps;
   const uint32_t* b;  // in  a panel, from the first step on
@@ -50,13 +51,19 @@ struct Tile {
   int64_t cols;
 };
 
-// True if the floats of a step's pairs do not fit into the registers beside the sums (AVX2): the
-// odd k of all rows are added before the even ones.
-#if defined(__AVX2__) && !defined(__AVX512F__)
-constexpr bool kHalfStepByHalfStep = true;
+// True where the rows of a come as floats, two for a bf16 step: the floats of both of a step's pairs
+// do not fit into the registers of AVX2 beside the sums, and a row is read by every panel. The odd k
+// of all rows are added before the even ones.
+#if defined(__AVX2__) && defined(__FMA__) && !defined(__AVX512F__)
+template <typename T>
+constexpr bool kFloatRows = std::is_same_v<T, bf16>;
 #else
-constexpr bool kHalfStepByHalfStep = false;
+template <typename T>
+constexpr bool kFloatRows = false;
 #endif
+// Words of a row's step.
+template <typename T>
+constexpr int kStepWords = kFloatRows<T> ? 2 : 1;
 
 [[gnu::always_inline]] inline uint32_t word_at(const std::byte* a) {
   uint32_t word;
@@ -134,7 +141,10 @@ template <typename T>
     _mm256_mask_storeu_epi16(to, static_cast<__mmask16>((1u << count) - 1), rounded);
   }
 #else
-  for (int64_t l = 0; l < count; ++l) to[l] = bf16(x[l]);
+  using Halves = uint16_t __attribute__((vector_size(2 * kLanes)));
+  const Words words = rounded_to_bf16(reinterpret_cast<Words>(x));
+  const Halves bits = __builtin_convertvector(words, Halves);
+  std::memcpy(&to->bits, &bits, static_cast<size_t>(count) * sizeof bits[0]);
 #endif
 }
 
@@ -150,38 +160,14 @@ struct Sums {
   template <typename T>
   [[gnu::always_inline]] void add_step(const std::byte* const* a, int64_t offset,
                                        const uint32_t* b) {
-    if constexpr (std::is_same_v<T, bf16> && kHalfStepByHalfStep) {
-      add_half_step(a, offset, b, [](const Words& pair) { return pair & 0xFFFF0000u; });
-#if defined(__AVX2__)
-      asm("" : "+r"(offset));  // reads the rows again instead of keeping their words
-#endif
-      add_half_step(a, offset, b, [](const Words& pair) { return pair << 16; });
-    } else {
-      Words columns[Together];
+    Words columns[Together];
 #pragma GCC unroll 4
-      for (int v = 0; v < Together; ++v) columns[v] = words_at(b + v * kLanes);
-#pragma GCC unroll 6
-      for (int r = 0; r < Rows; ++r) {
-        const uint32_t word = word_at(a[r] + offset);
-#pragma GCC unroll 4
-        for (int v = 0; v < Together; ++v) multiply_add<T>(sum[r][v], word, columns[v]);
-      }
-    }
-  }
-  // One k of each pair, which half() makes a float.
-  template <typename Half>
-  [[gnu::always_inline]] void add_half_step(const std::byte* const* a, int64_t offset,
-                                            const uint32_t* b, Half&& half) {
-    Floats columns[Together];
-#pragma GCC unroll 4
-    for (int v = 0; v < Together; ++v) {
-      columns[v] = reinterpret_cast<Floats>(half(words_at(b + v * kLanes)));
-    }
+    for (int v = 0; v < Together; ++v) columns[v] = words_at(b + v * kLanes);
 #pragma GCC unroll 6
     for (int r = 0; r < Rows; ++r) {
-      const Floats x = reinterpret_cast<Floats>(half(spread(a[r] + offset)));
+      const uint32_t word = word_at(a[r] + offset);
 #pragma GCC unroll 4
-      for (int v = 0; v < Together; ++v) sum[r][v] += x * columns[v];
+      for (int v = 0; v < Together; ++v) multiply_add<T>(sum[r][v], word, columns[v]);
     }
   }
   template <typename Y>
@@ -206,6 +192,59 @@ struct Sums {
   }
 };
 
+// sum += x * y, in sum's own register.
+[[gnu::always_inline]] inline void add_in_place(Floats& sum, const Floats& x, const Floats& y) {
+#if defined(__AVX2__) && defined(__FMA__)
+  asm("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(x), "x"(y));
+#else
+  sum += x * y;
+#endif
+}
+
+// One k of a step, where the rows are floats: of a pair of b its odd k, or its even one.
+template <bool Odd, int Rows, int Together>
+[[gnu::always_inline]] inline void add_half_step(Floats (&sum)[Rows][Together],
+                                                 const std::byte* const* a, int64_t offset,
+                                                 const uint32_t* b) {
+  Floats columns[Together];
+#pragma GCC unroll 4
+  for (int v = 0; v < Together; ++v) {
+    const Words pairs = words_at(b + v * kLanes);
+    columns[v] = reinterpret_cast<Floats>(Odd ? pairs & 0xFFFF0000u : pairs << 16);
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < Rows; ++r) {
+    const Floats x = reinterpret_cast<Floats>(spread(a[r] + offset + (Odd ? sizeof(float) : 0)));
+#pragma GCC unroll 4
+    for (int v = 0; v < Together; ++v) add_in_place(sum[r][v], x, columns[v]);
+  }
+}
+
+// Adds the products of all steps where the rows are floats, of each step the odd k first. The sums
+// are in an array that nothing else looks at, and are added in place: otherwise g++ 12 keeps some
+// of them in memory, which takes up to half as long again.
+template <int Rows, int Width, int Together>
+[[gnu::noinline]] void add_float_rows(Floats (&all)[Rows][Together], const std::byte* const* rows,
+                                      int64_t a_step, int64_t steps, const uint32_t* b) {
+  Floats sum[Rows][Together];
+#pragma GCC unroll 6
+  for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < Together; ++v) sum[r][v] = all[r][v];
+  }
+  const std::byte* a[Rows];
+  for (int r = 0; r < Rows; ++r) a[r] = rows[r];
+  for (int64_t i = 0, offset = 0; i < steps; ++i, offset += a_step, b += Width) {
+    add_half_step<true>(sum, a, offset, b);
+    add_half_step<false>(sum, a, offset, b);
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < Together; ++v) all[r][v] = sum[r][v];
+  }
+}
+
 // Columns [first, first + Together vectors) of a panel `Width` words wide.
 template <typename T, int Rows, int Width, int Together>
 [[gnu::always_inline]] inline void tile_columns(const Tile& t, int64_t first) {
@@ -229,8 +268,12 @@ template <typename T, int Rows, int Width, int Together>
   const uint32_t* b = t.b + first;
   const std::byte* a[Rows];
   for (int r = 0; r < Rows; ++r) a[r] = t.a[r];
-  for (int64_t i = 0, offset = 0; i < t.steps; ++i, offset += t.a_step, b += Width) {
-    s.template add_step<T>(a, offset, b);
+  if constexpr (kFloatRows<T>) {
+    add_float_rows<Rows, Width, Together>(s.sum, a, t.a_step, t.steps, b);
+  } else {
+    for (int64_t i = 0, offset = 0; i < t.steps; ++i, offset += t.a_step, b += Width) {
+      s.template add_step<T>(a, offset, b);
+    }
   }
 
   float* floats = static_cast<float*>(t.c) + first;

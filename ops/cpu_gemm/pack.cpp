@@ -133,6 +133,10 @@ void pack_steps(const PackRows<T>& p, int64_t begin, int64_t end) {
       }
       uint32_t* to = panel + s * width;
       if constexpr (kStep<T> == 1) {
+        if (cols == kWidePanel) {  // a copy of constant length
+          std::memcpy(to, from[0], size_t{kWidePanel} * 4);
+          continue;
+        }
         std::memcpy(to, from[0], static_cast<size_t>(cols) * 4);
         std::fill(to + cols, to + width, 0u);
       } else {
