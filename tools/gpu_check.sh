@@ -13,7 +13,8 @@ usage() {
 usage: bash tools/gpu_check.sh [--minutes N] [--out FOLDER | --continue FOLDER] [--build FOLDER | --prebuilt FOLDER]
                                [--only REGEX] [--dry-run]
   --minutes N        the time that there is (default: 8.75); no step begins that does not fit in
-  --out FOLDER       for results.json and logs.tgz (default: $OUT, or gpu-check)
+  --out FOLDER       for results.json and logs.tgz (default: $OUT, or gpu-check); those of an earlier
+                     call are only replaced by one that goes on from them
   --continue FOLDER  takes over what is ok in the results.json and logs.tgz of an earlier call, and
                      does the rest; the results are those of all calls (default of --out: FOLDER)
   --build FOLDER     where to build (default: build-gpu)
@@ -64,6 +65,7 @@ out=${out:-${continued:-gpu-check}}
 cd "$root" || exit 1
 [[ $minutes_given =~ ^[0-9]{1,4}(\.[0-9]{1,3})?$ && $minutes_given =~ [1-9] ]] ||
   fail "--minutes $minutes_given is not a number above 0" "the time that there is for all steps, such as --minutes 8.75"
+[[ $minutes_given =~ ^0*([0-9].*)$ ]] && minutes_given=${BASH_REMATCH[1]}  # JSON has no 08
 total_seconds=$(awk -v minutes="$minutes_given" 'BEGIN {printf "%d", 60 * minutes}')
 only_status=0
 [[ x =~ ^($only)$ ]] 2>/dev/null || only_status=$?
@@ -85,7 +87,7 @@ if [[ -n $continued ]]; then
   # top FIELD: of the first line of its results.json.
   top() { sed -n '1s/.*"'"$1"'": "\([^"]*\)".*/\1/p' "$continued/results.json"; }
   [[ $(top commit) == "$commit" ]] ||
-    fail "the results in $continued are of commit $(top commit), these programs of $commit" "leave out --continue: all steps are to be done again"
+    fail "the results in $continued are of commit $(top commit), these programs of $commit" "all steps are to be done again: give another --out instead of --continue"
   continued_gpu=$(top gpu)
   continued_gpu=${continued_gpu%%,*}
 fi
@@ -104,10 +106,18 @@ fi
 # prepare_out: the folder of the logs, with those of an earlier call if this one goes on from it. Called before the first
 # step: a call without steps changes nothing.
 prepare_out() {
-  mkdir -p "$logs" 2>/dev/null && [[ -w $out && -w $logs ]] || fail "$out cannot be written" "give another --out"
-  rm -rf "${logs:?}"/*
+  local name
+  for name in results.json logs.tgz; do
+    if [[ -e $out/$name && ! $out -ef $continued ]]; then
+      fail "$out has a $name already" "give another --out; --continue $out goes on from the results of an earlier call"
+    fi
+  done
+  mkdir -p "$out" 2>/dev/null && mkdir "$unfinished" "$logs" 2>/dev/null || fail "$out cannot be written" "give another --out"
   if [[ -n $continued ]]; then
-    tar -xzf "$continued/logs.tgz" -C "$out" || fail "$continued/logs.tgz cannot be read" "leave out --continue"
+    if ! tar -xzf "$continued/logs.tgz" -C "$unfinished"; then
+      rm -r "$unfinished"
+      fail "$continued/logs.tgz cannot be read" "all steps are to be done again: give another --out instead of --continue"
+    fi
     if [[ $continued_gpu != "${gpu%%,*}" ]]; then
       echo "gpu_check: $continued is of another GPU ($continued_gpu); results.json names the GPU of each step"
     fi
@@ -116,7 +126,9 @@ prepare_out() {
 
 # Folder for small runs; removed when this script ends, also by Ctrl-C or a time limit.
 scratch=$(mktemp -d)
-logs="$out/logs"
+# Of this call alone, so that nothing else is removed with it; a call that is killed leaves it.
+unfinished=$out/$(mktemp -u unfinished-XXXXXX)
+logs="$unfinished/logs"
 export build scratch logs capability
 interrupted=0
 # interrupt STATUS: ends the step that runs; it and all others are left.

@@ -153,7 +153,7 @@ check(all("--micro-batches " in line for line in steps) and len(of_4096) > 2 and
 pairs = {row["name"]: row["ratio_median"] for row in r["in_turn"]}
 check(pairs["before_moe-64"] == 0.5 and pairs["tuned_dense"] == 1 and pairs["64_sequences_moe-256"] == 1 and
       pairs["gradient_zeros_moe-256"] == 1, "builds and switches in turn", str(pairs))
-check((work / "all/logs.tgz").exists() and not (work / "all/logs").exists(), "logs.tgz")
+check(sorted(path.name for path in (work / "all").iterdir()) == ["logs.tgz", "results.json"], "what is left in --out")
 
 # Only what fits: the op check of everything is expected to take longer than the time, the bench after it does not wait.
 some = "device|limits|op_check|step_dense|bench_quantisers"
@@ -203,10 +203,11 @@ comma = comma_locale(work)
 if comma is None:
     print("not run: a decimal comma, localedef cannot make de_DE.UTF-8")
 for environment in [{}] + [comma] * (comma is not None):
-    code, text, calls = run("--only", "step_dense_fp8_.*|losses|parity_fp32", "--out", str(work / "apart"), FAKE_GPU_LOSS="4.9000", **environment)
-    check(code == 1 and statuses("apart")["parity_fp32"] == "1" and results("apart")["parity_fp32"] ==
+    apart = f"apart{len(environment)}"
+    code, text, calls = run("--only", "step_dense_fp8_.*|losses|parity_fp32", "--out", str(work / apart), FAKE_GPU_LOSS="4.9000", **environment)
+    check(code == 1 and statuses(apart)["parity_fp32"] == "1" and results(apart)["parity_fp32"] ==
           "60 steps: |loss on the CPU - on the GPU| 0.400 at step 1, at most 0.400 (step 1)" and
-          results("apart")["losses_decoded_native"]["dense_fp8_tensor"]["decoded"] == [10.5, 9.25], f"losses apart {environment}", text)
+          results(apart)["losses_decoded_native"]["dense_fp8_tensor"]["decoded"] == [10.5, 9.25], f"losses apart {environment}", text)
 
 # What the end of the time stops is left, not failed, and its output is kept.
 code, text, calls = run("--minutes", "0.05", "--only", "device|ranks", "--out", str(work / "cut"), FAKE_HANG="test_device")
@@ -225,39 +226,41 @@ check(process.returncode == 143 and statuses("signal")["limits"] == "0" and stat
 
 # PyTorch's whole steps plan with the seconds that they have: 330, or what is left of the time.
 for minutes, most in (("9000", 5.25), ("5.1", 4.85)):
-    code, text, calls = run("--minutes", minutes, "--only", "torch_step_moe-64", "--out", str(work / "peers"), **with_torch)
+    code, text, calls = run("--minutes", minutes, "--only", "torch_step_moe-64", "--out", str(work / f"peers{minutes}"), **with_torch)
     (line,) = [line for line in (work / "calls").read_text().splitlines() if line.startswith("torch_gpu_step.py ")]
     given = dict(zip(line.split()[1::2], line.split()[2::2]))
     check(code == 0 and given["--model"] == "moe-64" and given["--bench"] == "bin/bench_step" and
           most - 0.1 < float(given["--minutes"]) <= most, f"the minutes of PyTorch's steps in {minutes}", f"{line} {text}")
 
 # PyTorch starts for its own steps only: not for those of others, nor where its own are ok in an earlier call.
-for arguments, wanted in ((["--only", "limits|ranks"], ["bench_limits", "nccl_check"]),
-                          (["--only", "torch|limits"], ["bench_limits", "torch.py", "torch_gpu.py"]),
+for arguments, wanted in ((["--only", "limits|ranks", "--out", str(work / "others")], ["bench_limits", "nccl_check"]),
+                          (["--only", "torch|limits", "--out", str(work / "starts")], ["bench_limits", "torch.py", "torch_gpu.py"]),
                           (["--only", "torch|limits|ranks", "--continue", str(work / "starts")], ["nccl_check"]),
                           (["--only", "torch.*", "--continue", str(work / "starts")], ["torch.py", *4 * ["torch_gpu_step.py"]])):
-    code, text, calls = run(*arguments, "--out", str(work / "starts"), **with_torch)
+    code, text, calls = run(*arguments, **with_torch)
     check(code == 0 and calls == ["nvidia-smi", *wanted], f"what starts with {arguments}", f"{calls} {text}")
+check(sorted(statuses("starts"))[:4] == ["limits", "ranks", "torch", "torch_step_dense"] and len(statuses("starts")) == 7,
+      "a call for some steps keeps those of others", str(statuses("starts")))
 
 # Op checks have a process per core, but only for eight cases each, and at most 16: each opens the GPU.
 for cores, of_one, of_all in ((1, 1, 1), (4, 4, 4), (12, 5, 12), (96, 5, 16)):
-    code, text, calls = run("--only", "op_check|op_check_muon", "--out", str(work / "shards"), FAKE_CORES=str(cores))
+    code, text, calls = run("--only", "op_check|op_check_muon", "--out", str(work / f"shards{cores}"), FAKE_CORES=str(cores))
     called = [line.split() for line in (work / "calls").read_text().splitlines() if "--shard" in line]
     found = [sorted(line[-1] for line in called if ("--op" in line) == one) for one in (True, False)]
     check(code == 0 and found == [sorted(f"{i}/{n}" for i in range(n)) for n in (of_one, of_all)] and
-          results("shards")["op_check_muon"] == f"{2 * of_one} cases, 0 failed", f"processes on {cores} cores", f"{found} {text}")
+          results(f"shards{cores}")["op_check_muon"] == f"{2 * of_one} cases, 0 failed", f"processes on {cores} cores", f"{found} {text}")
 
 # Another kind of GPU: an op whose cases it skips and the wrappers are not here, and that is no failure.
-few = ("--only", "wrappers|op_check_swiglu_codes|op_check_attention", "--out", str(work / "other"))
-code, text, calls = run(*few, FAKE_CAPABILITY="12.0", FAKE_SKIP="swiglu_codes")
+few = ("--only", "wrappers|op_check_swiglu_codes|op_check_attention", "--out")
+code, text, calls = run(*few, str(work / "other"), FAKE_CAPABILITY="12.0", FAKE_SKIP="swiglu_codes")
 check(code == 0 and statuses("other") == {"op_check_attention": "0"} and "test_wrappers_cuda" not in calls and
       results("other")["not_here"] == ["wrappers", "op_check_swiglu_codes"] and "not here: 0 cases, 0 failed, 18 skipped" in text and
       "not here: the wrappers are for 9.0, this GPU has 12.0" in text, "what another GPU has not", text)
 # A machine without NCCL: its reason, not what to do.
-code, text, calls = run("--only", "ranks|limits", "--out", str(work / "other"), FAKE_NO_NCCL="yes")
-check(code == 0 and results("other")["not_here"] == ["ranks"] and statuses("other") == {"limits": "0"} and
+code, text, calls = run("--only", "ranks|limits", "--out", str(work / "no nccl"), FAKE_NO_NCCL="yes")
+check(code == 0 and results("no nccl")["not_here"] == ["ranks"] and statuses("no nccl") == {"limits": "0"} and
       "not here: rank 0: NCCL cannot be used\n" in text, "no NCCL", text)
-code, text, calls = run(*few, FAKE_CAPABILITY="11.0")
+code, text, calls = run(*few, str(work / "no image"), FAKE_CAPABILITY="11.0")
 check(code == 1 and calls == ["nvidia-smi"] and "error: this GPU has compute capability 11.0" in text, "a GPU without an image", text)
 
 # The build has the image of this GPU.
@@ -279,6 +282,8 @@ for arguments, words in ((["--minutes", "soon"], "--minutes soon is not a number
     check(code == 1 and len(lines) == 2 and lines[0].startswith("error: ") and words in lines[0] and
           lines[1].startswith("hint: ") and calls == [], f"{arguments}", text)
 
+(place / "MANIFEST").write_text("# assay bundle\n# commit abc123\n")
+
 # --only without a step, a folder that cannot be written: said before anything is done to what an earlier call left.
 def held(out):
     return {path.name: path.read_bytes() for path in (work / out).iterdir()}
@@ -290,20 +295,38 @@ for arguments, error, hint in (
         (["--only", "limit", "--out", str(work / "whole")], "--only limit matches no step", "device, wrappers, limits, "),
         (["--only", "limit", "--dry-run"], "--only limit matches no step", "device, wrappers, limits, "),
         (["--only", "lim(", "--out", str(work / "whole")], "--only lim( is not a regular expression", "limits|step_"),
-        (["--out", str(work / "file/b")], f"{work}/file/b cannot be written", "another --out")):
+        (["--out", str(work / "file/b")], f"{work}/file/b cannot be written", "another --out"),
+        (["--out", str(work / "whole")], f"{work}/whole has a results.json already", f"--continue {work}/whole goes on from"),
+        (["--only", "device", "--continue", str(work / "part"), "--out", str(work / "whole")],
+         f"{work}/whole has a results.json already", "another --out")):
     code, text, calls = run(*arguments)
     lines = text.splitlines()
     check(code == 1 and len(lines) == 2 and lines[0].startswith("error: ") and error in lines[0] and
           lines[1].startswith("hint: ") and hint in lines[1] and set(calls) <= {"nvidia-smi"}, f"{arguments}", text)
 check(held("whole") == before, "the results of an earlier call stay", str(held("whole").keys()))
 
+# Files of the user in --out stay: a folder logs, which logs.tgz has, and a logs.tgz.
+(work / "home/logs").mkdir(parents=True)
+(work / "home/logs/mine.txt").write_text("precious")
+code, text, calls = run("--only", "limits", "--out", str(work / "home"))
+check(code == 0 and (work / "home/logs/mine.txt").read_text() == "precious" and
+      sorted(path.name for path in (work / "home").iterdir()) == ["logs", "logs.tgz", "results.json"], "a folder logs of the user", text)
+(work / "home/results.json").unlink()
+before_home = (work / "home/logs.tgz").read_bytes()
+code, text, calls = run("--only", "limits", "--out", str(work / "home"))
+check(code == 1 and f"error: {work}/home has a logs.tgz already\n" in text and calls == ["nvidia-smi"] and
+      (work / "home/logs.tgz").read_bytes() == before_home, "a logs.tgz without results", text)
+# A number with a zero before it is no octal one, and no number of JSON.
+code, text, calls = run("--minutes", "08.50", "--only", "limits", "--out", str(work / "eight"))
+check(code == 0 and results("eight")["minutes"] == 8.5, "--minutes 08.50", text)
+
 # A full disk at the end: said, and what an earlier call left stays. The logs of this one stay too.
 shutil.copytree(work / "whole", work / "full")
 (work / "full/results.json.part").symlink_to("/dev/full")
-code, text, calls = run("--only", "limits", "--out", str(work / "full"))
+code, text, calls = run("--only", "bench_head", "--continue", str(work / "full"))
 check(code == 1 and f"error: the results cannot be written to {work}/full: No space left on device\nhint: " in text and
       "steps ok" not in text, "a full disk", text)
-check((work / "full/logs/limits.json").exists() and
+check({"limits.json", "bench_head.json"} <= {path.name for path in (work / "full").glob("unfinished-*/logs/*")} and
       {name: (work / "full" / name).read_bytes() for name in before} == before, "what a full disk leaves", text)
 
 # Sources without a repository, in a folder of another one: their commit is not known.

@@ -48,6 +48,11 @@ say_section() {
   title=""
 }
 
+# note_earlier NAME: the row of a step that ok_earlier has found.
+note_earlier() {
+  local seconds=${earlier_row#* }
+  note "$1" 0 "${seconds%% *}" "${earlier_row#* * }"
+}
 # note NAME STATUS SECONDS [GPU]: a row of results.json. The status is the exit status or "left".
 note() {
   rows+="${rows:+,
@@ -105,14 +110,16 @@ step() {
   shift 3
   local short=${name%.json}
   names+=("$short")
-  if ! [[ $short =~ ^($only)$ ]]; then return; fi
+  if ! [[ $short =~ ^($only)$ ]]; then
+    if ok_earlier "$short"; then note_earlier "$short"; fi
+    return
+  fi
   if [[ $chosen == no && $dry == no ]]; then prepare_out; fi
   chosen=yes
   say_section
   if ok_earlier "$short"; then
     ok+=("$short")
-    local seconds=${earlier_row#* }
-    note "$short" 0 "${seconds%% *}" "${earlier_row#* * }"
+    note_earlier "$short"
     printf '       %-36s ok in %s\n' "$short" "$continued"
     return
   fi

@@ -49,8 +49,8 @@ results_text() {
 write_results() {
   local text
   text=$(results_text)
-  printf '%s\n' "$text" >"$out/results.json.part" && tar -czf "$out/logs.tgz.part" -C "$out" logs &&
-    mv -fT "$out/results.json.part" "$out/results.json" && mv -fT "$out/logs.tgz.part" "$out/logs.tgz" && rm -r "$logs" && return
+  printf '%s\n' "$text" >"$out/results.json.part" && tar -czf "$out/logs.tgz.part" -C "$unfinished" logs &&
+    mv -fT "$out/results.json.part" "$out/results.json" && mv -fT "$out/logs.tgz.part" "$out/logs.tgz" && rm -r "$unfinished" && return
   rm -f "$out/results.json.part" "$out/logs.tgz.part"
   return 1
 }
