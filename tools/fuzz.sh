@@ -22,8 +22,8 @@ minutes=1 jobs=$(nproc) list=no targets=()
 while (($# > 0)); do
   case "$1" in
     --minutes|--jobs)
-      [[ ${2-} =~ ^[0-9]+$ && ${2-} != 0 ]] || { echo "error: $1 wants a whole number above 0" >&2; usage >&2; exit 1; }
-      if [[ $1 == --minutes ]]; then minutes=$2; else jobs=$2; fi
+      [[ ${2-} =~ ^0*[1-9][0-9]*$ ]] || { echo "error: $1 wants a whole number above 0" >&2; usage >&2; exit 1; }
+      if [[ $1 == --minutes ]]; then minutes=$((10#$2)); else jobs=$((10#$2)); fi  # 08 is no octal number
       shift ;;
     --list) list=yes ;;
     -h|--help) usage; exit 0 ;;
@@ -75,11 +75,13 @@ if [[ -z ${TMPDIR:-} && -w /dev/shm ]]; then scratch=/dev/shm; fi
 scratch=$(mktemp -d "$scratch/assay-fuzz-XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 
-# fuzz TARGET: one line of what was done. Returns 1 if the fuzzer made no run.
+# finds FOLDER: its files with their times. The fuzzer names a file by its input, so one that fails again is written again.
+finds() { find "$1" -type f -printf '%T@ %p\n' | sort; }
+# fuzz TARGET: one line of what was done. Returns 1 if the fuzzer made no run, or failed and found nothing.
 fuzz() {
   local target=$1 corpus=build-fuzz/corpus/$1 found=build-fuzz/found/$1 log=build-fuzz/log/$1.txt
   mkdir -p "$corpus" "$found" build-fuzz/log "$scratch/$target"
-  local before; before=$(find "$found" -type f | wc -l)
+  local before; before=$(finds "$found")
   local inputs=("$corpus" "build-fuzz/seeds/$target")
   [[ -d tests/fuzz/found/$target ]] && inputs+=("tests/fuzz/found/$target")
   local TIMEFORMAT='%U %S' seconds
@@ -88,18 +90,18 @@ fuzz() {
     -max_total_time=$((60 * minutes)) -rss_limit_mb=2048 -max_len=65536 -artifact_prefix="$found/" -print_final_stats=1 \
     "${inputs[@]}" >"$log" 2>&1 || echo "exit code $?" >>"$log"; } 2>&1 | awk 'END { printf "%.0f", $1 + $2 }')
   rm -rf "${scratch:?}/$target"
-  local after runs cover
-  after=$(find "$found" -type f | wc -l)
+  local new runs cover
+  new=$(comm -13 <(echo "$before") <(finds "$found") | wc -l)
   runs=$(sed -n 's/^#\([0-9]*\): cov: .*/\1/p' "$log" | tail -1)
-  if ((${runs:-0} == 0 && after == before)); then
+  if ((new == 0)) && { ((${runs:-0} == 0)) || grep -q '^exit code ' "$log"; }; then
     printf '%-14s did not run: %s\n' "$target" "$log"
     return 1
   fi
   cover=$(sed -n 's/^#[0-9]*: cov: \([0-9]*\) .*/\1/p' "$log" | tail -1)
   printf '%-14s %6s CPU s %10s runs  %6s edges  %5s inputs  %s found\n' "$target" "$seconds" "${runs:-0}" "${cover:-?}" \
-    "$(find "$corpus" -type f | wc -l)" "$((after - before))"
+    "$(find "$corpus" -type f | wc -l)" "$new"
 }
-export -f fuzz
+export -f finds fuzz
 export minutes program scratch
 echo "fuzz: ${#targets[@]} targets, $minutes min each, $jobs at a time"
 status=0
