@@ -102,17 +102,19 @@ cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
 # True for the C library's own libraries and the loader: these belong to the machine, with its
 # kernel and driver. All other libraries of the programs are copied.
 of_the_system() { [[ $1 =~ ^(linux-vdso|ld-linux-x86-64|lib(c|m|mvec|pthread|dl|rt|resolv|util|anl))\.so ]]; }
+# linked: what ldd says in its input, as "NAME PATH", or "NAME not found". A path may have blanks.
+linked() { sed -nE 's/^[[:space:]]*([^ ]+) => /\1 /; T; s/ \(0x[0-9a-f]+\)$//; p'; }
 say "libraries"
 declare -A libraries
 for program in $programs; do
-  while read -r name arrow path _; do
+  while read -r name path; do
     if [[ $name == lib@(cuda|cudart|cublas|cublasLt|nvidia|nccl)* ]]; then
       fail "$program is linked with $name, which the GPU machine may lack" "open it at run time (cuda/shared_library.h)"
     fi
-    if [[ $arrow != '=>' ]] || of_the_system "$name"; then continue; fi
+    if of_the_system "$name"; then continue; fi
     [[ $path == /* ]] || fail "$program needs $name, which was not found here" "run bash tools/setup.sh"
     libraries[$name]=$path
-  done < <(ldd "$build/$program")
+  done < <(ldd "$build/$program" | linked)
 done
 if [[ $cublas == yes ]]; then
   path=$(cached CUDA_cublasLt_LIBRARY)
@@ -150,10 +152,10 @@ for other in ${also[@]+"${also[@]}"}; do
   name=${other%%:*} folder=${other#*:}
   mkdir -p "$made/also/$name"/{bin,lib}
   cp "$folder/bin/bench_step" "$made/also/$name/bin"
-  while read -r library arrow path _; do
-    if [[ $arrow != '=>' ]] || of_the_system "$library"; then continue; fi
+  while read -r library path; do
+    if of_the_system "$library"; then continue; fi
     if cmp -s "$path" "$made/lib/$library"; then ln -s "../../../lib/$library" "$made/also/$name/lib"; else cp "$path" "$made/also/$name/lib"; fi
-  done < <(env -i ldd "$folder/bin/bench_step")
+  done < <(env -i ldd "$folder/bin/bench_step" | linked)
   for library in "$made"/lib/libcublasLt*; do  # which programs open at run time
     if [[ -e $library ]]; then ln -s "../../../lib/${library##*/}" "$made/also/$name/lib"; fi
   done
@@ -183,11 +185,11 @@ mv "$made" "$moved"
 (cd "$moved" && sha256sum -c --quiet MANIFEST)
 there() { (cd "$moved" && env -i PATH=/usr/bin:/bin HOME="$stage" OMP_WAIT_POLICY=passive "$@"); }
 for program in $programs; do
-  while read -r name arrow path _; do
-    if [[ $arrow == '=>' && $path != "$moved/bin/../lib/$name" ]] && ! of_the_system "$name"; then
-      fail "bin/$program takes $name from ${path/#not/nowhere}" "it should come from the bundle's lib: was $build configured by hand?"
+  while read -r name path; do
+    if [[ $path != "$moved/bin/../lib/$name" ]] && ! of_the_system "$name"; then
+      fail "bin/$program takes $name from ${path/#not found/nowhere}" "it should come from the bundle's lib: was $build configured by hand?"
     fi
-  done < <(there ldd "bin/$program")
+  done < <(there ldd "bin/$program" | linked)
 done
 if [[ $march == x86-64-v[23] ]]; then
   wide=$(objdump -d --no-show-raw-insn "$moved/bin/assay" | grep -E '%zmm|%tmm' | head -1 || true)

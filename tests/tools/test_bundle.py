@@ -80,14 +80,34 @@ fi
 subprocess.run(["c++", "-x", "c++", "-", "-o", work / "nothing", "-Wl,--no-as-needed,--disable-new-dtags,-rpath,$ORIGIN/../lib"],
                input="int main() {}", text=True, check=True)
 (work / "path" / "cmake").write_text(NOTHING)
-for mpi in ("", "yes"):
+
+
+def make(out, *arguments, mpi=""):
     environment = {"NOTHING": str(work / "nothing"), "FAKE_MPI": mpi, "PATH": f"{work / 'path'}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", TOOLS / BUNDLE, "--out", f"made{mpi}", "--build", f"built{mpi}"], capture_output=True,
-                          text=True, cwd=work, env={**os.environ, **environment})
+    return subprocess.run(["bash", TOOLS / BUNDLE, "--out", out, *arguments], capture_output=True, text=True, cwd=work,
+                          env={**os.environ, **environment})
+
+
+for mpi in ("", "yes"):
+    done = make(f"made{mpi}", "--build", f"built{mpi}", mpi=mpi)
     made = work / f"made{mpi}"
     listed = done.returncode == 0 and "  lib/assay/libassay_mpi.so\n" in (made / "MANIFEST").read_text()
     if done.returncode != 0 or [listed, (made / "lib/assay/libassay_mpi.so").exists()] != 2 * [bool(mpi)]:
         failures.append(f"a bundle, MPI {mpi or 'no'}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+# Paths with blanks, also of another bundle's libraries, which differ here.
+(work / "other bundle").mkdir()
+done = make("other bundle/made", "--build", "other built")
+library = next((work / "other bundle/made/lib").glob("libstdc++*"), work / "absent")
+if done.returncode == 0:
+    library.write_bytes(library.read_bytes() + b"of another commit")
+    manifest = work / "other bundle/made/MANIFEST"
+    sums = subprocess.run("sha256sum $(find bin lib -type f)", shell=True, cwd=manifest.parent, capture_output=True, text=True, check=True)
+    manifest.write_text(f"# assay bundle\n{sums.stdout}")
+    done = make("with other/made", "--build", "other built", "--also", "other bundle/made:before")
+    also = work / "with other/made/also/before/lib" / library.name
+if done.returncode != 0 or also.read_bytes() != library.read_bytes():
+    failures.append(f"paths with blanks: exit {done.returncode}\n{done.stdout}{done.stderr}")
 
 for script, word in ((BUNDLE, "--with-cublas"), (GPU_CHECK, "--prebuilt")):
     done = subprocess.run(["bash", TOOLS / script, "--help"], capture_output=True, text=True)
