@@ -238,6 +238,22 @@ check("the text of before stays", manifest()["totals"]["documents"] == 2, done)
 refused("--jobs 0", "all cores", run("--jobs", 0))
 refused("unrecognized arguments: --job", "--help", run("--job", 1))
 
+# A manifest of another program stays, with what is beside it: said before anything is stripped.
+foreign = work / "foreign"
+foreign.mkdir()
+(foreign / "debian_text_99.jsonl").write_text("mine")
+for content in ('{"format":"assay-corpus-1"}', "", "[]", "\xff"):
+    (foreign / "manifest.json").write_text(content, encoding="latin-1")
+    refused(f"{foreign}/manifest.json is of another program", "another folder with -o", run(folder=foreign))
+    check("a foreign folder stays", {p.name: p.read_text(encoding="latin-1") for p in foreign.iterdir()} ==
+          {"debian_text_99.jsonl": "mine", "manifest.json": content}, done)
+# Without a manifest, as a kill between the old text and the new one leaves it, the old text goes.
+(foreign / "manifest.json").unlink()
+(foreign / "debian_text_mine.jsonl").write_text("mine")
+done = run(folder=foreign)
+check("text of an earlier call goes, no other", done.returncode == 0 and not (foreign / "debian_text_99.jsonl").exists() and
+      (foreign / "debian_text_mine.jsonl").exists(), done)
+
 # A damaged package.
 broken = work / "broken"
 broken.mkdir()

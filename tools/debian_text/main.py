@@ -8,6 +8,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import time
 import packages as pk
 from packages import Failure
 
+SCRIPT = "tools/get_debian_text.sh"
 VERSION = 1  # of the script: raised when the same packages give other text
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -170,6 +172,21 @@ def merge_all(chosen, folder):
     return entries, files, sha256, {"copies": seen.exact_paragraphs, "near_copies": seen.near_paragraphs}
 
 
+def require_own(folder):
+    """A manifest that this script did not write stays, and so does the text beside it."""
+    path = os.path.join(folder, "manifest.json")
+    if not os.path.lexists(path):
+        return
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or found.get("script") != SCRIPT:
+        raise Failure(f"{path} is of another program, and the text has its own file of that name",
+                      "choose another folder with -o DIR")
+
+
 def finish(folder, files, manifest):
     """The old manifest goes first and the new one comes last: it is there only beside its text."""
     path = os.path.join(folder, "manifest.json")
@@ -182,7 +199,7 @@ def finish(folder, files, manifest):
         os.remove(path)
     names = [f["name"] for f in files]
     for name in os.listdir(folder):
-        if name.startswith("debian_text_") and name.endswith(".jsonl") and name not in names:
+        if re.fullmatch(r"debian_text_\d\d+\.jsonl", name) and name not in names:
             os.remove(os.path.join(folder, name))
     for name in names:
         os.replace(os.path.join(folder, name + ".part"), os.path.join(folder, name))
@@ -219,6 +236,7 @@ def run():
     if arguments.dry_run:
         print_plan(chosen, cache)
         return
+    require_own(folder)
     os.makedirs(os.path.join(folder, "stripped"), exist_ok=True)
     remove_parts(folder)
     if not arguments.debs:
@@ -233,7 +251,7 @@ def run():
                       f"this is version {VERSION} with {library()}")
     totals = {key: sum(f[key] for f in files) for key in ("documents", "bytes", "text_bytes")}
     finish(folder, files, {
-        "script": "tools/get_debian_text.sh", "script_version": VERSION, "library": library(), "as_listed": as_listed,
+        "script": SCRIPT, "script_version": VERSION, "library": library(), "as_listed": as_listed,
         "text_sha256": sha256, "totals": {"packages": len(entries), "deb_bytes": sum(p.size for p in chosen), **totals},
         "duplicate_paragraphs": duplicates, "left_out": [p.name for p in listed if p not in chosen],
         "files": files, "packages": entries})
