@@ -173,13 +173,18 @@ page "${runs[@]}" >/dev/null
 
 echo
 echo "What they write${prompt[1]+ after \"${prompt[1]}\"}:"
+sample_log=$prefix-sample.log  # of interest only if it fails
 for model in "${models[@]}"; do
   echo "$model:"
-  "$assay" sample "$(run_name "$model" 1)" ${prompt[@]+"${prompt[@]}"} --tokens 60 --json </dev/null 2>/dev/null |
-    python3 -c 'import json, sys, textwrap
+  if ! written=$("$assay" sample "$(run_name "$model" 1)" ${prompt[@]+"${prompt[@]}"} --tokens 60 --json </dev/null 2>"$sample_log"); then
+    cat "$sample_log" >&2
+    exit 1
+  fi
+  python3 -c 'import json, sys, textwrap
 text = json.load(sys.stdin)["texts"][0]
-for line in textwrap.wrap((text["prompt"] + text["text"]).strip(), 76): print("  " + line)'
+for line in textwrap.wrap((text["prompt"] + text["text"]).strip(), 76): print("  " + line)' <<<"$written"
 done
+rm -f "$sample_log"
 
 # The runs in one word, as bash expands it.
 these="$prefix-{$(IFS=,; echo "${models[*]}")}"

@@ -106,6 +106,24 @@ def check_result(folder, text):
         return said[said.index("parameters  "):said.index("What they write")]
 
     expect(table(again.stdout) == table(out), again.stdout)
+    expect(not list(folder.glob("runs/*-sample.log")), "a log of what went well")
+    check_failing_sample(folder, text)
+
+
+def check_failing_sample(folder, text):
+    """A text that cannot be written ends the demonstration with the reason."""
+    program = folder / "build" / "assay"
+    program.unlink()
+    program.write_text(f"""#!/bin/sh
+if [ "$1" = sample ]; then printf 'error: as planned\\nhint: none\\n' >&2; exit 1; fi
+exec {ASSAY} "$@"
+""")
+    program.chmod(0o755)
+    done = demo(folder, "--skip-build", "--quick", "--text", str(text))
+    expect(done.returncode == 1 and done.stderr.endswith("error: as planned\nhint: none\n") and
+           "Traceback" not in done.stderr and "Next:" not in done.stdout, done)
+    program.unlink()
+    program.symlink_to(ASSAY)
 
 
 def check_seeds(folder):
