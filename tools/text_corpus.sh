@@ -67,7 +67,15 @@ fi
 if [[ $# -lt 2 || $# -gt 3 ]]; then usage >&2; exit 1; fi
 text=$1 corpus=$2 assay=${3:-$(dirname "$0")/../build/assay}
 require_text "$text"
+[[ -n $corpus ]] || fail "FOLDER is empty" "name the folder of the corpus, as in bash tools/text_corpus.sh TEXT data-cache/mine"
 [[ -x $assay ]] || fail "$assay: no such program" "build it (README.md), or give its path as the third argument"
+
+# The folder belongs to one call at a time. A file system without locks has none.
+mkdir -p "$corpus" 2>/dev/null || fail "$corpus: the folder cannot be made" "give another folder"
+exec {corpus_lock}<"$corpus"
+locked=0
+flock --nonblock "$corpus_lock" || locked=$?
+((locked != 1)) || fail "another call that makes the corpus in $corpus is still running" "wait until it ends, or give another folder"
 
 # text_corpus.sha256 says of which text the corpus is, and of which manifest.json that is said.
 manifest=$corpus/manifest.json

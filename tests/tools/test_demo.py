@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """tools/demo.sh in a folder of its own, with the program that is built: a quick pass over a folder of
 texts, its result in 80 columns, a second pass that trains nothing, and refusals."""
+import fcntl
 import json
 import os
 import pathlib
@@ -180,6 +181,28 @@ def check_corpus(folder):
     check_count(folder, script)
     check_kept(folder, script)
     check_other_text(folder, script)
+    check_folder(folder, script)
+
+
+def check_folder(folder, script):
+    """text_corpus.sh refuses a FOLDER without a name, one that cannot be made, and one that another call works in."""
+    text, corpus = folder / "of two.txt", folder / "of two"
+    text.write_text("a" * 100)
+
+    def refused(to, error, hint):
+        done = subprocess.run(["bash", script, text, to, folder / "nothing"], capture_output=True, text=True, check=False)
+        expect(is_refusal(done, error, hint), done)
+
+    refused("", "error: FOLDER is empty", "TEXT data-cache/mine")
+    refused(text / "inside", f"error: {text}/inside: the folder cannot be made", "another folder")
+    (corpus / ".text_corpus").mkdir(parents=True)
+    other = os.open(corpus, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    refused(corpus, f"error: another call that makes the corpus in {corpus} is still running", "wait until it ends")
+    expect([path.name for path in corpus.iterdir()] == [".text_corpus"], "what another call works with is gone")
+    os.close(other)
+    done = subprocess.run(["bash", script, text, corpus, folder / "nothing"], capture_output=True, text=True, check=False)
+    expect(done.returncode == 0 and not (corpus / ".text_corpus").exists(), done)
 
 
 def check_capitals(folder, script):
