@@ -124,10 +124,12 @@ fetch_plotly() (
   } >&2
 )
 
+venv=$(dirname "$0")/../.venv-peers
+has_newest_pytorch() {
+  "$venv/bin/python" -c 'import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, ("torch", "numpy"))))' 2>/dev/null
+}
 # The newest PyTorch of PyPI, beside Debian's. A failure is only a warning: the comparisons then use Debian's.
 install_newest_pytorch() {
-  local venv
-  venv=$(dirname "$0")/../.venv-peers
   echo "setup: pip install --upgrade torch numpy, into .venv-peers"
   if ! { python3 -m venv "$venv" && "$venv/bin/pip" install --quiet --disable-pip-version-check --upgrade torch numpy; }; then
     echo "warning: the newest PyTorch was not installed; bench/peers/run.sh compares with Debian's only" >&2
@@ -189,19 +191,26 @@ for entry in "${packages[@]}"; do
 done
 
 if [[ $check_only == yes ]]; then
-  absent=${#missing[@]}
-  if has_plotly; then
-    printf 'ok       %-20s %s\n' plotly.min.js "$plotly_what"
-  else
-    absent=$((absent + 1))
-    printf 'missing  %-20s %s\n' plotly.min.js "$plotly_what"
+  all=${#packages[@]} absent=${#missing[@]}
+  # look HAS NAME PURPOSE: of a download.
+  look() {
+    local state=ok
+    all=$((all + 1))
+    if ! "$1"; then state=missing absent=$((absent + 1)); fi
+    printf '%-8s %-20s %s\n' "$state" "$2" "$3"
+  }
+  look has_plotly plotly.min.js "$plotly_what"
+  downloads=Plotly.js
+  if [[ $with_peers == yes ]]; then
+    downloads+=" and .venv-peers"
+    look has_newest_pytorch .venv-peers "the newest PyTorch and NumPy of PyPI"
   fi
   if [[ $absent -eq 0 ]]; then
     require_versions
-    echo "setup: all ${#packages[@]} packages are installed, and Plotly.js"
+    echo "setup: all ${#packages[@]} packages are installed, and $downloads"
     exit 0
   fi
-  echo "setup: $absent of $((${#packages[@]} + 1)) missing (bash tools/setup.sh installs them)"
+  echo "setup: $absent of $all missing (bash tools/setup.sh installs them)"
   exit 1
 fi
 if [[ ${#missing[@]} -eq 0 ]]; then

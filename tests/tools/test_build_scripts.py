@@ -182,6 +182,21 @@ check("Plotly.js cannot be written", done.returncode == 0 and
 third_party.unlink()
 (third_party / "plotly").mkdir(parents=True)
 (third_party / "plotly/plotly.min.js").write_text("charts")
+# --check --peers looks at what --peers downloads, too.
+peers = work / "setup/.venv-peers"
+for modules, wanted in (((), "missing"), (("numpy",), "missing"), (("numpy", "torch"), "ok")):
+    if modules:
+        (peers / "bin").mkdir(parents=True, exist_ok=True)
+        (peers / "bin/python").write_text(f'#!/bin/sh\nPYTHONPATH={peers} exec {sys.executable} -S "$@"\n')
+        (peers / "bin/python").chmod(0o755)
+    for module in modules:
+        (peers / f"{module}.py").write_text("")
+    done = run("bash", work / "setup/tools/setup.sh", "--check", "--peers", env=pretended)
+    check(f".venv-peers with {modules}", done.returncode == (wanted == "missing") and
+          re.search(rf"^{wanted} +\.venv-peers ", done.stdout, re.M) and
+          (wanted == "ok" or re.search(r"^setup: 1 of \d+ missing", done.stdout, re.M)), done)
+done = run("bash", work / "setup/tools/setup.sh", "--check", env=pretended)
+check("--check without --peers", done.returncode == 0 and ".venv-peers" not in done.stdout, done)
 # Its help says all that --no-tests leaves out.
 done = run("bash", work / "setup/tools/setup.sh", "--help", env=pretended)
 for package in re.search('^test_packages="([^"]*)"', (ROOT / "tools/setup.sh").read_text(), re.M).group(1).split():
