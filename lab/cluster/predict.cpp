@@ -216,11 +216,11 @@ class Step {
     return ops_.backward.size();
   }
 
+  // bytes: of the rank that sends or receives most.
   void exchange(std::vector<Ready>& to, const char* cause, const GroupShape& group, double bytes,
                 size_t after) {
     if (group.size() == 1) return;
     const double size = group.size();
-    sent_bytes_ += bytes;
     to.push_back({.cause = cause,
                   .flat_s = exchange_seconds(cluster_, group, bytes, Route::kFlat),
                   .levels_s = exchange_seconds(cluster_, group, bytes, Route::kTwoLevels),
@@ -231,6 +231,8 @@ class Step {
   void make_calls() {
     if (mapping_.ranks() == 1) return;
     if (mapping_.expert_ranks > 1) return make_calls_of_expert_ranks();
+    const std::vector<int64_t> sent = bytes_sent(calls_);
+    sent_bytes_ = double(*std::max_element(sent.begin(), sent.end()));
     size_t bucket = 0;
     for (const GroupCall& call : calls_) {
       const double bytes = double(call.most());
@@ -248,7 +250,6 @@ class Step {
           exchange(parameters_, "parameters", mapping_.shape, bytes, 0);
           break;
         default:
-          sent_bytes_ += bytes;
           small_s_ += sum_seconds(cluster_, mapping_.shape, bytes);
       }
     }
@@ -267,10 +268,11 @@ class Step {
       experts /= double(mapping_.expert_ranks);
       for (auto* to : {&gradients_, &parameters_}) {
         const char* const cause = to == &gradients_ ? "gradients" : "parameters";
-        if (dense > 0) exchange(*to, cause, mapping_.shape, dense * (all - 1) / all, stage + 1);
-        if (experts > 0 && copies > 1) {
-          exchange(*to, cause, replica_group(), experts * (copies - 1) / copies, stage + 1);
-        }
+        const double dense_sent = dense * (all - 1) / all;
+        const double experts_sent = experts * (copies - 1) / copies;
+        sent_bytes_ += dense_sent + experts_sent;
+        if (dense > 0) exchange(*to, cause, mapping_.shape, dense_sent, stage + 1);
+        if (experts > 0) exchange(*to, cause, replica_group(), experts_sent, stage + 1);
       }
     }
     sent_bytes_ += 4 * double(moe_blocks(config_.model)) * expert_rows_bytes() *

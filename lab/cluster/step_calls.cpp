@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/math.h"
@@ -18,6 +19,11 @@ using Kind = GroupCall::Kind;
 
 constexpr int64_t kAlignedBytes = 256;  // of a tensor in a plan (cuda/memory_plan.h)
 
+// Bytes of a call, by rank.
+struct Traffic {
+  std::vector<int64_t> sent, received;
+};
+
 class Calls {
  public:
   explicit Calls(int ranks) : ranks_(ranks) {}
@@ -27,15 +33,23 @@ class Calls {
   void sum_integers(Cause cause, int64_t count) {
     same(Kind::kSumIntegers, cause, count * int64_t(sizeof(int64_t)));
   }
-  void exchange(Cause cause, std::vector<int64_t> sent) {
-    calls_.push_back({.kind = Kind::kExchange, .cause = cause, .sent = std::move(sent)});
+  void exchange(Cause cause, Traffic traffic) {
+    calls_.push_back({.kind = Kind::kExchange,
+                      .cause = cause,
+                      .sent = std::move(traffic.sent),
+                      .received = std::move(traffic.received)});
   }
-  // sent: by share of the experts, then by replica.
-  void exchange_of_replicas(Cause cause, const std::vector<std::vector<int64_t>>& sent) {
-    GroupCall call{
-        .kind = Kind::kExchange, .cause = cause, .over = GroupCall::Over::kReplicas, .sent = {}};
+  // traffic: by share of the experts, its ranks being the replicas.
+  void exchange_of_replicas(Cause cause, const std::vector<Traffic>& traffic) {
+    GroupCall call{.kind = Kind::kExchange,
+                   .cause = cause,
+                   .over = GroupCall::Over::kReplicas,
+                   .sent = {},
+                   .received = {}};
     for (size_t r = 0; r < size_t(ranks_); ++r) {
-      call.sent.push_back(sent[r % sent.size()][r / sent.size()]);
+      const Traffic& of_share = traffic[r % traffic.size()];
+      call.sent.push_back(of_share.sent[r / traffic.size()]);
+      call.received.push_back(of_share.received[r / traffic.size()]);
     }
     calls_.push_back(std::move(call));
   }
@@ -43,8 +57,8 @@ class Calls {
 
  private:
   void same(Kind kind, Cause cause, int64_t bytes) {
-    const std::vector<int64_t> sent(size_t(ranks_), bytes * (ranks_ - 1));
-    calls_.push_back({.kind = kind, .cause = cause, .sent = sent});
+    const std::vector<int64_t> each(size_t(ranks_), bytes * (ranks_ - 1));
+    calls_.push_back({.kind = kind, .cause = cause, .sent = each, .received = each});
   }
 
   const int ranks_;
@@ -100,17 +114,21 @@ int64_t sum(const std::vector<int64_t>& values) {
   return all;
 }
 
-// Each rank sends what others own.
-std::vector<int64_t> to_owners(const std::vector<int64_t>& owned) {
-  std::vector<int64_t> sent;
-  for (const int64_t own : owned) sent.push_back(sum(owned) - own);
-  return sent;
+// Each rank sends what others own, and gets its own from all others.
+Traffic to_owners(const std::vector<int64_t>& owned) {
+  Traffic traffic;
+  const int64_t all = sum(owned);
+  for (const int64_t own : owned) {
+    traffic.sent.push_back(all - own);
+    traffic.received.push_back(own * int64_t(owned.size() - 1));
+  }
+  return traffic;
 }
-// Each rank sends what it owns to all others.
-std::vector<int64_t> from_owners(const std::vector<int64_t>& owned) {
-  std::vector<int64_t> sent;
-  for (const int64_t own : owned) sent.push_back(own * int64_t(owned.size() - 1));
-  return sent;
+// The other way.
+Traffic from_owners(const std::vector<int64_t>& owned) {
+  Traffic traffic = to_owners(owned);
+  std::swap(traffic.sent, traffic.received);
+  return traffic;
 }
 
 // The shards of the replicas of each share of the experts; none where there is one replica. Shares
@@ -158,7 +176,8 @@ std::vector<int64_t> read_bytes(const MemoryPlan& plan, const std::set<std::stri
 }  // namespace
 
 int64_t GroupCall::most() const {
-  return *std::max_element(sent.begin(), sent.end());
+  return std::max(*std::max_element(sent.begin(), sent.end()),
+                  *std::max_element(received.begin(), received.end()));
 }
 
 const char* name_of(Cause cause) {
@@ -190,17 +209,19 @@ std::vector<GroupCall> calls_of_step(const Config& config, TrainingMemory& memor
   const int64_t moe = moe_blocks(config.model);
   Calls calls(shards.ranks());
   const std::vector<Shards> shares = shards_of_shares(config, memory);
-  const auto exchange_of_replicas = [&](Cause cause, auto sent_of, auto element) {
+  const auto exchange_of_replicas = [&](Cause cause, auto traffic_of, auto element) {
     size_t buckets = 0;
     for (const Shards& share : shares) buckets = std::max(buckets, share.buckets().size());
     for (size_t bucket = 0; bucket < buckets; ++bucket) {
-      std::vector<std::vector<int64_t>> sent;
+      std::vector<Traffic> traffic;
       for (const Shards& share : shares) {
-        sent.emplace_back(size_t(share.ranks()));
-        if (bucket >= share.buckets().size()) continue;
-        sent.back() = sent_of(run_bytes(share.buckets()[bucket], parameters, element));
+        std::vector<int64_t> owned(size_t(share.ranks()));
+        if (bucket < share.buckets().size()) {
+          owned = run_bytes(share.buckets()[bucket], parameters, element);
+        }
+        traffic.push_back(traffic_of(owned));
       }
-      calls.exchange_of_replicas(cause, sent);
+      calls.exchange_of_replicas(cause, traffic);
     }
   };
 

@@ -16,9 +16,11 @@ struct GroupCall {
   enum class Cause { kTargets, kGradients, kNorm, kRatios, kParameters, kCounts, kResults } cause;
   // kReplicas: the ranks with the same share of the experts, in each such group at once.
   enum class Over { kAll, kReplicas } over = Over::kAll;
-  std::vector<int64_t> sent;  // bytes, by rank: those of Group::bytes_sent()
+  std::vector<int64_t> sent;      // bytes, by rank: those of Group::bytes_sent()
+  std::vector<int64_t> received;  // bytes, by rank
 
-  int64_t most() const;  // of the rank that sends most
+  // Of the rank that sends or receives most: the call takes as long as it does.
+  int64_t most() const;
 };
 const char* name_of(GroupCall::Cause cause);
 

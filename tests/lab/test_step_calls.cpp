@@ -105,6 +105,21 @@ std::vector<int64_t> of_rank(const std::vector<GroupCall>& calls, int rank, Over
   return bytes;
 }
 
+int64_t sum(const std::vector<int64_t>& values) {
+  int64_t all = 0;
+  for (const int64_t v : values) all += v;
+  return all;
+}
+
+// The calls of one cause, in their order.
+std::vector<GroupCall> of_cause(const std::vector<GroupCall>& calls, GroupCall::Cause cause) {
+  std::vector<GroupCall> found;
+  for (const GroupCall& call : calls) {
+    if (call.cause == cause) found.push_back(call);
+  }
+  return found;
+}
+
 // What one rank counted in a plain and in a sampled step, over all ranks and over its replicas.
 struct Counted {
   struct Step {
@@ -201,6 +216,35 @@ TEST_CASE("the listed calls of a step are those that its ranks make") {
     REQUIRE(bytes_sent(sampled)[0] > bytes_sent(plain)[0]);
     REQUIRE(planned.shards->buckets().size() == (m.vocab > 97 ? 2u : 1u));
   }
+}
+
+TEST_CASE("what ranks send, others receive; a call is as long as the busiest rank's") {
+  for (const Mapping& m : kMappings) {
+    CAPTURE(m.name);
+    const Config config = config_of(m);
+    TrainingMemory planned(config, resolve_recipe(m.recipe), {.ranks = m.ranks, .rank = 0});
+    const std::vector<GroupCall> calls = calls_of_step(config, planned, StepKind::kSampled);
+    for (const GroupCall& call : calls) {
+      REQUIRE(call.received.size() == call.sent.size());
+      REQUIRE(sum(call.received) == sum(call.sent));
+    }
+    if (m.state != StateFormat::kFp32) continue;
+    // Masters come back the way that gradients went, in as much time.
+    const auto gradients = of_cause(calls, GroupCall::Cause::kGradients);
+    const auto parameters = of_cause(calls, GroupCall::Cause::kParameters);
+    REQUIRE(gradients.size() == parameters.size());
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      REQUIRE(gradients[i].sent == parameters[i].received);
+      REQUIRE(gradients[i].received == parameters[i].sent);
+      REQUIRE(gradients[i].most() == parameters[i].most());
+    }
+  }
+  // Two owners in four ranks: they send less than the others, and receive more.
+  const GroupCall uneven{.kind = GroupCall::Kind::kExchange,
+                         .cause = GroupCall::Cause::kGradients,
+                         .sent = {1, 1, 2, 2},
+                         .received = {3, 3, 0, 0}};
+  REQUIRE(uneven.most() == 3);
 }
 
 }  // namespace assay::test_step_calls
