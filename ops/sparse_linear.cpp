@@ -90,10 +90,14 @@ void sparse_linear_backward(Exec on, const SparseLinearBackward<T>& a) {
 template void sparse_linear_backward<float>(Exec, const SparseLinearBackward<float>&);
 template void sparse_linear_backward<bf16>(Exec, const SparseLinearBackward<bf16>&);
 
+bool sparse_linear_pays_on_gpu(int64_t experts, int64_t top_k) {
+  return experts >= 110 * top_k;
+}
+
 bool sparse_linear_pays(Exec on, int64_t experts, int64_t top_k) {
   if (on.gpu == nullptr) return experts >= 32 * top_k;
   const bool dense = on.gpu->predecessors.has(gpu::Predecessor::kRouterProducts);
-  return !dense && experts >= 110 * top_k;
+  return !dense && sparse_linear_pays_on_gpu(experts, top_k);
 }
 
 namespace gpu {

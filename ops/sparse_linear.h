@@ -39,6 +39,7 @@ void sparse_linear_backward(Exec on, const SparseLinearBackward<T>& a);
 // bytes at 3.9 TB/s: 8.2 E fs at C = 768. This op reads 4 K bytes, of weights and of x, at 4.5
 // TB/s: 890 K fs, which is less from E = 109 K on (computed, not measured).
 bool sparse_linear_pays(Exec on, int64_t experts, int64_t top_k);
+bool sparse_linear_pays_on_gpu(int64_t experts, int64_t top_k);
 
 // Each matrix once, of the weight and its gradient the rows that the experts choose.
 template <typename T>

@@ -17,8 +17,14 @@ Link link_of(const json& j) {
   Link link{.bytes_per_s = 1e9 * j.at("gbyte_per_s").get<double>(),
             .alpha_s = 1e-6 * j.at("alpha_us").get<double>(),
             .from = j.at("from").get<std::string>()};
-  if (!(link.bytes_per_s > 0) || !(link.alpha_s >= 0)) {
-    throw json::other_error::create(501, "gbyte_per_s must be above 0, alpha_us not below", &j);
+  const bool sane = link.bytes_per_s >= 1e3 && link.bytes_per_s <= 1e15 && link.alpha_s >= 0 &&
+                    link.alpha_s <= 1e3;
+  if (!sane) {
+    throw json::other_error::create(
+        501, "gbyte_per_s must be from 1e-6 to 1e6, alpha_us from 0 to 1e9", &j);
+  }
+  if (!is_one_line(link.from)) {
+    throw json::other_error::create(501, "from must be one line without control characters", &j);
   }
   return link;
 }
@@ -41,6 +47,13 @@ void require_known_keys(const json& object, const std::vector<std::string>& know
 
 }  // namespace
 
+bool is_one_line(const std::string& text) {
+  return std::none_of(text.begin(), text.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 || byte == 0x7f;
+  });
+}
+
 Cluster cluster_of(const std::string& name) {
   std::string names;
   for (const ClusterText& text : cluster_texts()) {
@@ -49,6 +62,7 @@ Cluster cluster_of(const std::string& name) {
     const json j = json_or_throw(text.json);
     return {.name = name,
             .gpu = j.at("gpu"),
+            .device = j.at("device"),
             .limits_from = j.at("limits_from"),
             .memory_bytes = j.at("memory_bytes"),
             .matmul_flop_per_s = 1e12 * j.at("matmul_tflop_per_s").get<double>(),
@@ -58,6 +72,14 @@ Cluster cluster_of(const std::string& name) {
             .network = link_of(j.at("network"))};
   }
   throw UserError("no cluster is called " + name, "--cluster is one of " + names);
+}
+
+std::optional<Cluster> cluster_with(const std::string& device) {
+  for (const ClusterText& text : cluster_texts()) {
+    const Cluster cluster = cluster_of(text.name);
+    if (cluster.device == device) return cluster;
+  }
+  return {};
 }
 
 void read_links(Cluster& cluster, const std::string& path) {

@@ -82,13 +82,19 @@ class Step {
     if (mapping_.expert_ranks == 1) p.now = now();
     p.overlapped = overlapped(0);
     p.hidden = overlapped(forward_s_);
+    p.assumed = assumed_;
     return p;
   }
 
  private:
-  double seconds(const std::vector<OpCall>& calls) const { return times_.seconds(calls, cluster_); }
-  double seconds(const char* op, double bytes) const {
-    return times_.seconds(OpCall{op, 1, {.bytes = bytes, .flops = 0}}, cluster_);
+  double seconds(const std::vector<OpCall>& calls) {
+    for (const OpCall& call : calls) {
+      if (!times_.has_share(call.op)) assumed_.insert(call.op);
+    }
+    return times_.seconds(calls, cluster_);
+  }
+  double seconds(const char* op, double bytes) {
+    return seconds({OpCall{op, 1, {.bytes = bytes, .flops = 0}}});
   }
   double whole_backward_s() const {
     double sum = 0;
@@ -286,17 +292,17 @@ class Step {
     return zeroing_s_ + part_sums_s_ +
            double(mapping_.micro_batches) * (forward_s_ + whole_backward_s());
   }
-  double refresh_s() const { return cast_bytes_ > 0 ? seconds("cast", cast_bytes_) : 0; }
+  double refresh_s() { return cast_bytes_ > 0 ? seconds("cast", cast_bytes_) : 0; }
 
   // Adds what comes after the gradients are there.
-  void finish(StepTime& time, double parameters_s) const {
+  void finish(StepTime& time, double parameters_s) {
     time.exposed_s["parameters"] += parameters_s;
     time.exposed_s["other calls"] += small_s_;
     time.step_s += seconds(update_);
     for (const auto& [cause, s] : time.exposed_s) time.step_s += s;
     std::erase_if(time.exposed_s, [](const auto& e) { return e.second == 0; });
   }
-  StepTime now() const {
+  StepTime now() {
     StepTime time{.step_s = all_micro_batches_s(), .exposed_s = {}};
     double parameters_s = refresh_s();
     for (const Ready& r : gradients_) time.exposed_s[r.cause] += r.flat_s + r.sum_s;
@@ -305,7 +311,7 @@ class Step {
     return time;
   }
   // hide_s: of the next forward, behind which parameters may come.
-  StepTime overlapped(double hide_s) const {
+  StepTime overlapped(double hide_s) {
     std::vector<double> stages{all_micro_batches_s() - whole_backward_s()};
     stages.insert(stages.end(), backward_s_.begin(), backward_s_.end());
     std::vector<LaneCall> lane;
@@ -337,7 +343,28 @@ class Step {
   std::vector<GroupCall> calls_;
   std::vector<Shards::Bucket> buckets_;
   std::vector<Ready> gradients_, parameters_;
+  std::set<std::string> assumed_;
 };
+
+// Each rank is planned, with a list of every kShardPiece elements of every tensor: 1e12 parameters
+// on 8 GPUs take half a minute on one core.
+constexpr double kMostParameters = 0x1p40, kMostPlanned = 0x1p44;
+
+void require_size(const Config& config, const Mapping& mapping) {
+  double parameters = 0;
+  for (const ParameterSpec& s : trained_specs(config.model)) parameters += double(s.size());
+  if (parameters > kMostParameters) {
+    throw UserError(
+        strprintf("%.3g parameters: at most %.3g can be simulated", parameters, kMostParameters),
+        "choose a smaller model");
+  }
+  if (parameters * mapping.ranks() > kMostPlanned) {
+    throw UserError(strprintf("%.3g parameters on %d GPUs: at most %.3g times the GPUs can be "
+                              "simulated, as each GPU is planned",
+                              parameters, mapping.ranks(), kMostPlanned),
+                    "choose fewer --nodes or a smaller model");
+  }
+}
 
 }  // namespace
 
@@ -387,6 +414,7 @@ Prediction predict(const Config& config, const Mapping& mapping, const Cluster& 
     throw UserError("precision.override quantises products: the times of its ops were not measured",
                     "--set precision.override=[]");
   }
+  require_size(config, mapping);
   return Step(config, mapping, cluster, times).predicted();
 }
 

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,9 +48,11 @@ struct Prediction {
   StepTime overlapped;
   // And parameters come in while the next step computes forward.
   StepTime hidden;
+  std::set<std::string> assumed;  // ops whose share of the limit is OpTimes::kAssumedShare
 };
 
-// One GPU has the shape {1, 1}. UserError where the configuration's step is not listed.
+// One GPU has the shape {1, 1}. UserError where the configuration's step is not listed, or where
+// planning every rank would take more than some minutes or gigabytes.
 Prediction predict(const Config& config, const Mapping& mapping, const Cluster& cluster,
                    const OpTimes& times);
 

@@ -71,6 +71,21 @@ ordered_json prediction_json(const ModelPredictions& model, const Prediction& p)
   return j;
 }
 
+// Where the model is beyond those whose ops were measured; "" where it is not.
+std::string note_of(const ModelPredictions& model, const OpTimes& times) {
+  if (model.experts <= times.most_experts()) return "";
+  return strprintf(
+      "%ld experts, the shares are of models with at most %ld: the step may take far less than "
+      "this (docs/simulate.md)",
+      long(model.experts), long(times.most_experts()));
+}
+
+std::string joined(const std::set<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+
 ordered_json link_json(const Link& link) {
   return {{"gbyte_per_s", 1e-9 * link.bytes_per_s},
           {"alpha_us", 1e6 * link.alpha_s},
@@ -78,6 +93,14 @@ ordered_json link_json(const Link& link) {
 }
 
 }  // namespace
+
+std::set<std::string> assumed_ops(const std::vector<ModelPredictions>& models) {
+  std::set<std::string> ops;
+  for (const ModelPredictions& model : models) {
+    for (const Prediction& p : model.mappings) ops.insert(p.assumed.begin(), p.assumed.end());
+  }
+  return ops;
+}
 
 bool is_best(const ModelPredictions& model, const Prediction& p) {
   return p.fits &&
@@ -93,44 +116,55 @@ std::string predictions_text(const std::vector<ModelPredictions>& models, const 
       "predicted, not measured: %s, %d a node\n"
       "limits of a GPU: %.0f TFLOP/s, %.2f TB/s; %s\n"
       "shares of them by op: %s\n"
-      "in a node: %.0f GB/s, %s\n"
-      "between nodes: %.0f GB/s, %s\n",
+      "ops without a measured share, %.2f assumed: %s\n"
+      "in a node: %g GB/s, %s\n"
+      "between nodes: %g GB/s, %s\n",
       cluster.gpu.c_str(), cluster.gpus_per_node, 1e-12 * cluster.matmul_flop_per_s,
       1e-12 * cluster.copy_bytes_per_s, cluster.limits_from.c_str(), times.from().c_str(),
-      1e-9 * cluster.node.bytes_per_s, cluster.node.from.c_str(),
-      1e-9 * cluster.network.bytes_per_s, cluster.network.from.c_str());
+      OpTimes::kAssumedShare, joined(assumed_ops(models)).c_str(), 1e-9 * cluster.node.bytes_per_s,
+      cluster.node.from.c_str(), 1e-9 * cluster.network.bytes_per_s, cluster.network.from.c_str());
   for (const ModelPredictions& model : models) {
     text += strprintf("\n%s, %ld tokens a step\n", model.name.c_str(), long(model.batch_tokens));
     text += strprintf("  %4s %5s %7s %11s %8s %8s %8s %10s %8s %9s %6s  %s\n", "GPUs", "nodes",
                       "experts", "sequences", "GiB", "sent GB", "now ms", "overlap ms", "hidden",
                       "Mtokens/s", "share", "ms that overlap leaves");
     for (const Prediction& p : model.mappings) text += row(model, p);
+    const std::string note = note_of(model, times);
+    if (!note.empty()) text += "  note: " + note + "\n";
   }
-  return text +
-         "\n* the fastest with as many GPUs that fits; ! does not fit\n"
-         "now: as the program works; overlap: gradients leave during backward, by two levels (not "
+  return text + "\n* the fastest with as many GPUs that fits; ! does not fit\n" +
+         strprintf("ops: those of a step at commit %s; the program's have become fewer since\n",
+                   kListedCommit) +
+         "now: calls as the program makes them; overlap: gradients leave during backward, by two "
+         "levels (not "
          "built);\nhidden: parameters also arrive during the next forward (not built); Mtokens/s "
          "and share of\nperfect scaling: with overlap\n";
 }
 
 ordered_json predictions_json(const std::vector<ModelPredictions>& models, const Cluster& cluster,
                               const OpTimes& times) {
-  ordered_json j{{"status", "predicted, not measured"},
-                 {"cluster", cluster.name},
-                 {"gpu", cluster.gpu},
-                 {"gpus_per_node", cluster.gpus_per_node},
-                 {"limits",
-                  {{"matmul_tflop_per_s", 1e-12 * cluster.matmul_flop_per_s},
-                   {"copy_tb_per_s", 1e-12 * cluster.copy_bytes_per_s},
-                   {"from", cluster.limits_from}}},
-                 {"node", link_json(cluster.node)},
-                 {"network", link_json(cluster.network)},
-                 {"shares_from", times.from()},
-                 {"shares", times.shares()}};
+  ordered_json j{
+      {"status", "predicted, not measured"},
+      {"cluster", cluster.name},
+      {"gpu", cluster.gpu},
+      {"gpus_per_node", cluster.gpus_per_node},
+      {"limits",
+       {{"matmul_tflop_per_s", 1e-12 * cluster.matmul_flop_per_s},
+        {"copy_tb_per_s", 1e-12 * cluster.copy_bytes_per_s},
+        {"from", cluster.limits_from}}},
+      {"node", link_json(cluster.node)},
+      {"network", link_json(cluster.network)},
+      {"ops_from", std::string("commit ") + kListedCommit},
+      {"shares_from", times.from()},
+      {"shares", times.shares()},
+      {"assumed_share", {{"share", OpTimes::kAssumedShare}, {"ops", assumed_ops(models)}}},
+      {"notes", times.notes()}};
   j["models"] = ordered_json::object();
   for (const ModelPredictions& model : models) {
     ordered_json& of_model = j["models"][model.name];
     of_model["batch_tokens"] = model.batch_tokens;
+    const std::string note = note_of(model, times);
+    of_model["note"] = note.empty() ? ordered_json() : ordered_json(note);
     of_model["mappings"] = ordered_json::array();
     for (const Prediction& p : model.mappings) {
       of_model["mappings"].push_back(prediction_json(model, p));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,12 @@ namespace assay {
 struct ModelPredictions {
   std::string name;
   int64_t batch_tokens = 0;
+  int64_t experts = 0;               // of a layer; 0: dense
   std::vector<Prediction> mappings;  // the first on one GPU, to which the others are compared
 };
+
+// Ops of the predictions whose share of a limit is assumed.
+std::set<std::string> assumed_ops(const std::vector<ModelPredictions>& models);
 
 // Of the mappings on as many GPUs that fit, the fastest with overlap.
 bool is_best(const ModelPredictions& model, const Prediction& p);

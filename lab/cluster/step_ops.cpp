@@ -19,6 +19,7 @@
 #include "ops/rmsnorm.h"
 #include "ops/rope.h"
 #include "ops/router.h"
+#include "ops/sparse_linear.h"
 #include "ops/swiglu.h"
 #include "ops/zero.h"
 
@@ -231,14 +232,26 @@ class Lists {
     reduce.slot = shaped<const int32_t>(n_, m.top_k);
     ops.push_back({"reduce_by_token", 1, reduce_by_token_cost(reduce)});
     if (m.shared > 0) append(ops, dense_backward(m.shared * m.expert_ffn, true));
+    append(ops, router_backward());
+    return ops;
+  }
+  std::vector<OpCall> router_backward() const {
+    const MoeConfig& m = *model_.moe;
     RouterBackward<bf16> back{};
-    back.dlogits = shaped<bf16>(n_, m.experts);
     back.dgate = shaped<const float>(n_, m.top_k);
     back.expert = shaped<const int32_t>(n_, m.top_k);
     back.logits = shaped<const float>(n_, m.experts);
     back.settings = router().settings;
     back.z_weight = float(m.router.z_alpha);
     back.aux_weight = float(m.router.aux_alpha);
+    std::vector<OpCall> ops;
+    if (sparse_linear_pays_on_gpu(m.experts, m.top_k) && router_backward_is_sparse(back)) {
+      back.dchosen = shaped<float>(n_, m.top_k);
+      ops.push_back({"router_backward", 1, router_backward_cost(back)});
+      ops.push_back(sparse_linear_backward());
+      return ops;
+    }
+    back.dlogits = shaped<bf16>(n_, m.experts);
     ops.push_back({"router_backward", 1, router_backward_cost(back)});
     append(ops, linear_backward(m.experts, c_, true));
     return ops;
@@ -299,6 +312,21 @@ class Lists {
     return {{"linear_wgrad", 1, linear_wgrad_cost(wgrad)},
             {"linear_dgrad", 1, linear_dgrad_cost(dgrad)}};
   }
+  OpCall sparse_linear_backward() const {
+    const MoeConfig& m = *model_.moe;
+    const int64_t assignments = n_ * m.top_k;
+    SparseLinearBackward<bf16> a{};
+    a.dx = wide();
+    a.add = wide();
+    a.dweight = shaped<float>(m.experts, c_);
+    a.dz = shaped<const float>(n_, m.top_k);
+    a.expert = shaped<const int32_t>(n_, m.top_k);
+    a.offsets = shaped<const int32_t>(m.experts + 1);
+    a.token = shaped<const int32_t>(assignments);
+    a.x = shaped<const bf16>(assignments, c_);  // a row for each assignment, as counted then
+    a.weight = shaped<const bf16>(assignments, c_);
+    return {"sparse_linear_backward", 1, sparse_linear_backward_cost(a)};
+  }
   RouterForward router() const {
     const MoeConfig& m = *model_.moe;
     RouterForward a{};
@@ -320,6 +348,18 @@ class Lists {
   const int64_t batch_, sequence_, n_, c_, expert_ranks_;
 };
 
+// What a configuration has whose ops were not measured, or "".
+std::string not_measured(const Config& config) {
+  std::string found;
+  const auto add = [&](bool has, const char* what) {
+    if (has) found += (found.empty() ? "" : ", ") + std::string(what);
+  };
+  add(config.model.qk_norm, "model.qk_norm");
+  add(config.optimizer.kind != OptimizerKind::kAdamW, "optimizer.kind muon");
+  add(config.optimizer.state != StateFormat::kFp32, "optimizer.state bf16");
+  return found;
+}
+
 size_t index_of(const std::vector<ParameterSpec>& specs, const std::string& name) {
   const auto found = std::find_if(specs.begin(), specs.end(),
                                   [&](const ParameterSpec& s) { return s.name == name; });
@@ -332,12 +372,11 @@ size_t index_of(const std::vector<ParameterSpec>& specs, const std::string& name
 StepOps ops_of_step(const Config& config, const std::vector<ParameterSpec>& specs,
                     const ExpertShare& share) {
   const ModelConfig& model = config.model;
-  if (model.qk_norm || config.optimizer.kind != OptimizerKind::kAdamW ||
-      config.optimizer.state != StateFormat::kFp32) {
-    throw UserError(
-        "the times of the ops of this model were not measured: model.qk_norm, "
-        "optimizer.kind muon or optimizer.state bf16",
-        "simulate a model without them");
+  const std::string left_out = not_measured(config);
+  if (!left_out.empty()) {
+    throw UserError("the times of the ops of this model were not measured: it has " + left_out,
+                    "simulate it with model.qk_norm=false, optimizer.kind=adamw and "
+                    "optimizer.state=fp32");
   }
   const Lists lists(config, share);
   StepOps step;
@@ -371,6 +410,12 @@ StepOps ops_of_step(const Config& config, const std::vector<ParameterSpec>& spec
   }
   step.backward.push_back({lists.embedding_backward(), 0});
   return step;
+}
+
+double router_flops_of_logit() {
+  RouterForward a{};
+  a.logits = shaped<const float>(1, 1);
+  return router_forward_cost(a).flops;
 }
 
 std::vector<OpCall> ops_of_part_sums(int64_t parts, int64_t values) {

@@ -2,7 +2,8 @@
 // the ops, called with the shapes that the decoder gives them. The step is that of commit f7148fb,
 // whose profiles a test compares with the list; since then some of its ops are part of others.
 // Where cost functions count less than then, the list has shapes that give what those profiles
-// counted: their shares of the limits go with these bytes.
+// counted: their shares of the limits go with these bytes. The backward of a router of so many
+// experts that the program takes its sparse product is that of commit cbd625c: f7148fb had none.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,8 @@
 #include "engine/parameter_spec.h"
 
 namespace assay {
+
+inline constexpr const char* kListedCommit = "f7148fb";
 
 // Calls of one op with one shape. Cost: of one call.
 struct OpCall {
@@ -44,9 +47,11 @@ struct ExpertShare {
 };
 
 // specs: of the trained parameters, in their order. UserError where the model is of a kind whose
-// step is not listed.
+// step is not listed: it names what of it.
 StepOps ops_of_step(const Config& config, const std::vector<ParameterSpec>& specs,
                     const ExpertShare& share = {});
+// Of router_forward, by its cost function.
+double router_flops_of_logit();
 // What adds up the gradients, so many values, of a rank's `parts` parts (engine/part_sums.h); none
 // of one part.
 std::vector<OpCall> ops_of_part_sums(int64_t parts, int64_t values);

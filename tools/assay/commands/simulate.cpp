@@ -54,8 +54,10 @@ std::vector<int64_t> expert_ranks_of(const Config& config, const std::string& na
 ModelPredictions predictions_of(const std::string& path, const SimulateArguments& a,
                                 const Cluster& cluster, const OpTimes& times) {
   const Config config = load_run_config(path, a.sets);
-  ModelPredictions model{
-      .name = name_of(path, a.configs), .batch_tokens = config.run.batch_tokens, .mappings = {}};
+  ModelPredictions model{.name = name_of(path, a.configs),
+                         .batch_tokens = config.run.batch_tokens,
+                         .experts = config.model.moe ? config.model.moe->experts : 0,
+                         .mappings = {}};
   model.mappings.push_back(predict(config, mapping_of(config, {}, 1), cluster, times));
   const std::vector<int64_t> shared = expert_ranks_of(config, model.name, a);
   for (const int nodes : a.nodes) {
@@ -67,6 +69,29 @@ ModelPredictions predictions_of(const std::string& path, const SimulateArguments
   return model;
 }
 
+// What is to be known of measurements that the user named.
+void tell_notes(const SimulateArguments& a, const std::vector<ModelPredictions>& models,
+                const OpTimes& times) {
+  for (const std::string& note : times.notes()) {
+    std::fprintf(stderr, "note: %s: %s\n", a.measured.c_str(), note.c_str());
+  }
+  std::string ops;
+  for (const std::string& op : assumed_ops(models)) ops += (ops.empty() ? "" : ", ") + op;
+  if (a.measured.empty() || ops.empty()) return;
+  std::fprintf(stderr, "note: %s has no times of %s: %.2f of the limit is assumed\n",
+               a.measured.c_str(), ops.c_str(), OpTimes::kAssumedShare);
+}
+
+// Each once, where it is first.
+template <typename T>
+std::vector<T> each_once(const std::vector<T>& all) {
+  std::vector<T> once;
+  for (const T& one : all) {
+    if (std::find(once.begin(), once.end(), one) == once.end()) once.push_back(one);
+  }
+  return once;
+}
+
 int simulate(const SimulateArguments& a) {
   Cluster cluster = cluster_of(a.cluster);
   if (!a.links.empty()) read_links(cluster, a.links);
@@ -75,6 +100,7 @@ int simulate(const SimulateArguments& a) {
   for (const std::string& path : a.configs) {
     models.push_back(predictions_of(path, a, cluster, times));
   }
+  tell_notes(a, models, times);
   if (a.json) {
     print_json(predictions_json(models, cluster, times));
   } else {
@@ -95,7 +121,7 @@ void add_simulate_command(Commands& commands) {
   sub->add_option("--nodes", a->nodes, "numbers of nodes (default: 1)")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(whole_between(1, 4096));
+      ->check(whole_between(1, 512));
   sub->add_option("--expert-ranks", a->expert_ranks,
                   "ranks that share the experts of a layer (default: parallel.expert_ranks)")
       ->delimiter(',')
@@ -113,6 +139,8 @@ void add_simulate_command(Commands& commands) {
       "Every figure is predicted, not measured: docs/simulate.md says from what.");
   commands.on_chosen(sub, [a] {
     a->configs = presets_or_paths(a->configs);
+    a->nodes = each_once(a->nodes);
+    a->expert_ranks = each_once(a->expert_ranks);
     return simulate(*a);
   });
 }
