@@ -2,9 +2,9 @@
 // longer, over the share of that limit which the op reached in measured steps. One share an op,
 // over all models that were measured.
 //
-// A share is of the limits that the clusters' files have for the GPU of the profiles, and is applied
-// to limits of these files: what a results.json has as limits may be measured otherwise (heat_s),
-// by a third lower on the same card.
+// A share is of the limits that the clusters' files have for the GPU of the profiles, and is
+// applied to limits of these files: what a results.json has as limits may be measured otherwise
+// (heat_s), by a third lower on the same card.
 #pragma once
 
 #include <cstdint>

@@ -51,9 +51,9 @@ struct Tile {
   int64_t cols;
 };
 
-// True where the rows of a come as floats, two for a bf16 step: the floats of both of a step's pairs
-// do not fit into the registers of AVX2 beside the sums, and a row is read by every panel. The odd k
-// of all rows are added before the even ones.
+// True where the rows of a come as floats, two for a bf16 step: the floats of both of a step's
+// pairs do not fit into the registers of AVX2 beside the sums, and a row is read by every panel.
+// The odd k of all rows are added before the even ones.
 #if defined(__AVX2__) && defined(__FMA__) && !defined(__AVX512F__)
 template <typename T>
 constexpr bool kFloatRows = std::is_same_v<T, bf16>;
