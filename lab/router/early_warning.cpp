@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 
@@ -18,16 +19,60 @@ struct Seen {
   std::vector<char> collapsed;
 };
 
-Seen seen(const std::vector<WarningRun>& runs, const WarningMeasure& measure,
+using Values = std::vector<std::optional<double>>;  // run by run
+
+Values values_of(const std::vector<WarningRun>& runs, const WarningMeasure& measure) {
+  Values values;
+  for (const WarningRun& run : runs) {
+    const auto found = run.value.find(measure);
+    values.push_back(found == run.value.end() ? std::nullopt : std::optional(found->second));
+  }
+  return values;
+}
+
+Seen seen(const std::vector<WarningRun>& runs, const Values& values,
           const std::vector<char>& left_out) {
   Seen s;
   for (size_t i = 0; i < runs.size(); ++i) {
-    const auto found = runs[i].value.find(measure);
-    if (found == runs[i].value.end() || left_out[i]) continue;
-    s.values.push_back(found->second);
+    if (!values[i] || left_out[i]) continue;
+    s.values.push_back(*values[i]);
     s.collapsed.push_back(runs[i].collapsed() ? 1 : 0);
   }
   return s;
+}
+
+// The values in order, each once, and how many collapsed runs and others have a smaller one; the
+// last of these counts are of all runs.
+struct Ranked {
+  std::vector<double> values;                          // (n)
+  std::vector<int64_t> collapsed = {0}, others = {0};  // (n + 1)
+};
+
+Ranked ranked(std::span<const double> values, std::span<const char> collapsed) {
+  std::vector<std::pair<double, char>> sorted;
+  for (size_t i = 0; i < values.size(); ++i) sorted.emplace_back(values[i], collapsed[i]);
+  std::sort(sorted.begin(), sorted.end());
+  Ranked r;
+  for (const auto& [value, is_collapsed] : sorted) {
+    if (r.values.empty() || value != r.values.back()) {
+      r.values.push_back(value);
+      r.collapsed.push_back(r.collapsed.back());
+      r.others.push_back(r.others.back());
+    }
+    (is_collapsed ? r.collapsed : r.others).back() += 1;
+  }
+  return r;
+}
+
+double balanced_rate(const Threshold& rule, const Ranked& r) {
+  const auto at = rule.at_least ? std::lower_bound(r.values.begin(), r.values.end(), rule.bound)
+                                : std::upper_bound(r.values.begin(), r.values.end(), rule.bound);
+  const auto below = size_t(at - r.values.begin());
+  const auto warned = [&](const std::vector<int64_t>& counts) {
+    return double(rule.at_least ? counts.back() - counts[below] : counts[below]);
+  };
+  return balanced(warned(r.collapsed) / double(r.collapsed.back()),
+                  warned(r.others) / double(r.others.back()));
 }
 
 std::vector<char> none_left_out(const std::vector<WarningRun>& runs) {
@@ -62,15 +107,15 @@ WarningCounts judge_left_out(const std::vector<WarningRun>& runs, const WarningM
                              LeftOut by, Direction direction) {
   WarningCounts counts;
   std::map<std::string, std::optional<Threshold>> rules;
-  for (const WarningRun& run : runs) {
-    const auto found = run.value.find(measure);
-    if (found == run.value.end()) continue;
-    const auto [at, is_new] = rules.try_emplace(group_of(run, by));
+  const Values values = values_of(runs, measure);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!values[i]) continue;
+    const auto [at, is_new] = rules.try_emplace(group_of(runs[i], by));
     if (is_new) {
-      const Seen s = seen(runs, measure, left_out_with(runs, run, by));
+      const Seen s = seen(runs, values, left_out_with(runs, runs[i], by));
       at->second = best_threshold(s.values, s.collapsed, direction);
     }
-    if (at->second) counts.add(run, at->second->warns(found->second));
+    if (at->second) counts.add(runs[i], at->second->warns(*values[i]));
   }
   return counts;
 }
@@ -82,7 +127,7 @@ std::pair<WarningMeasure, std::optional<Threshold>> best_rule(
   std::pair<WarningMeasure, std::optional<Threshold>> best;
   double best_rate = -1;
   for (const WarningMeasure& measure : measures) {
-    const Seen s = seen(runs, measure, left_out);
+    const Seen s = seen(runs, values_of(runs, measure), left_out);
     const auto rule = best_threshold(s.values, s.collapsed);
     if (!rule) continue;
     const double rate = balanced_rate(*rule, s.values, s.collapsed);
@@ -111,7 +156,7 @@ WarningCounts judge_choice(const std::vector<WarningRun>& runs,
 
 WarningRule judge_measure(const std::vector<WarningRun>& runs, const WarningMeasure& measure,
                           Direction direction) {
-  const Seen all = seen(runs, measure, none_left_out(runs));
+  const Seen all = seen(runs, values_of(runs, measure), none_left_out(runs));
   return {.measure = measure,
           .rule = best_threshold(all.values, all.collapsed, direction),
           .by_run = judge_left_out(runs, measure, LeftOut::kRun, direction),
@@ -133,11 +178,9 @@ double balanced_rate(const Threshold& rule, std::span<const double> values,
 
 std::optional<Threshold> best_threshold(std::span<const double> values,
                                         std::span<const char> collapsed, Direction direction) {
-  const auto positives = std::count(collapsed.begin(), collapsed.end(), 1);
-  if (positives == 0 || positives == std::ssize(collapsed)) return std::nullopt;
-  std::vector<double> sorted(values.begin(), values.end());
-  std::sort(sorted.begin(), sorted.end());
-  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  const Ranked r = ranked(values, collapsed);
+  if (r.collapsed.back() == 0 || r.others.back() == 0) return std::nullopt;
+  const std::vector<double>& sorted = r.values;
   std::optional<Threshold> best;
   double best_rate = 0, best_gap = 0;
   for (size_t i = 0; i + 1 < sorted.size(); ++i) {
@@ -145,7 +188,7 @@ std::optional<Threshold> best_threshold(std::span<const double> values,
     for (const bool at_least : {true, false}) {
       if (direction == (at_least ? Direction::kAtMost : Direction::kAtLeast)) continue;
       const Threshold rule{.at_least = at_least, .bound = sorted[i] + 0.5 * gap};
-      const double rate = balanced_rate(rule, values, collapsed);
+      const double rate = balanced_rate(rule, r);
       if (best && (rate < best_rate || (rate == best_rate && gap <= best_gap))) continue;
       best = rule;
       best_rate = rate;
