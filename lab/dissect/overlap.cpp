@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numbers>
 #include <numeric>
 
 #include "base/check.h"
@@ -12,18 +11,41 @@
 
 namespace assay {
 
-LoadOverlap load_overlap(std::span<const int64_t> a, std::span<const int64_t> b) {
-  CHECK(a.size() == b.size(), "loads of %zu and %zu experts", a.size(), b.size());
+namespace {
+
+double log_choose(double of, double k) {
+  return std::lgamma(of + 1) - std::lgamma(k + 1) - std::lgamma(of - k + 1);
+}
+
+// How far X is from its mean on average, where X counts the marked ones among `drawn` of `all`. The
+// sum of |x - mean| P(x) telescopes to the term at the first x above the mean.
+double mean_deviation(double all, double marked, double drawn) {
+  const double above = std::floor(drawn * marked / all) + 1, rest = all - marked;
+  if (above > std::min(drawn, marked) || drawn - above > rest) return 0;
+  return 2 * above * (rest - drawn + above) / all *
+         std::exp(log_choose(marked, above) + log_choose(rest, drawn - above) -
+                  log_choose(all, drawn));
+}
+
+}  // namespace
+
+LoadOverlap load_overlap(std::span<const int64_t> a, std::span<const int64_t> b, int64_t top_k) {
+  CHECK(a.size() == b.size() && top_k >= 1, "top %ld, loads of %zu and %zu experts", long(top_k),
+        a.size(), b.size());
   const auto all_a = double(std::accumulate(a.begin(), a.end(), int64_t{0}));
   const auto all_b = double(std::accumulate(b.begin(), b.end(), int64_t{0}));
   if (all_a == 0 || all_b == 0) return {};
-  double distance = 0, expected = 0;
+  const auto tokens_of = [&](double assignments) {
+    return std::max(1.0, std::round(assignments / double(top_k)));
+  };
+  const double tokens = tokens_of(all_a) + tokens_of(all_b);
+  double distance = 0, deviation = 0;
   for (size_t e = 0; e < a.size(); ++e) {
-    const double p = double(a[e]) / all_a, q = double(b[e]) / all_b;
-    const double s = double(a[e] + b[e]) / (all_a + all_b);
-    distance += std::fabs(p - q);
-    expected += std::sqrt(2 * s * (1 - s) * (1 / all_a + 1 / all_b) / std::numbers::pi);
+    distance += std::fabs(double(a[e]) / all_a - double(b[e]) / all_b);
+    const double with_it = std::min(tokens, double(a[e] + b[e]));
+    deviation += mean_deviation(tokens, with_it, tokens_of(all_a));
   }
+  const double expected = (1 / all_a + 1 / all_b) * deviation;
   return {.overlap = 1 - 0.5 * distance, .sampling = std::max(0.0, 1 - 0.5 * expected)};
 }
 
@@ -52,7 +74,7 @@ std::string routing_text(const RoutingReport& r) {
   each_pair(r, [&](const RoutedText& a, const RoutedText& b) {
     std::vector<std::string> cells = {a.name + " and " + b.name};
     for (size_t l = 0; l < r.layers.size(); ++l) {
-      const LoadOverlap o = load_overlap(a.loads[l], b.loads[l]);
+      const LoadOverlap o = load_overlap(a.loads[l], b.loads[l], r.top_k);
       cells.push_back(strprintf("%.3f (%.3f)", o.overlap, o.sampling));
     }
     table.add(cells);
@@ -91,7 +113,7 @@ nlohmann::ordered_json routing_json(const RoutingReport& r) {
   each_pair(r, [&](const RoutedText& a, const RoutedText& b) {
     nlohmann::ordered_json pair{{"a", a.name}, {"b", b.name}};
     for (size_t l = 0; l < r.layers.size(); ++l) {
-      const LoadOverlap o = load_overlap(a.loads[l], b.loads[l]);
+      const LoadOverlap o = load_overlap(a.loads[l], b.loads[l], r.top_k);
       pair["overlap"].push_back(o.overlap);
       pair["sampling"].push_back(o.sampling);
     }

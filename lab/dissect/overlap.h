@@ -1,11 +1,14 @@
 // How alike two load vectors are (`assay dissect routing`).
 //
 //   overlap   1 - 1/2 sum_e |p_e - q_e|        p, q: shares of the assignments; 1 = the same
-//   sampling  the overlap to expect if both were drawn from the pooled shares s:
-//             1 - 1/2 sum_e sqrt(2 s_e (1 - s_e) (1/A + 1/B) / pi)      A, B assignments
+//   sampling  the overlap to expect if both were drawn from the same tokens:
+//             1 - 1/2 (1/A + 1/B) sum_e E|X_e - its mean|      A, B assignments
 //
-// The second takes assignments as independent; tokens of one text are not, so an overlap a little
-// below it means nothing.
+// The tokens of both sides together are divided at random, as many to each as it has: X_e is how
+// many of those that chose expert e come to the first side, a hypergeometric number. Each token has
+// K distinct experts, so that the variance of its share is s (1 - K s) / A and an expert that every
+// token chooses does not differ. Tokens of one text are not exchanged for those of another like
+// this, so an overlap a little below it means nothing.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +22,8 @@ namespace assay {
 struct LoadOverlap {
   double overlap = 0, sampling = 0;
 };
-// (E) each. Without assignments on a side both are 0.
-LoadOverlap load_overlap(std::span<const int64_t> a, std::span<const int64_t> b);
+// (E) each, of tokens with top_k distinct experts. Without assignments on a side both are 0.
+LoadOverlap load_overlap(std::span<const int64_t> a, std::span<const int64_t> b, int64_t top_k);
 
 // The routing of one text: loads (E) of each MoE layer.
 struct RoutedText {

@@ -1,5 +1,7 @@
 // Arithmetic and plans of assay dissect, by hand.
 #include <cmath>
+#include <numeric>
+#include <random>
 
 #include "base/check.h"
 #include "lab/dissect/damage.h"
@@ -82,14 +84,49 @@ TEST_CASE("experts without load share a row of the table") {
 TEST_CASE("overlap of loads, and what sampling alone gives") {
   // Shares 0.5, 0.5, 0 and 0.25, 0.5, 0.25: half of the distance is 0.25.
   const std::vector<int64_t> a = {2, 2, 0}, b = {1, 2, 1};
-  REQUIRE(load_overlap(a, b).overlap == Approx(0.75));
-  // Pooled 3/8, 1/2, 1/8 and 1/A + 1/B = 1/2.
-  const double terms = std::sqrt(0.234375 / 3.14159265358979) + std::sqrt(0.25 / 3.14159265358979) +
-                       std::sqrt(0.109375 / 3.14159265358979);
-  REQUIRE(load_overlap(a, b).sampling == Approx(1 - terms / 2));
-  REQUIRE(load_overlap(a, a).overlap == 1);
-  REQUIRE(load_overlap(a, std::vector<int64_t>{0, 0, 4}).overlap == 0);
-  REQUIRE(load_overlap(a, std::vector<int64_t>{0, 0, 0}).overlap == 0);
+  REQUIRE(load_overlap(a, b, 1).overlap == Approx(0.75));
+  // Of eight tokens 3, 4 and 1 chose them, and four come to a side. X is 1 or 2 (6 of 7) or 0 or 3,
+  // half or one and a half from its mean; 2 (36 of 70), 1 or 3 (32), 0 or 4 (2); 0 or 1.
+  const double deviation = (0.5 * 6 + 1.5) / 7 + (32.0 + 2 * 2) / 70 + 0.5;
+  REQUIRE(load_overlap(a, b, 1).sampling == Approx(1 - 0.5 * deviation / 2));
+  REQUIRE(load_overlap(a, a, 1).overlap == 1);
+  REQUIRE(load_overlap(a, std::vector<int64_t>{0, 0, 4}, 1).overlap == 0);
+  REQUIRE(load_overlap(a, std::vector<int64_t>{0, 0, 0}, 1).overlap == 0);
+}
+
+TEST_CASE("sampling alone gives what two draws of distinct experts have") {
+  struct Case {
+    int64_t experts, top_k, tokens_a, tokens_b;
+  };
+  std::mt19937 random(1);
+  for (const Case& c : {Case{8, 7, 60, 60},
+                        {16, 8, 400, 400},
+                        {4, 2, 100, 900},
+                        {400, 1, 128, 128},
+                        {13, 13, 50, 70}}) {
+    CAPTURE(c.experts, c.top_k, c.tokens_a);
+    const auto drawn = [&](int64_t tokens) {
+      std::vector<int64_t> loads(size_t(c.experts)), ids(size_t(c.experts));
+      std::iota(ids.begin(), ids.end(), 0);
+      for (int64_t t = 0; t < tokens; ++t) {
+        for (size_t k = 0; k < size_t(c.top_k); ++k) {
+          std::swap(ids[k], ids[k + random() % (ids.size() - k)]);
+          loads[size_t(ids[k])] += 1;
+        }
+      }
+      return loads;
+    };
+    constexpr int kDraws = 4000;
+    double overlap = 0, sampling = 0;
+    for (int i = 0; i < kDraws; ++i) {
+      const LoadOverlap o = load_overlap(drawn(c.tokens_a), drawn(c.tokens_b), c.top_k);
+      overlap += o.overlap / kDraws;
+      sampling += o.sampling / kDraws;
+      if (c.top_k == c.experts) REQUIRE(o.sampling == 1);
+    }
+    // Of what is missing to 1, so that a wrong variance shows.
+    REQUIRE(1 - sampling == Approx(1 - overlap).epsilon(0.01).margin(2e-4));
+  }
 }
 
 TEST_CASE("used experts, also after a part of the text") {
