@@ -1,6 +1,7 @@
 #include "session/training_warnings.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -162,12 +163,10 @@ void add_contract(const ContractConfig& contract, Lines& lines) {
   }
 }
 
-// The most steps that are logged from step `first` to the one before the last: by run.log_every,
-// and where they are validated or land.
-int64_t most_logged_before_last(const Config& config, int64_t first) {
-  const auto multiples = [&](__int128 of) {
-    return int64_t((config.run.steps - 1) / of - (first - 1) / of);
-  };
+// The most steps that are logged from step `first` to step `last`: by run.log_every, and where they
+// are validated or land.
+int64_t most_logged(const Config& config, int64_t first, int64_t last) {
+  const auto multiples = [&](__int128 of) { return int64_t(last / of - (first - 1) / of); };
   const __int128 both = __int128(config.run.log_every) /
                         std::gcd(config.run.log_every, config.eval.every) * config.eval.every;
   const auto landings = int64_t(config.contract.landings.value_or(std::vector<double>()).size());
@@ -180,7 +179,7 @@ void add_collapse_stop(const Config& config, Lines& lines) {
   const auto& stop = config.telemetry.collapse_stop;
   if (!stop || !config.model.moe || !horizon_is_known(config)) return;
   const int64_t first = std::max<int64_t>(1, first_counted_step(*stop, config.run.steps));
-  const int64_t logged = most_logged_before_last(config, first);
+  const int64_t logged = most_logged(config, first, config.run.steps - 1);
   if (stop->logged_steps <= logged) return;
   lines.add(strprintf(
       "telemetry.collapse_stop can never stop this run: it needs %ld logged steps in a row (for), "
@@ -189,36 +188,64 @@ void add_collapse_stop(const Config& config, Lines& lines) {
       long(stop->logged_steps), long(logged), long(config.run.steps), long(config.run.log_every)));
 }
 
-// A rule that even routing meets too, since the counts it judges are small.
+// What even routers show of a measure over so many assignments. The name is without "window_".
+double even_value(std::string_view measure, const MoeConfig& moe, double assignments) {
+  const double experts = double(moe.experts), top_k = double(moe.top_k);
+  const UniformRouting uniform = uniform_routing(moe.experts, moe.top_k, assignments);
+  if (measure == "dead_for_norm") return uniform.dead_share;
+  if (measure == "active_norm") return 1 - uniform.dead_share;
+  if (measure == "entropy_norm") return uniform.entropy_norm;
+  if (measure == "e_eff_norm") return std::exp((uniform.entropy_norm - 1) * std::log(experts));
+  if (measure == "gini") return uniform.gini;
+  if (measure == "cv_norm") return std::sqrt(top_k / assignments);
+  if (measure == "participation_norm") return 1 / (1 + (experts - top_k) / assignments);
+  CHECK(measure == "max_load_norm", "no measure %s", std::string(measure).c_str());
+  return uniform_max_load_norm(moe.experts, moe.top_k, assignments);
+}
+
+// How many logged steps the window has at the first one that the rule counts: it grows to W.
+int64_t first_window(const Config& config, const CollapseStopConfig& stop) {
+  if (stop.from.value_or(0) == 0) return 1;
+  if (!horizon_is_known(config)) return config.telemetry.window;
+  const int64_t first = first_counted_step(stop, config.run.steps);
+  return std::min(config.telemetry.window, most_logged(config, 1, first - 1) + 1);
+}
+
+// A rule that even routing meets too, since the counts it judges are small, or even loads are
+// beyond its bound.
 void add_forced_stop(const Config& config, Lines& lines) {
   const auto& stop = config.telemetry.collapse_stop;
   if (!stop || moe_blocks(config.model) == 0) return;
   const MoeConfig& moe = *config.model.moe;
   std::string_view measure = stop->measure;
-  const bool over_window = measure.starts_with("window_") || measure == "dead_for_norm";
-  if (measure.starts_with("window_")) measure.remove_prefix(std::string_view("window_").size());
-  const double assignments = double(config.run.batch_tokens) * double(moe.top_k) *
-                             double(over_window ? config.telemetry.window : 1);
-  const UniformRouting uniform = uniform_routing(moe.experts, moe.top_k, assignments);
-  double even = 0;
-  if (measure == "dead_for_norm") {
-    even = uniform.dead_share;
-  } else if (measure == "active_norm") {
-    even = 1 - uniform.dead_share;
-  } else if (measure == "entropy_norm") {
-    even = uniform.entropy_norm;
-  } else if (measure == "gini") {
-    even = uniform.gini;
-  } else {
-    return;
+  const bool grows = measure.starts_with("window_");
+  if (grows) measure.remove_prefix(std::string_view("window_").size());
+  const bool over_window = grows || measure == "dead_for_norm";
+  const auto assignments = [&](int64_t steps) {
+    return double(config.run.batch_tokens) * double(moe.top_k) * double(steps);
+  };
+  const auto even = [&](int64_t steps) { return even_value(measure, moe, assignments(steps)); };
+  const auto forced = [&](int64_t steps) {
+    return stop->at_least ? even(steps) >= *stop->at_least
+                          : even(steps) <= stop->at_most.value_or(-1);
+  };
+  const int64_t full = over_window ? config.telemetry.window : 1;
+  int64_t steps = full;
+  std::string over = over_window ? "the window" : "a step";
+  if (!forced(full)) {
+    // The more steps the window has, the more even it is: only the rule's first ones can hold.
+    const int64_t first = grows ? first_window(config, *stop) : full;
+    steps = first + std::min(full - first, stop->logged_steps - 1);
+    if (!forced(first) || !forced(steps)) return;
+    over += steps == 1 ? " of the first logged step"
+                       : strprintf(" of the first %ld logged steps", long(steps));
   }
-  const bool forced = stop->at_least ? even >= *stop->at_least : even <= stop->at_most.value_or(-1);
-  if (!forced) return;
-  lines.add(
-      strprintf("telemetry.collapse_stop holds however even the routers are: %s gives each expert "
-                "%.2g assignments, and sampling alone then makes %s %.3g (its bound: %g)",
-                over_window ? "the window" : "a step", assignments / double(moe.experts),
-                stop->measure.c_str(), even, stop->at_least ? *stop->at_least : *stop->at_most));
+  const double each = assignments(steps) / double(moe.experts);
+  lines.add(strprintf(
+      "telemetry.collapse_stop holds however even the routers are: %s gives each expert "
+      "%s assignments, and sampling alone then makes %s %.3g (its bound: %g)",
+      over.c_str(), strprintf(each < 10 ? "%.2g" : "%.0f", each).c_str(), stop->measure.c_str(),
+      even(steps), stop->at_least ? *stop->at_least : *stop->at_most));
 }
 
 void add_threads(int64_t threads, const ProcessCores& on, Lines& lines) {
@@ -275,7 +302,7 @@ std::vector<std::string> training_warnings(const Config& config, const IsGiven& 
 
 std::string too_few_for_a_verdict(const Config& config) {
   if (moe_blocks(config.model) == 0 || !horizon_is_known(config)) return "";
-  const int64_t logged = most_logged_before_last(config, 1) + 1;
+  const int64_t logged = most_logged(config, 1, config.run.steps - 1) + 1;
   if (logged >= config.telemetry.window) return "";
   return strprintf(
       "the routers will be too early to judge: a verdict needs telemetry.window = %ld logged "

@@ -22,6 +22,35 @@ double gini(View<const int64_t, 1> counts, double total) {
   return sum / (n * total);
 }
 
+// From so many assignments per expert on the normal distribution is within 0.1% of the sums over
+// binomial counts.
+constexpr double kSums = 64;
+
+double tokens_of(double assignments, int64_t top_k) {
+  return std::max(1.0, std::round(assignments / double(top_k)));
+}
+
+// The largest of so many independent normal numbers, on average.
+double largest_normal(double of) {
+  constexpr double kFrom = -9, kTo = 9, kStep = 1.0 / 128;
+  double largest = kFrom;
+  for (double z = kFrom + kStep / 2; z < kTo; z += kStep) {
+    largest += kStep * (1 - std::pow(0.5 * std::erfc(-z / std::numbers::sqrt2), of));
+  }
+  return largest;
+}
+
+// The largest of so many independent binomial counts, on average.
+double largest_binomial(double of, double draws, double share) {
+  double chance = std::pow(1 - share, draws), up_to = 0, largest = 0;
+  for (double k = 0; k < draws && (k <= draws * share || chance > 1e-18); ++k) {
+    up_to += chance;
+    largest += 1 - std::pow(std::min(1.0, up_to), of);
+    chance *= (draws - k) / (k + 1) * share / (1 - share);
+  }
+  return largest;
+}
+
 }  // namespace
 
 RouterStats router_stats(View<const int64_t, 1> counts, int64_t top_k) {
@@ -73,10 +102,8 @@ double saturation_limit(int64_t experts, int64_t top_k) {
 
 UniformRouting uniform_routing(int64_t experts, int64_t top_k, double assignments) {
   if (top_k < 1 || experts <= top_k || assignments <= 0) return {};
-  // Each expert's count is binomial: `tokens` draws with this share. From kSums assignments per
-  // expert on the normal distribution is within 0.1% of the sums.
-  constexpr double kSums = 64;
-  const double tokens = std::max(1.0, std::round(assignments / double(top_k)));
+  // Each expert's count is binomial: `tokens` draws with this share.
+  const double tokens = tokens_of(assignments, top_k);
   const double share = double(top_k) / double(experts), mean = tokens * share;
   const double ceiling = std::log(double(experts));
   UniformRouting u{.dead_share = std::pow(1 - share, tokens)};
@@ -95,6 +122,16 @@ UniformRouting uniform_routing(int64_t experts, int64_t top_k, double assignment
   u.entropy_norm = (std::log(tokens * double(top_k)) - used / mean) / ceiling;
   u.gini = differ / mean;
   return u;
+}
+
+double uniform_max_load_norm(int64_t experts, int64_t top_k, double assignments) {
+  const double e = double(experts), share = double(top_k) / e;
+  if (top_k < 1 || experts <= top_k || assignments <= 0) return share;
+  const double tokens = tokens_of(assignments, top_k), mean = tokens * share;
+  const double above = mean >= kSums ? std::sqrt(mean * (1 - share)) * largest_normal(e)
+                                     : largest_binomial(e, tokens, share) - mean;
+  // Counts with a fixed sum: what one has more, the others have less.
+  return std::min(1.0, share + above * std::sqrt(e / (e - 1)) / tokens);
 }
 
 std::optional<double> gate_entropy_norm(double gate_entropy, int64_t top_k) {

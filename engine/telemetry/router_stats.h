@@ -49,6 +49,8 @@ struct UniformRouting {
   double dead_share = 0, entropy_norm = 1, gini = 0;
 };
 UniformRouting uniform_routing(int64_t experts, int64_t top_k, double assignments);
+// The K max_load to expect of the same routing, within 2%; K/E without assignments.
+double uniform_max_load_norm(int64_t experts, int64_t top_k, double assignments);
 
 // Mean share of a token's experts in `now` that it also had in `before`. Both (N, K), ids distinct
 // in a row.

@@ -79,6 +79,29 @@ TEST_CASE("what sampling alone gives: exact where counts are small, and close to
   }
 }
 
+TEST_CASE("the largest load that sampling alone gives") {
+  struct Row {
+    int64_t experts, top_k;
+    double tokens, max_load_norm;  // the mean of thousands of draws
+  };
+  for (const Row& r : {Row{4, 2, 64, 0.5741},
+                       {4, 2, 4096, 0.5091},
+                       {400, 1, 128, 0.0231},
+                       {400, 1, 512, 0.0111},
+                       {16, 8, 400, 0.5457},
+                       {64, 1, 4096, 0.0205},
+                       {13, 12, 50, 0.9796}}) {
+    INFO(r.experts << " " << r.tokens);
+    REQUIRE(uniform_max_load_norm(r.experts, r.top_k, r.tokens * double(r.top_k)) ==
+            Approx(r.max_load_norm).epsilon(0.02));
+  }
+  // The mean of |z| / 2 over two experts.
+  REQUIRE(uniform_max_load_norm(2, 1, 1e6) ==
+          Approx(0.5 + 0.5e-3 * std::sqrt(2 / 3.14159265358979)).epsilon(1e-6));
+  REQUIRE(uniform_max_load_norm(4, 2, 0) == 0.5);
+  REQUIRE(uniform_max_load_norm(4, 4, 100) == 1);
+}
+
 TEST_CASE("exactly K experts used: every measure at its other end") {
   const int64_t experts = 4096, k = 7;
   Counts counts(size_t(experts), 0);

@@ -181,6 +181,57 @@ TEST_CASE("a setting that is used is not") {
                              "eval.every=25"}) == "");
 }
 
+TEST_CASE("a stop rule that even routers meet is named, whatever its measure") {
+  struct Row {
+    int64_t experts, top_k, tokens;
+    const char* rule;
+    const char* said;  // "" = nothing
+  };
+  const Row rows[] = {
+      // Even loads of 2 of 4 experts are 0.5 of the ceiling.
+      {4, 2, 1024, "measure: max_load_norm, at_least: 0.5, for: 2",
+       "a step gives each expert 512 "},
+      {4, 2, 1024, "measure: max_load_norm, at_least: 0.6, for: 2", ""},
+      {4, 2, 1024, "measure: window_max_load_norm, at_least: 0.5, for: 2", "the window gives each"},
+      {400, 1, 128, "measure: max_load_norm, at_least: 0.02, for: 2", "makes max_load_norm 0.02"},
+      {400, 1, 128, "measure: cv_norm, at_least: 0.08, for: 2", "makes cv_norm 0.0884 (its"},
+      {400, 1, 128, "measure: cv_norm, at_least: 0.1, for: 2", ""},
+      {400, 1, 128, "measure: e_eff_norm, at_most: 0.7, for: 2", "makes e_eff_norm 0.26 (its"},
+      {400, 1, 128, "measure: e_eff_norm, at_most: 0.2, for: 2", ""},
+      {400, 1, 128, "measure: participation_norm, at_most: 0.5", "makes participation_norm 0.243 "},
+      {400, 1, 128, "measure: participation_norm, at_most: 0.2", ""},
+      // The window grows: 0.775 at one step, 0.860 at two, 0.901 at three, 0.98 at twenty.
+      {400, 1, 128, "measure: window_entropy_norm, at_most: 0.9, for: 2",
+       "the window of the first 2 logged steps gives each expert 0.64 assignments, and sampling"},
+      {400, 1, 128, "measure: window_entropy_norm, at_most: 0.85, for: 1",
+       "the window of the first logged step gives each expert 0.32 assignments"},
+      {400, 1, 128, "measure: window_entropy_norm, at_most: 0.85, for: 2", ""},
+      {400, 1, 128, "measure: window_entropy_norm, at_most: 0.91, for: 2, from: 0.02",
+       "the window of the first 3 logged steps gives each"},
+      {400, 1, 128, "measure: window_entropy_norm, at_most: 0.91, for: 2, from: 0.1", ""},
+      {400, 1, 128, "measure: window_participation_norm, at_most: 0.5, for: 2",
+       "the window of the first 2 logged steps gives each"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.experts, row.rule);
+    const std::string all =
+        warnings_of(kMoe, {strprintf("model.moe.experts=%ld", long(row.experts)),
+                           strprintf("model.moe.top_k=%ld", long(row.top_k)),
+                           strprintf("run.batch_tokens=%ld", long(row.tokens)), "run.sequence=128",
+                           "run.micro_batch=1", "telemetry.window=20", "run.log_every=1",
+                           "model.moe.router.normalize_gates=false",
+                           strprintf("telemetry.collapse_stop={%s}", row.rule)});
+    CAPTURE(all);
+    REQUIRE(all.find(row.said) != std::string::npos);
+    if (*row.said == 0) REQUIRE(all.find("collapse_stop") == std::string::npos);
+  }
+  for (const std::string& measure : collapse_measures()) {  // each is known
+    CAPTURE(measure);
+    REQUIRE(warnings_of(kMoe, {"telemetry.collapse_stop={measure: " + measure + ", at_least: 0}"})
+                .find("then makes " + measure + " ") != std::string::npos);
+  }
+}
+
 TEST_CASE("idle experts are a matter of Muon alone") {
   const std::vector<std::string> unbalanced{"model.moe.router.aux=none",
                                             "model.moe.router.bias_rate=0"};
