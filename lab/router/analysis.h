@@ -54,7 +54,7 @@ struct RouterAnalysis {
   std::string run, end;  // end: "" if the run is training or was killed
   int64_t experts = 0, top_k = 0, window = 0;
   int64_t logged = 0, last_step = 0, planned_steps = 0;
-  int64_t step_gap = 1;  // most steps from one logged step to the next, where turnover is measured
+  int64_t step_gap = 1;  // usual steps from one logged step to the next, where turnover is measured
   double cv_ceiling = 0, max_load_ceiling = 0, entropy_ceiling = 0, turnover_floor = 0;
   std::vector<double> ccdf_loads = {};   // multiples of the mean load
   std::vector<RouterAtStep> steps = {};  // the chosen ones

@@ -73,15 +73,15 @@ std::string turnover_text(const RouterAnalysis& a, const RouterLayer& l) {
 // logged steps that are not neighbours scores that drift move as many.
 RouterAdvice overshoots(const RouterAnalysis& a, const RouterConfig& router, const RouterLayer& l,
                         const std::string& measured, const std::string& shown) {
-  const std::string slower =
-      (router.bias_rate.automatic
-           ? strprintf("more %sbias_steps than %g", kRouter, router.resolved_bias_steps())
-           : strprintf("a smaller %sbias_rate than %s", kRouter, shown.c_str())) +
-      ", or --set " + kRouter + "bias_follows_lr=true";
+  std::string slower =
+      router.bias_rate.automatic
+          ? strprintf("more %sbias_steps than %g", kRouter, router.resolved_bias_steps())
+          : strprintf("a smaller %sbias_rate than %s", kRouter, shown.c_str());
+  if (!router.bias_follows_lr) slower += strprintf(", or --set %sbias_follows_lr=true", kRouter);
   const std::string because = measured + "; " + turnover_text(a, l);
   if (a.step_gap <= 1) return {"bias_overshoots", because, slower};
   return {"turns_unclear",
-          because + strprintf("; logged steps are up to %ld steps apart, over which a bias that "
+          because + strprintf("; logged steps are usually %ld steps apart, over which a bias that "
                               "overshoots and scores that drift look alike",
                               long(a.step_gap)),
           "--set run.log_every=1 tells them apart; of a bias that overshoots: " + slower +
@@ -116,6 +116,8 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
   const std::string shown = !automatic ? strprintf("%g", rate)
                             : known    ? strprintf("auto (now %.2g)", rate)
                                        : "auto";
+  const std::string at_rate =
+      shown + (router.bias_follows_lr ? " (at the peak learning rate)" : "");
   if (lead > 0) measured += strprintf(", the first chosen and the first unchosen by %.3g", lead);
   if (travel >= 1.8 * kBiasClamp) {
     advice.push_back({"bias_at_clamp", measured + strprintf("; their limit is +-%g", kBiasClamp),
@@ -127,7 +129,7 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
         {"bias_too_slow",
          measured + strprintf("; at bias_rate %s two experts change places after about %.0f steps, "
                               "the run had %ld",
-                              shown.c_str(), swap, long(a.last_step)),
+                              at_rate.c_str(), swap, long(a.last_step)),
          to_make_up(margin) + ", which changes choices within a hundred steps; or add " + kAux +
              ", which acts at once; compare the validation losses, since balance competes with "
              "them"});
@@ -138,7 +140,7 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
         {"bias_behind_lead",
          measured + strprintf("; the bias changes a token's last choices, and at bias_rate %s "
                               "its first one after about %.0f steps, the run had %ld",
-                              shown.c_str(), lead / (2 * rate), long(a.last_step)),
+                              at_rate.c_str(), lead / (2 * rate), long(a.last_step)),
          to_make_up(lead) + ", which reaches the busiest experts within a hundred steps; or add " +
              kAux +
              ", which acts on the scores themselves; compare the validation losses, since balance "
@@ -148,7 +150,7 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
         {"bias_too_weak",
          measured + strprintf("; after %ld steps at bias_rate %s the loads are still uneven: the "
                               "scores of the busiest experts are far above the last chosen one",
-                              long(a.last_step), shown.c_str()),
+                              long(a.last_step), at_rate.c_str()),
          (automatic ? strprintf("--set model.moe.router.bias_steps=%.0f",
                                 std::max(1.0, router.resolved_bias_steps() / 3))
                     : strprintf("--set model.moe.router.bias_rate=%g", 10 * rate)) +

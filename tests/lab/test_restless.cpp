@@ -230,6 +230,10 @@ TEST_CASE("restless: the verdict has the numbers and says how to slow the bias")
   REQUIRE(fast.advice[0].advice ==
           "a smaller model.moe.router.bias_rate than 0.01, or --set "
           "model.moe.router.bias_follows_lr=true");
+  Config follows = with_bias(1e-2);
+  follows.model.moe->router.bias_follows_lr = true;
+  REQUIRE(router_verdict(a, follows).advice[0].advice ==
+          "a smaller model.moe.router.bias_rate than 0.01");
   REQUIRE(router_verdict(a, with_bias(0)).advice[0].rule == "scores_move");
   a.layers[0].saturated_at = 20;
   const RouterVerdict after = router_verdict(a, with_bias(1e-2));
@@ -286,7 +290,7 @@ TEST_CASE("restless: logged steps that are not neighbours do not show that a bia
   REQUIRE(unclear.advice.size() == 1);
   REQUIRE(unclear.advice[0].rule == "turns_unclear");
   REQUIRE(unclear.advice[0].because.ends_with(
-      "logged steps are up to 5 steps apart, over which a bias that overshoots and scores that "
+      "logged steps are usually 5 steps apart, over which a bias that overshoots and scores that "
       "drift look alike"));
   REQUIRE(unclear.advice[0].advice ==
           "--set run.log_every=1 tells them apart; of a bias that overshoots: a smaller "

@@ -270,6 +270,13 @@ TEST_CASE("advice depends on the effect of the bias") {
   REQUIRE(slow.advice[0].because.find("after about 500 steps, the run had 400") !=
           std::string::npos);
   REQUIRE(slow.advice[0].advice.find("bias_rate=0.0005") != std::string::npos);
+  Config follows = balanced_by_bias(1e-4);
+  follows.model.moe->router.bias_follows_lr = true;
+  REQUIRE(router_verdict(a, follows)
+              .advice[0]
+              .because.find(
+                  "at bias_rate 0.0001 (at the peak learning rate) two experts change places") !=
+          std::string::npos);
   // At 1e-3 the bias can cross the selection margin within a hundred steps. The first choice may
   // lead by more than the margin.
   REQUIRE(rules_of(router_verdict(a, balanced_by_bias(1e-3))) ==
