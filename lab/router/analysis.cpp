@@ -143,7 +143,7 @@ RouterLayer layer_of(const LayerHistory& from, const RouterHistory& history,
   add_dead(from, last, layer);
   const size_t count = std::min(from.turnover.size(), size_t(history.window));
   for (size_t i = from.turnover.size() - count; i < from.turnover.size(); ++i) {
-    layer.turnover += from.turnover[i].value / double(count);
+    layer.turnover = layer.turnover.value_or(0) + from.turnover[i].value / double(count);
   }
   return layer;
 }

@@ -44,7 +44,8 @@ struct RouterLayer {
   // and steps since their last one; experts without one at any logged step.
   std::optional<int64_t> dead = {};
   int64_t dead_longest = 0, dead_median = 0, never_used = 0;
-  double turnover = 0;                  // mean over the last W logged steps
+  // Mean over the last W logged steps; absent if one is logged, which none is before.
+  std::optional<double> turnover = {};
   std::optional<StepLoads> steps = {};  // at single ones of the last W logged steps
   // At the last logged step that has it.
   std::optional<double> bias_range, margin, lead, gate_entropy_norm, overlap;

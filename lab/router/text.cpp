@@ -79,7 +79,7 @@ std::string layers_text(const RouterAnalysis& a) {
                count_of(l.dead),
                grouped(l.never_used),
                l.dead.value_or(0) > 0 ? grouped(l.dead_median) + "-" + grouped(l.dead_longest) : "",
-               percent(l.turnover),
+               l.turnover ? percent(*l.turnover) : "-",
                l.steps ? fixed(l.steps->cv, 1) + "%" : "",
                l.steps ? fixed(l.steps->swing, 1) + "%" : "",
                fixed(l.bias_range, 4),
@@ -187,7 +187,7 @@ Json layer_json(const RouterLayer& l) {
   json["never_used"] = l.never_used;
   json["dead_steps_median"] = l.dead ? Json(l.dead_median) : Json();
   json["dead_steps_longest"] = l.dead ? Json(l.dead_longest) : Json();
-  json["turnover"] = l.turnover;
+  json["turnover"] = number(l.turnover);
   json["step_cv"] = l.steps ? Json(l.steps->cv) : Json();
   json["step_cv_floor"] = l.steps ? Json(l.steps->cv_floor) : Json();
   json["step_max_load_norm"] = l.steps ? Json(l.steps->max_load_norm) : Json();

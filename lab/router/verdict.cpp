@@ -63,10 +63,11 @@ std::string numbers_of(const RouterAnalysis& a, const Facts& f) {
 
 // "38.0% of the assignments move to other experts between logged steps, sampling alone gives 20%".
 std::string turnover_text(const RouterAnalysis& a, const RouterLayer& l) {
+  if (!l.turnover) return "no step was logged before this one to compare the loads with";
   return strprintf(
       "%.1f%% of the assignments move to other experts between logged steps, sampling alone gives "
       "%.1f%%",
-      100 * l.turnover, 100 * a.turnover_floor);
+      100 * *l.turnover, 100 * a.turnover_floor);
 }
 
 // What is known of a layer that moves more assignments than balance needs. shown: its rate. Between
@@ -89,8 +90,9 @@ RouterAdvice overshoots(const RouterAnalysis& a, const RouterConfig& router, con
 }
 
 // Whether more assignments move than sampling and uneven loads explain.
-bool moves_much(double turnover, double floor) {
-  return floor > 0 && turnover > std::min(kMoving * floor, floor + kMovingWay * (1 - floor));
+bool moves_much(const std::optional<double>& turnover, double floor) {
+  return turnover && floor > 0 &&
+         *turnover > std::min(kMoving * floor, floor + kMovingWay * (1 - floor));
 }
 
 void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const Facts& f,
@@ -243,12 +245,12 @@ std::vector<RouterAdvice> advice_on_turns(const RouterAnalysis& a, const RouterC
           "the window; ",
           long(layer.layer), 100 * swing) +
       kept_text(layer);
-  const double moved =
-      std::sqrt(std::max(0.0, std::pow(layer.turnover, 2) - std::pow(a.turnover_floor, 2)));
+  const double moved = std::sqrt(
+      std::max(0.0, std::pow(layer.turnover.value_or(0), 2) - std::pow(a.turnover_floor, 2)));
   if (router.bias_rate.on() && moved >= kFastTurns * swing) {
     return {overshoots(a, router, layer, measured, strprintf("%g", router.bias_rate.number))};
   }
-  return {{"scores_move", measured + "; only " + turnover_text(a, layer),
+  return {{"scores_move", measured + (layer.turnover ? "; only " : "; ") + turnover_text(a, layer),
            "a smaller optimizer.router_lr, so that the scores change no faster than the loads are "
            "balanced; compare the validation losses"}};
 }

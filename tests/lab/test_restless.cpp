@@ -235,6 +235,11 @@ TEST_CASE("restless: the verdict has the numbers and says how to slow the bias")
   REQUIRE(router_verdict(a, follows).advice[0].advice ==
           "a smaller model.moe.router.bias_rate than 0.01");
   REQUIRE(router_verdict(a, with_bias(0)).advice[0].rule == "scores_move");
+  RouterAnalysis one_step = a;
+  one_step.layers[0].turnover = std::nullopt;
+  REQUIRE(router_verdict(one_step, with_bias(1e-2))
+              .advice[0]
+              .because.ends_with("; no step was logged before this one to compare the loads with"));
   a.layers[0].saturated_at = 20;
   const RouterVerdict after = router_verdict(a, with_bias(1e-2));
   REQUIRE(after.state == RouterState::kRestless);

@@ -181,8 +181,18 @@ TEST_CASE("turnover is the share of assignments that moved") {
   REQUIRE(load_turnover({0, 0}, {1, 0}) == 0);
   const RouterAnalysis a = analyse_planted(kCollapse + 2);
   // Of five pairs of steps, one moves 5/7 of the assignments.
-  REQUIRE(a.layers[1].turnover == Approx(5.0 / 7 / 5));
-  REQUIRE(a.layers[0].turnover == 0);
+  REQUIRE(*a.layers[1].turnover == Approx(5.0 / 7 / 5));
+  REQUIRE(*a.layers[0].turnover == 0);
+  const RouterAnalysis one = analyse_planted(1);
+  REQUIRE(!one.layers[0].turnover);
+  REQUIRE(router_json(one)["layers"][0]["turnover"].is_null());
+  RouterAnalysis moved = one;
+  for (RouterLayer& layer : moved.layers) layer.turnover = 0;
+  const auto percents = [](const RouterAnalysis& analysis) {
+    const std::string text = router_text(analysis);
+    return std::count(text.begin(), text.end(), '%');
+  };
+  REQUIRE(percents(moved) == percents(one) + 2);
 }
 
 TEST_CASE("the distance of logged steps is the usual one of those whose turnover counts") {

@@ -277,7 +277,7 @@ def check_one_step(w):
     said = analysis(w.run("one"))
     expect(said["logged_steps"] == 1 and said["verdict"]["state"] == "too_early", said["verdict"])
     expect([step["step"] for step in said["steps"]] == [1], said["steps"])
-    expect(all(layer["turnover"] == 0 and layer["dead"] is None for layer in said["layers"]), said["layers"])
+    expect(all(layer["turnover"] is None and layer["dead"] is None for layer in said["layers"]), said["layers"])
 
 
 with Workplace(moe=True) as w:
