@@ -69,7 +69,10 @@ std::string used_text(const UsedReport& r) {
          "used: chosen by at least one held-out token; the busiest expert's share is of the "
          "layer's "
          "assignments;\nif the last eighth of the text adds experts, more text would use more of "
-         "them\n";
+         "them\n" +
+         (r.p_used < r.p_active
+              ? "P_used is below P_active, which counts the router's rows of unused experts too\n"
+              : "");
 }
 
 nlohmann::ordered_json used_json(const UsedReport& r) {

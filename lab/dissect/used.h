@@ -3,8 +3,8 @@
 //
 //   P_used = P_total - sum over MoE layers of unused experts * (3 C F + C)
 //
-// An unused expert's three matrices and its row of the router do not count. It lies between
-// P_active, of one token, and P_total.
+// An unused expert's three matrices and its row of the router do not count. In P_active, of one
+// token, all rows of the router do, so that P_used can be below it where few experts are used.
 #pragma once
 
 #include <cstdint>

@@ -138,4 +138,15 @@ TEST_CASE("used experts, also after a part of the text") {
   REQUIRE(used_experts(l, 5) == 3);
 }
 
+TEST_CASE("fewer used parameters than active ones are explained") {
+  UsedReport r;
+  r.experts = 5, r.top_k = 2, r.tokens = 40, r.sequences = 8;
+  r.p_total = 1000, r.p_active = r.p_used = 200;
+  r.loads = {loads()};
+  const std::string why = "P_used is below P_active, which counts the router's rows of unused";
+  REQUIRE(used_text(r).find(why) == std::string::npos);
+  r.p_used = 199;
+  REQUIRE(used_text(r).find(why) != std::string::npos);
+}
+
 }  // namespace assay::test_dissect
