@@ -12,6 +12,7 @@ from harness import Workplace, assay, check, checkpoints, first_difference, rows
 # With top 2 of 4 experts, every layer's largest load is at least half of its ceiling, so this rule
 # always holds.
 ALWAYS = "telemetry.collapse_stop={measure: max_load_norm, at_least: 0.5, layers: all, for: 12}"
+FORCED = "telemetry.collapse_stop={measure: max_load_norm, at_least: 0.1}"
 NEVER = "telemetry.collapse_stop={measure: active_norm, at_most: 0.5, layers: any, for: 2}"
 OFF = "telemetry.collapse_stop=null"
 
@@ -104,6 +105,10 @@ def check_auto(place):
     place.train("auto", *COLLAPSES, "--set", AUTO, expect=3)
     planned = place.train("planned", *COLLAPSES, "--set", AUTO, "--plan")
     check(said in planned.stdout and not place.run("planned").exists(), planned.stdout)
+    # A rule that even routers meet is known before a run of hours begins.
+    forced = place.train("planned", "--set", FORCED, "--plan", "--json")
+    check("warning: telemetry.collapse_stop holds however even the routers are" in forced.stderr, forced.stderr)
+    check("total_bytes" in json.loads(forced.stdout), forced.stdout)
     even = place.train("even", "--set", AUTO)
     check("finished step 60/60" in even.stderr, even.stderr)
     check(first_difference(place.run("even"), place.run("free")) is None, "a router that stays even is not stopped")

@@ -149,6 +149,16 @@ std::string collapse_note(const Config& config) {
   return text.empty() ? "" : text + "\n";
 }
 
+// On stderr, where training has them. Ranks may be planned for other machines, whose cores nobody
+// knows here.
+void print_warnings(const Config& config, const IsGiven& is_given, int ranks) {
+  ProcessCores on;
+  if (ranks > 1) on = {.cores = config.run.threads, .processes = ranks};
+  for (const std::string& line : training_warnings(config, is_given, on)) {
+    std::cerr << "warning: " << line << '\n';
+  }
+}
+
 // What the steps draw from the data, if their number is known, and what is validated on.
 std::string data_note(TrainingRun& run) {
   std::string validation = run.validation_text();
@@ -178,7 +188,8 @@ bool is_matrix(const std::string& path) {
 }  // namespace
 
 void print_training_plan(const Config& config, const std::string& device, int ranks,
-                         const TrainingRunOptions& options, PlanOutput output) {
+                         const TrainingRunOptions& options, const IsGiven& is_given,
+                         PlanOutput output) {
   Session session(config,
                   {.device = device, .use = SessionOptions::Use::kPlan, .planned_ranks = ranks});
   std::vector<std::unique_ptr<TrainingMemory>> others;
@@ -208,6 +219,7 @@ void print_training_plan(const Config& config, const std::string& device, int ra
     resolve_by_run(session, options, ranks);
     take_products(session, options);
     const Disk disk = disk_of(session);
+    print_warnings(session.config, is_given, ranks);
     const TrainingMemory memory(session.config, session.recipe, session.place());
     plans.push_back(&memory.plan);
     plan_others([&](int rank) {
@@ -218,6 +230,7 @@ void print_training_plan(const Config& config, const std::string& device, int ra
     return print_plans(plans, sent_in(session.config), disk, collapse_note(session.config), output);
   }
   TrainingRun run(std::move(session), options);
+  print_warnings(run.config(), is_given, ranks);
   plans.push_back(&run.plan());
   plan_others([&](int rank) { return run.planned_memory(rank); });
   print_plans(plans, sent_in(run.config()), disk_of(run.session()),

@@ -8,16 +8,19 @@
 #include "cuda/memory_plan.h"
 #include "engine/config/config.h"
 #include "session/resolve_run.h"
+#include "session/training_warnings.h"
 
 namespace assay {
 
 enum class PlanOutput { kTable, kJson };
 
 // Prints the memory of `assay train` and the shares of a mixture. Where the files of the data are
-// missing, what follows from the model, and one line on stderr that says so. With ranks, which are
-// not started: the memory of the fullest one, and of each section the smallest and the largest.
+// missing, what follows from the model, and one line on stderr that says so. There are also the
+// warnings of training_warnings(), which takes is_given. With ranks, which are not started: the
+// memory of the fullest one, and of each section the smallest and the largest.
 void print_training_plan(const Config& config, const std::string& device, int ranks,
-                         const TrainingRunOptions& options, PlanOutput output);
+                         const TrainingRunOptions& options, const IsGiven& is_given,
+                         PlanOutput output);
 
 // Bytes in all, per section (with padding between buffers) and per buffer.
 nlohmann::ordered_json plan_json(const MemoryPlan& plan);

@@ -174,6 +174,15 @@ TrainingRunOptions run_options(const TrainArguments& a) {
           .quiet = a.quiet};
 }
 
+// Whether the command or its own file gives a field.
+IsGiven given_by(const TrainArguments& a) {
+  return [sets = a.sets, file = a.config](const std::string& field) {
+    return std::any_of(sets.begin(), sets.end(),
+                       [&](const std::string& set) { return gives_field(set, field); }) ||
+           names_field(file, field);
+  };
+}
+
 TrainCall call_of(const TrainArguments& a, const Loaded& loaded) {
   return {.config = loaded.config,
           .note = loaded.note,
@@ -183,11 +192,7 @@ TrainCall call_of(const TrainArguments& a, const Loaded& loaded) {
           .stop_after = a.stop_after,
           .share_gpu = a.share_gpu,
           .json = a.json,
-          .is_given = [sets = a.sets, file = a.config](const std::string& field) {
-            return std::any_of(sets.begin(), sets.end(),
-                               [&](const std::string& set) { return gives_field(set, field); }) ||
-                   names_field(file, field);
-          }};
+          .is_given = given_by(a)};
 }
 
 // What is wrong for so many ranks is said before anything is written. A run that goes on may have
@@ -243,7 +248,7 @@ int train(const TrainArguments& a) {
   if (a.ranks) require_no_launcher(*a.ranks);
   if (a.plan) {
     const int64_t ranks = std::min<int64_t>(a.ranks.value_or(1), INT32_MAX);
-    print_training_plan(load(a).config, a.device, int(ranks), run_options(a),
+    print_training_plan(load(a).config, a.device, int(ranks), run_options(a), given_by(a),
                         a.json ? PlanOutput::kJson : PlanOutput::kTable);
     return kExitDone;
   }
