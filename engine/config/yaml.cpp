@@ -170,19 +170,23 @@ class SetField {
     if (!value_.IsScalar() || value_.Tag() == "!") wrong_type(wanted);
     return value_.Scalar();
   }
-  double number(const YAML::Node& node) const {
+  double number(const YAML::Node& node, const FieldCheck& check) const {
     if (!node.IsScalar() || node.Tag() == "!") {
       fail("has " + yaml_kind(node) + ", not a number", help_hint());
     }
-    return float_value(node.Scalar(), help_hint());
+    return float_value(node.Scalar(), check, help_hint());
   }
   // Computations are in float, where such a number would be 0 or infinite.
-  double float_value(const std::string& text, const std::string& hint) const {
+  double float_value(const std::string& text, const FieldCheck& check,
+                     const std::string& hint) const {
     const ReadDouble read = read_double(text);
     if (!read.problem.empty()) fail(read.problem, hint);
     const double size = std::fabs(read.value);
     if (size != 0 && size < double(std::numeric_limits<float>::min())) {
-      fail("= " + text + " is 0 in float", "a number of at least 1.2e-38, or 0; " + hint);
+      fail("= " + text + " is 0 in float",
+           strprintf("a number of at least %g%s; ", std::max(1.2e-38, check.low),
+                     in_range(0, check) ? ", or 0" : "") +
+               hint);
     }
     if (size > double(std::numeric_limits<float>::max())) {
       fail("= " + text + " is infinite in float", "a number of at most 3.4e38; " + hint);
@@ -216,23 +220,23 @@ class SetField {
     if (!read.problem.empty()) fail(read.problem, help_hint());
     field = read.value;
   }
-  void set(double& field, const FieldCheck&) const {
-    field = float_value(plain("a number"), help_hint());
+  void set(double& field, const FieldCheck& check) const {
+    field = float_value(plain("a number"), check, help_hint());
   }
-  void set(BiasRate& field, const FieldCheck&) const {
+  void set(BiasRate& field, const FieldCheck& check) const {
     const std::string text = plain("a number or auto");
     if (text == "auto") {
       field = BiasRate::measured();
       return;
     }
-    field = float_value(text, "a number, or auto; " + help_hint());
+    field = float_value(text, check, "a number, or auto; " + help_hint());
   }
-  void set(std::optional<std::vector<double>>& field, const FieldCheck&) const {
+  void set(std::optional<std::vector<double>>& field, const FieldCheck& check) const {
     if (value_.IsNull()) return field.reset();
     field.emplace();
-    if (value_.IsScalar()) return field->push_back(number(value_));
+    if (value_.IsScalar()) return field->push_back(number(value_, check));
     if (!value_.IsSequence()) wrong_type("a list of numbers");
-    for (const YAML::Node& item : value_) field->push_back(number(item));
+    for (const YAML::Node& item : value_) field->push_back(number(item, check));
   }
   void set(std::optional<double>& field, const FieldCheck& check) const {
     if (value_.IsNull()) return field.reset();

@@ -56,6 +56,12 @@ const Row kRows[] = {
     {"model: {logit_gain: 1e-300}", "", "model.logit_gain = 1e-300 is 0 in float", "1.2e-38"},
     {"model: {norm_eps: 1e-45}", "", "model.norm_eps = 1e-45 is 0 in float", ""},
     {"model: {embed_gain: 1e300}", "", "model.embed_gain = 1e300 is infinite in float", "3.4e38"},
+    {"optimizer: {weight_decay: 1e-50}", "", "is 0 in float", "of at least 1.2e-38, or 0; "},
+    // 0 is no way out where it is refused too.
+    {"model: {moe: {router: {route_scale: 1e-50}}}", "", "route_scale = 1e-50 is 0 in float",
+     "of at least 1.2e-38; "},
+    {"model: {moe: {router: {bias_steps: 1e-50}}}", "", "bias_steps = 1e-50 is 0 in float",
+     "of at least 1; "},
     {"data: {mixture: [1e-300]}", "", "data.mixture = 1e-300 is 0 in float", ""},
     {"optimizer: {lr: 1e-999}", "", "optimizer.lr = 1e-999 does not fit", ""},
     {"data: {tokenizer: [a]}", "", "data.tokenizer is a list, not a string", ""},
