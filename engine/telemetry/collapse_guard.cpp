@@ -106,9 +106,10 @@ std::string CollapseGuard::because() const {
         strprintf(" of %slayer %ld", rule_->layers == CollapseLayers::kAll ? "every layer, " : "",
                   long(layers_[layer]));
   }
-  text += strprintf(
-      " is %.3f, at %s %g for %ld logged steps", value, rule_->at_least ? "least" : "most",
-      rule_->at_least.value_or(rule_->at_most.value_or(0)), long(rule_->logged_steps));
+  text += strprintf(" is %.3f, at %s %g for %ld logged step%s", value,
+                    rule_->at_least ? "least" : "most",
+                    rule_->at_least.value_or(rule_->at_most.value_or(0)), long(rule_->logged_steps),
+                    rule_->logged_steps == 1 ? "" : "s");
   if (first_ > 0) text += strprintf(", counted from step %ld on", long(first_));
   return text;
 }

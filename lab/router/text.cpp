@@ -32,9 +32,9 @@ std::string step_of(const std::optional<int64_t>& step) {
 
 std::string head_text(const RouterAnalysis& a) {
   std::string text = strprintf(
-      "%s: E = %ld experts, K = %ld per token, %zu MoE layers, %s logged steps up to %s of %s",
+      "%s: E = %ld experts, K = %ld per token, %zu MoE layers, %s logged step%s up to %s of %s",
       a.run.c_str(), long(a.experts), long(a.top_k), a.layers.size(), grouped(a.logged).c_str(),
-      grouped(a.last_step).c_str(), grouped(a.planned_steps).c_str());
+      a.logged == 1 ? "" : "s", grouped(a.last_step).c_str(), grouped(a.planned_steps).c_str());
   text += a.end.empty()      ? ", not finished\n"
           : a.end == "steps" ? ", finished\n"
                              : ", ended by " + a.end + "\n";

@@ -51,11 +51,13 @@ Facts facts_of(const RouterAnalysis& a) {
 }
 
 std::string numbers_of(const RouterAnalysis& a, const Facts& f) {
+  const int64_t steps = std::min(a.window, a.logged);
   std::string text = strprintf(
-      "over the last %ld logged steps: largest load %.3f of its ceiling 1/K (layer %ld), %.1f%% of "
+      "over the last %s: largest load %.3f of its ceiling 1/K (layer %ld), %.1f%% of "
       "the experts without an assignment, %zu of %zu layers saturated",
-      long(std::min(a.window, a.logged)), f.health.worst_max_load_norm, long(f.health.worst_layer),
-      100 * f.health.dead_share, f.health.saturated.size(), a.layers.size());
+      steps == 1 ? "logged step" : strprintf("%ld logged steps", long(steps)).c_str(),
+      f.health.worst_max_load_norm, long(f.health.worst_layer), 100 * f.health.dead_share,
+      f.health.saturated.size(), a.layers.size());
   if (!f.worst->entropy_norm) return text;  // E = 1
   text += strprintf(", smallest entropy %.3f of ln E", f.health.min_entropy_norm);
   return f.health.worst_steps ? text + "; " + f.health.steps_text() : text;

@@ -120,9 +120,9 @@ RouterJudgement judge_router(const RouterHealth& h) {
   if (h.logged < h.window) {
     return {
         RouterState::kTooEarly,
-        strprintf("%ld logged steps, fewer than W = %ld (telemetry.window; a run that logs fewer "
+        strprintf("%ld logged step%s, fewer than W = %ld (telemetry.window; a run that logs fewer "
                   "in all is judged if it begins with a smaller window)",
-                  long(h.logged), long(h.window))};
+                  long(h.logged), h.logged == 1 ? "" : "s", long(h.window))};
   }
   if (h.experts > 0 && h.experts == h.top_k) {
     return {RouterState::kHealthy, "K = E: every expert is in every token's top-K"};

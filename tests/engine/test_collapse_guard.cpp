@@ -114,15 +114,14 @@ TEST_CASE("the reason for the stop names its values") {
       {1, 3}, 10);
   mean.observe(1, rows_of(0.25, 0.5));
   REQUIRE(mean.because() ==
-          "gini in the mean over the layers is 0.375, at most 0.5 for 1 logged steps");
+          "gini in the mean over the layers is 0.375, at most 0.5 for 1 logged step");
   CollapseStopConfig late = rule_of("any", 1);
   late.from = 0.24;
   CollapseGuard counted(late, {1, 3}, 100);
   counted.observe(24, rows_of(0.1, 0.95));
-  REQUIRE(
-      counted.because() ==
-      "max_load_norm of layer 3 is 0.950, at least 0.9 for 1 logged steps, counted from step 24 "
-      "on");
+  REQUIRE(counted.because() ==
+          "max_load_norm of layer 3 is 0.950, at least 0.9 for 1 logged step, counted from step 24 "
+          "on");
 }
 
 TEST_CASE("a resumed run continues the count of logged steps") {

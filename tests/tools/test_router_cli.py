@@ -254,6 +254,7 @@ def check_refusals(w):
     refused("no run", w.run("nowhere"))
     refused("1 to 60", run, "--steps", "61")
     refused("1 to 60", run, "--steps", "0")
+    refused("99999999999999999999 is not a whole number", run, "--steps", "7,99999999999999999999")
     damaged = w.run("damaged")
     shutil.copytree(run, damaged)
     db = sqlite3.connect(damaged / "telemetry.db")
@@ -278,6 +279,9 @@ def check_one_step(w):
     expect(said["logged_steps"] == 1 and said["verdict"]["state"] == "too_early", said["verdict"])
     expect([step["step"] for step in said["steps"]] == [1], said["steps"])
     expect(all(layer["turnover"] is None and layer["dead"] is None for layer in said["layers"]), said["layers"])
+    expect("over the last logged step: " in said["verdict"]["because"] and "1 logged step, fewer" in said["verdict"]["rule"], said["verdict"])
+    text = assay("router", w.run("one")).stdout
+    expect(", 1 logged step up to 1 of 1, finished" in text, text)
 
 
 with Workplace(moe=True) as w:

@@ -20,13 +20,13 @@ function layerTable(run) {
 }
 
 function verdictPanel(run, few) {
-  const {because, rule, advice} = verdictOf(run), key = 'layers ' + run.path;
+  const {because, rule, advice} = verdictOf(run), key = 'layers ' + run.path, last = Math.min(run.router.window, run.router.analysis.logged_steps);
   const why = [element('p', {className: 'soft', textContent: rule}),
     ...(advice.length ? [element('ul', {}, ...advice.map((a) => element('li', {textContent: `${a.because}. Try: ${a.advice}.`})))] : [])];
   return element('div', {className: 'panel verdict'},
     element('div', {className: 'run-head'}, element('h3', {textContent: run.label}), badgeOf(run)),
     element('p', {textContent: because}), ...(few ? why : []),
-    detailsNode(key, (few ? '' : 'rule, advice, ') + `by layer, over the last ${Math.min(run.router.window, run.router.analysis.logged_steps)} logged steps`, ...(few ? [] : why), tableNode(key, layerTable(run))));
+    detailsNode(key, (few ? '' : 'rule, advice, ') + 'by layer, over the last ' + (last === 1 ? 'logged step' : `${last} logged steps`), ...(few ? [] : why), tableNode(key, layerTable(run))));
 }
 
 function verdictPanels() {

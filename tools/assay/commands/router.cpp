@@ -67,7 +67,8 @@ void add_router_command(Commands& commands) {
          "--steps", a->steps,
          "steps to show, comma-separated; the nearest logged steps are taken (default: six "
          "from the first to the last)")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->transform(whole_number());
   sub->add_flag("--json", a->json, "print one JSON object on stdout, of a matrix a list");
   sub->footer(
       "Examples:\n"
