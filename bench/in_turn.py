@@ -50,13 +50,19 @@ def end_group(process):
 
 def output_of(command, limit):
     """(what it printed, exit code). Raises TimeoutExpired after so many seconds; 0: none."""
-    process = subprocess.Popen(shlex.split(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-                               start_new_session=True)
+    words, process = shlex.split(command), None
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))  # until there is a process to end
     try:
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True,
+                                   preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, held))
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
         return process.communicate(timeout=limit or None)[0], process.returncode
     except BaseException:  # Ctrl-C and SIGTERM too
-        end_group(process)
+        if process:
+            end_group(process)
         raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
 def printed_object(output):
@@ -153,10 +159,32 @@ class Rounds:
                   "median_first": statistics.median(p[0] for p in pairs), "median_second": statistics.median(p[1] for p in pairs),
                   "ratio_median": statistics.median(ratios), "ratio_least": min(ratios), "ratio_most": max(ratios),
                   "date": datetime.date.today().isoformat(), "cpu": cpu_name(), "device": rows[0][1].get("device", "")}
+        for field in ("commit", "modified"):  # of each program
+            if any(field in row for row in rows[0]):
+                result[field] = [row.get(field) for row in rows[0]]
         for field in ("sm_mhz", "watts", "loss", "memory_bytes"):  # of each run
             if any(field in row for pair in rows for row in pair):
                 result[field] = [(one.get(field), two.get(field)) for one, two in rows]
         return result
+
+
+def opened(path):
+    """A file that lines are added to. It is opened before anything is measured, so that nothing is lost at the end."""
+    try:
+        return path.open("a")
+    except OSError as error:
+        sys.exit(f"error: cannot write {path}: {error.strerror}\nhint: name a file of yours, in a folder that is there")
+
+
+def report(rounds, names, file):
+    """All comparisons as text, then as lines of JSON in the file, if there is one."""
+    results = [rounds.result(i, names[i - 1]) for i, pairs in rounds.pairs.items() if pairs]
+    for r in results:
+        print(f"{r['name']} {r['key']}: {r['median_first']:.6g} and {r['median_second']:.6g}; second / first: median "
+              f"{r['ratio_median']:.4f} of {len(r['pairs'])} pairs ({r['ratio_least']:.4f} to {r['ratio_most']:.4f})".strip(), flush=True)
+    if file:
+        with file:
+            file.writelines(json.dumps(r) + "\n" for r in results)
 
 
 def main():
@@ -172,11 +200,12 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, help="adds one line of JSON for each comparison to this file")
     parser.add_argument("--name", action="append", default=[], help="of a comparison, for --out; once for each other command")
     a = parser.parse_args()
-    if a.pairs < 1 or a.minutes < 0 or a.limit < 0:
-        parser.error("--pairs is at least 1, --minutes and --limit at least 0")
+    if a.pairs < 1 or not (0 <= a.minutes < math.inf and 0 <= a.limit < math.inf):  # nor NaN
+        parser.error("--pairs is at least 1, --minutes and --limit are numbers of at least 0")
     if len(a.name) not in (0, len(a.others)):
         parser.error(f"{len(a.name)} names for {len(a.others)} comparisons")
     names = a.name or ["" if len(a.others) == 1 else str(i) for i in range(1, len(a.others) + 1)]
+    file = opened(a.out) if a.out else None
     rounds = Rounds([a.first, *a.others], a.key, a.limit)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what has been measured is still written
     end = time.monotonic() + 60 * a.minutes
@@ -191,15 +220,7 @@ def main():
             print(f"{turn + 1}/{a.pairs}: " + ", ".join(f"{names[i - 1]} {ratio:.4f}".strip() for i, ratio in ratios.items()),
                   file=sys.stderr, flush=True)
     finally:
-        for i, pairs in rounds.pairs.items():
-            if not pairs:
-                continue
-            result = rounds.result(i, names[i - 1])
-            print(f"{names[i - 1]} {a.key}: {result['median_first']:.6g} and {result['median_second']:.6g}; second / first: median "
-                  f"{result['ratio_median']:.4f} of {len(pairs)} pairs ({result['ratio_least']:.4f} to {result['ratio_most']:.4f})".strip())
-            if a.out:
-                with a.out.open("a") as file:
-                    file.write(json.dumps(result) + "\n")
+        report(rounds, names, file)
     if rounds.broken:
         sys.exit(1)
 

@@ -53,6 +53,21 @@ done = subprocess.run(words("--pairs", "2", "--key", "cases.1.p50_us", "--out", 
                             f"cat {work}/rows2"), capture_output=True, text=True)
 check("many lines", done.returncode == 0 and json.loads((work / "inside").read_text())["ratio_median"] == 2 and
       "cases.1.p50_us: 4 and 8" in done.stdout, done)
+# What cannot be written is said before a command runs, and two builds in a line can be told apart.
+COUNTED = f"""sh -c 'echo >>{work}/counted; echo "{{\\"tokens_per_s\\": 2}}"'"""
+done = subprocess.run(words("--pairs", "2", "--out", str(work / "none" / "out"), COUNTED, QUICK), capture_output=True, text=True)
+check("no such folder", is_refusal(done, f"error: cannot write {work}/none/out: No such file") and not (work / "counted").exists(),
+      done)
+BUILDS = [QUICK.replace("2}", f"2, \\\"commit\\\": \\\"{commit}\\\", \\\"modified\\\": {modified}}}")
+          for commit, modified in (("a1", "false"), ("b2", "true"))]
+done = subprocess.run(words("--pairs", "2", "--out", str(work / "builds"), *BUILDS, QUICK), capture_output=True, text=True)
+rows = [json.loads(line) for line in (work / "builds").read_text().splitlines()]
+check("two builds", [(row["commit"], row["modified"]) for row in rows] ==
+      [(["a1", "b2"], [False, True]), (["a1", None], [False, None])], (done, rows))
+for option, value in (("--minutes", "nan"), ("--minutes", "inf"), ("--limit", "nan"), ("--limit", "inf"), ("--limit", "-1")):
+    done = subprocess.run(words(f"{option}={value}", COUNTED, QUICK), capture_output=True, text=True)
+    check(f"{option} {value}", done.returncode == 2 and "are numbers of at least 0" in done.stderr and
+          not (work / "counted").exists(), done)
 (work / "list").write_text("[{\"tokens_per_s\": 2},\n{\"tokens_per_s\": 3}]")
 done = subprocess.run(words("--key", "0.tokens_per_s", f"cat {work}/list", QUICK), capture_output=True, text=True)
 check("a list", done.returncode == 1 and "no JSON object" in done.stderr and "Traceback" not in done.stderr, done)
@@ -66,7 +81,6 @@ for name, command in (("slow", SLOW), ("stubborn", STUBBORN)):
     check(f"{name}, with a limit", done.returncode == 1 and "error: not done in 0.5 s: " in done.stderr and
           done.stderr.count("error:") == 1 and "of 2 pairs" in done.stdout, done)
 # What cannot run, and what has no ratio, is an error of two lines; nothing goes on without something to compare.
-COUNTED = f"""sh -c 'echo >>{work}/counted; echo "{{\\"tokens_per_s\\": 2}}"'"""
 ZERO, NAN = QUICK.replace("2}", "0}"), QUICK.replace("2}", "NaN}")
 for name, commands, error in (("no such program", ["no-such-program --json", QUICK], "error: cannot run no-such-program --json: "),
                               ("an open quote", [QUICK, "sh -c 'echo"], "error: cannot run sh -c 'echo: "),
