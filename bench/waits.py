@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 
+from in_turn import opened
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MIB = 1 << 20
 RUNS, SHARDS, SHARD_TOKENS, STORIES, VAL_TOKENS, QUESTIONS = 30, 100, 1_000_000, 80_000, 131_072, 400
@@ -254,6 +256,8 @@ def main():
         parser.error(f"unknown rows {', '.join(unknown)}")
     if not (options.build / "assay").exists():
         parser.error(f"there is no {options.build / 'assay'}; build it first, or name its folder by --build")
+    if options.json:
+        opened(options.json).close()
     rows = []
     print(f"{'what':<24} {'how much':<52} {'seconds':>8} {'bound':>8} {'times':>6}  the bound", flush=True)
     with tempfile.TemporaryDirectory(prefix="assay-waits-") as folder:

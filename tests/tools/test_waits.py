@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """bench/waits.py with programs in the places of assay and bench_tokenizer: a row that cannot be measured says so, and the
-others follow; the tokenizer's table is read as bench_tokenizer prints it."""
+others follow; the tokenizer's table is read as bench_tokenizer prints it; a file that cannot be written is said first."""
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from refusals import is_refusal
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "waits.py"
 # Plans nothing, writes no log, prints a list for an evaluation.
@@ -44,5 +47,9 @@ with tempfile.TemporaryDirectory(prefix="assay-test-waits-") as folder:
     kept = json.loads((build / "rows.json").read_text())["rows"] if (build / "rows.json").exists() else []
     if [row["row"] for row in kept] != ["prepare", "tokenizer", "help"] or "assay --help" not in done.stdout:
         failures.append(f"kept {kept}: {done.stdout}")
+    done = subprocess.run([sys.executable, "-B", str(SCRIPT), "--build", str(build), "--only", "help", "--json",
+                           str(build / "none" / "rows.json")], capture_output=True, text=True)
+    if not is_refusal(done, "error: cannot write "):
+        failures.append(f"no such folder: {done}")
 print("\n".join(failures) if failures else "waits: ok")
 sys.exit(1 if failures else 0)
