@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 
+from cores import usable_cores
 from in_turn import opened
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -44,7 +45,7 @@ class Machine:
     """A temporary folder, the programs, and the measured rates of this machine."""
 
     def __init__(self, build, folder):
-        self.build, self.folder, self.cores = build, folder, len(os.sched_getaffinity(0))
+        self.build, self.folder, self.cores = build, folder, usable_cores()
         self.small = folder / "small.yaml"
         self.small.write_text(SMALL.format(cache=folder / "cache"))
 
@@ -272,7 +273,7 @@ def main():
             rows.append({"row": name, "what": what, "how_much": much, "seconds": seconds, "bound_seconds": bound, "bound": why})
             print(f"{what:<24} {much:<52} {seconds:8.3f} {bound:8.3f} {times:6.1f}  {why}", flush=True)
     if options.json:
-        content = {"date": datetime.datetime.now().isoformat(timespec="seconds"), "cores": len(os.sched_getaffinity(0)),
+        content = {"date": datetime.datetime.now().isoformat(timespec="seconds"), "cores": machine.cores,
                    "version": json.loads(machine.call("assay", "doctor", "--quick", "--json")[1])["program"], "rows": rows}
         options.json.write_text(json.dumps(content, indent=1) + "\n")
     return 0 if len(rows) == len(names) else 1

@@ -26,6 +26,10 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+from cores import usable_cores
+from in_turn import opened
+
 SCRIPT = ROOT / "bench" / "peers" / "torch_step.py"
 NEWEST = ROOT / ".venv-peers" / "bin" / "python"
 DEBIAN = pathlib.Path("/usr/bin/python3")
@@ -116,27 +120,31 @@ class Way:
         # Debian's OpenBLAS does not know every CPU with AVX-512 and is slow on the others without this.
         if has("avx512f") and self.torch.version.startswith("1."):
             environment["OPENBLAS_CORETYPE"] = "SKYLAKEX"
+        environment["OPENBLAS_NUM_THREADS"] = str(usable_cores())  # it counts the cores itself, without a cgroup's quota
         if self.tuned:
             environment.update(TUNED)
         environment["TORCHINDUCTOR_CACHE_DIR"] = compile_cache(self.isa)
         if self.isa:
             environment.update(LIMITS[self.isa].environment())
         command = [str(self.torch.python), str(SCRIPT), "--model", model, "--dtype", self.recipe, "--steps", str(steps),
-                   "--warmup", "4" if self.compiled else "2", "--threads", str(threads())]
+                   "--warmup", "4" if self.compiled else "2", "--threads", str(usable_cores())]
         for key, value in self.options:
             command += [f"--{key}", value]
         row = last_json(command + ["--no-amx"] * bool(self.isa), limit_s, environment)
         if self.isa and row["amx"]:
             raise Failed(f"it used the matrix unit, in spite of --isa {self.isa}")
-        return row
+        return with_all_threads(row)
 
 
 class Failed(Exception):
     pass
 
 
-def threads():
-    return len(os.sched_getaffinity(0))
+def with_all_threads(row):
+    """A line of Assay or PyTorch: both compute with as many threads as there are cores to use. Throws Failed."""
+    if row["threads"] != usable_cores():
+        raise Failed(f"it computed with {row['threads']} threads, not {usable_cores()}")
+    return row
 
 
 def has(instructions):
@@ -226,9 +234,8 @@ def ways_of(torch, model, isa=""):
 class Log:
     """Every measurement: a line of JSON in --out, and a line of text on stderr."""
 
-    def __init__(self, path, isa):
-        self.file = path.open("w") if path else None
-        self.isa = isa
+    def __init__(self, isa):
+        self.isa, self.file = isa, None
 
     def keep(self, who, phase, model, row):
         said = dict(who=who, phase=phase, model=model, **({"isa": self.isa} if self.isa else {}))
@@ -272,21 +279,33 @@ def trials(models, torches, a, log):
     return {model: [way for _, _, way in sorted(rows, reverse=True, key=lambda r: r[0])] for model, rows in speed.items()}
 
 
+def one_round(model, ways, a, log):
+    """{who: its line} of Assay and of each way. Throws Failed."""
+    command = [str(a.bench), "--json", "--model", model, "--recipe", a.recipe, "--steps", str(a.steps), "--threads",
+               str(usable_cores())]
+    found = {"assay": with_all_threads(last_json(command, RUN_LIMIT_S))}
+    log.keep("assay", "round", model, found["assay"])
+    for way in ways:
+        found[way.name] = way.run(model, a.steps, COMPILE_LIMIT_S if way.compiled else RUN_LIMIT_S)
+        log.keep(way.name, "round", model, found[way.name])
+    return found
+
+
 def rounds(models, ways, a, log):
-    """{(model, who): tokens/s of each round}, and the share of the measured limit of Assay's runs."""
+    """{(model, who): tokens/s of each whole round}, the share of the measured limit of Assay's runs, and what ended the
+    rounds early, or None."""
     speeds, shares = collections.defaultdict(list), collections.defaultdict(list)
     for i in range(a.rounds):
         for model in models:
             log.say(f"round {i + 1}/{a.rounds}: {model}")
-            row = last_json([str(a.bench), "--json", "--model", model, "--recipe", a.recipe, "--steps", str(a.steps)], RUN_LIMIT_S)
-            log.keep("assay", "round", model, row)
-            speeds[model, "assay"].append(row["tokens_per_s"])
-            shares[model].append(row["share_of_matmul_limit"])
-            for way in ways.get(model, [])[:a.keep]:
-                row = way.run(model, a.steps, COMPILE_LIMIT_S if way.compiled else RUN_LIMIT_S)
-                log.keep(way.name, "round", model, row)
-                speeds[model, way.name].append(row["tokens_per_s"])
-    return speeds, shares
+            try:
+                found = one_round(model, ways.get(model, [])[:a.keep], a, log)
+            except Failed as error:
+                return speeds, shares, error
+            for who, row in found.items():
+                speeds[model, who].append(row["tokens_per_s"])
+            shares[model].append(found["assay"]["share_of_matmul_limit"])
+    return speeds, shares, None
 
 
 def spread(values, form):
@@ -325,6 +344,20 @@ def report(models, speeds, result):
         print(f"a step of the mixture takes {spread(result['sparse_step'], '%.3f')} of a dense one")
 
 
+def print_rounds(models, speeds, shares, a):
+    """The figures of the models with a whole round, if there are any."""
+    if not models:
+        return
+    result = summary(models, speeds, shares)
+    if a.isa:
+        result["isa"] = a.isa
+    result["date"] = datetime.date.today().isoformat()
+    if a.json:
+        print(json.dumps(result))
+    else:
+        report(models, speeds, result)
+
+
 def arguments():
     p = argparse.ArgumentParser(prog="bench/peers/run.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                 epilog="bash tools/setup.sh --peers installs Debian's PyTorch and, in .venv-peers, the newest one; "
@@ -338,7 +371,7 @@ def arguments():
     p.add_argument("--bench", type=pathlib.Path, help="Assay's program (default: build/bench_step)")
     p.add_argument("--isa", choices=LIMITS, default="", help="limit PyTorch to these instructions; --bench is then a "
                                                              "program that was compiled for them")
-    p.add_argument("--out", type=pathlib.Path, help="keep every measurement, a line of JSON each")
+    p.add_argument("--out", type=pathlib.Path, help="add every measurement to this file, a line of JSON each")
     p.add_argument("--json", action="store_true", help="print the figures as one JSON object instead of text")
     p.add_argument("--list", action="store_true", help="only list PyTorch's ways")
     a = p.parse_args()
@@ -352,7 +385,7 @@ def arguments():
 
 def main():
     a = arguments()
-    log = Log(a.out, a.isa)
+    log = Log(a.isa)
     if a.isa and not a.list:
         require_build(a.isa, a.bench, log)
     torches = installed(a.isa)
@@ -372,21 +405,14 @@ def main():
         if torch.blas and "openblas" not in torch.blas:
             sys.exit(f"error: PyTorch {torch.version} multiplies with {torch.blas}, which is not OpenBLAS: not a fair peer\n"
                      "hint: bash tools/setup.sh --peers installs libopenblas0-pthread")
+    log.file = opened(a.out) if a.out else None
     if os.getloadavg()[0] > 0.5:
         log.say(f"warning: the load is {os.getloadavg()[0]:.1f}: the machine is busy, so the figures mean little")
-    try:
-        ways = trials(a.models, torches, a, log)
-        speeds, shares = rounds(a.models, ways, a, log)
-    except Failed as error:
-        sys.exit(f"error: a run that had worked before failed: {error}\nhint: run it again on a quiet machine")
-    result = summary(a.models, speeds, shares)
-    if a.isa:
-        result["isa"] = a.isa
-    result["date"] = datetime.date.today().isoformat()
-    if a.json:
-        print(json.dumps(result))
-    else:
-        report(a.models, speeds, result)
+    ways = trials(a.models, torches, a, log)
+    speeds, shares, failed = rounds(a.models, ways, a, log)
+    print_rounds([model for model in a.models if model in shares], speeds, shares, a)
+    if failed:
+        sys.exit(f"error: a run in the rounds failed: {failed}\nhint: run it again on a quiet machine, or that program by hand")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,10 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+from cores import usable_cores
+from in_turn import opened
+
 BATCH, SEQUENCE = 4, 64  # fixed in llm.c's main()
 MODEL_MAGIC, MODEL_VERSION, TOKENS_MAGIC = 20240326, 3, 20240520
 # Vocabulary, layers, heads, width.
@@ -103,12 +107,12 @@ def their_step_ms(folder, steps, threads):
     return statistics.median(times[1:])
 
 
-def our_step(shape, bench, recipe, steps):
+def our_step(shape, bench, recipe, steps, threads):
     vocab, layers, heads, width = shape
     ffn = round(8 * width / 3 / 16) * 16
     command = [str(bench), "--json", "--recipe", recipe, "--steps", str(steps), "--layers", str(layers), "--hidden", str(width),
                "--heads", str(heads), "--ffn", str(ffn), "--vocab", str(vocab), "--tie", "--sequence", str(SEQUENCE),
-               "--batch", str(BATCH)]
+               "--batch", str(BATCH), "--threads", str(threads)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"error: exit {done.returncode}: {' '.join(command)}\nhint: run it by hand")
@@ -118,13 +122,15 @@ def our_step(shape, bench, recipe, steps):
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("source", type=pathlib.Path, help="a clone of llm.c")
-    p.add_argument("--model", choices=SHAPES, default="gpt2", help="GPT-2 with 124 million parameters, or 9 million (small)")
-    p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--steps", type=int, default=5)
+    p.add_argument("--model", choices=SHAPES, default="gpt2", help="GPT-2 with 124 million parameters, or 6.9 million (small)")
+    p.add_argument("--rounds", type=int, default=3, help="how often each is measured, in turn (default: 3)")
+    p.add_argument("--steps", type=int, default=5, help="measured steps each time (default: 5)")
     p.add_argument("--recipe", nargs="+", default=["fp32", "auto"], help="Assay's recipes (default: fp32 auto)")
     p.add_argument("--bench", type=pathlib.Path, default=ROOT / "build" / "bench_step", help="Assay's program")
-    p.add_argument("--out", type=pathlib.Path, help="keep every measurement, a line of JSON each")
+    p.add_argument("--out", type=pathlib.Path, help="add every measurement to this file, a line of JSON each")
     a = p.parse_args()
+    if min(a.rounds, a.steps) < 1:
+        p.error("--rounds and --steps are at least 1")
     if not (a.source / "train_gpt2.c").is_file():
         p.error(f"{a.source} has no train_gpt2.c")
     if not a.bench.is_file():
@@ -134,8 +140,13 @@ def arguments():
 
 def main():
     a = arguments()
-    shape, threads = SHAPES[a.model], len(os.sched_getaffinity(0))
-    theirs, ours, rows = [], {recipe: [] for recipe in a.recipe}, []
+    shape, threads = SHAPES[a.model], usable_cores()
+    theirs, ours, out = [], {recipe: [] for recipe in a.recipe}, opened(a.out) if a.out else None
+
+    def keep(row):
+        if out:
+            print(json.dumps(row), file=out, flush=True)
+
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary) / "llm.c"
         build(a.source, folder)
@@ -144,18 +155,16 @@ def main():
             write_tokens(folder / "dev" / "data" / "tinyshakespeare" / f"tiny_shakespeare_{part}.bin", shape[0])
         for i in range(a.rounds):
             theirs.append(BATCH * SEQUENCE * 1e3 / their_step_ms(folder, a.steps, threads))
-            rows.append({"who": "llm.c", "model": a.model, "tokens_per_s": theirs[-1],
-                         "parameters_total": their_parameters(shape)})
+            keep({"who": "llm.c", "model": a.model, "tokens_per_s": theirs[-1], "threads": threads,
+                  "parameters_total": their_parameters(shape)})
             for recipe in a.recipe:
-                row = our_step(shape, a.bench, recipe, a.steps)
+                row = our_step(shape, a.bench, recipe, a.steps, threads)
                 ours[recipe].append(row["tokens_per_s"])
-                rows.append({"who": "assay", **row, "model": a.model})
+                keep({"who": "assay", **row, "model": a.model})
             print(f"round {i + 1}/{a.rounds}: llm.c {theirs[-1]:.0f} tokens/s, Assay " +
                   ", ".join(f"{recipe} {speeds[-1]:.0f}" for recipe, speeds in ours.items()), file=sys.stderr)
-    if a.out:
-        a.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
     print(f"{a.model}: {their_parameters(shape) / 1e6:.1f} million parameters in llm.c, "
-          f"{rows[-1]['parameters_total'] / 1e6:.1f} in Assay")
+          f"{row['parameters_total'] / 1e6:.1f} in Assay")
     for recipe, speeds in ours.items():
         ratio = [o / t for o, t in zip(speeds, theirs)]
         print(f"{a.model}: Assay {recipe} is {statistics.median(ratio):.2f} ({min(ratio):.2f} - {max(ratio):.2f}) times as fast as "

@@ -247,7 +247,7 @@ def main():
     parser.add_argument("--heat", type=float,
                         help="seconds of the same calls before the timed ones (default 0.5; on a CPU 0)")
     parser.add_argument("--filter", default="", help="only ops whose name contains this text")
-    parser.add_argument("--out", help="file for the JSON lines (default: standard output)")
+    parser.add_argument("--out", help="add the JSON lines to this file (default: standard output)")
     args = parser.parse_args()
     if args.heat is None:
         args.heat = 0.5 if args.device == "cuda" else 0.0
@@ -265,7 +265,7 @@ def main():
         print("error: this PyTorch (%s) sees no CUDA device\nhint: --device cpu --tiny checks the script" % torch.__version__,
               file=sys.stderr)
         return 1
-    out = open(args.out, "w") if args.out else sys.stdout
+    out = open(args.out, "a") if args.out else sys.stdout
     torch.manual_seed(0)
     name = torch.cuda.get_device_name() if args.device == "cuda" else "cpu"
     print(json.dumps({"device": name, "torch": torch.__version__, "cuda": torch.version.cuda, "heat_s": args.heat,

@@ -274,7 +274,7 @@ def main():
     step_s = statistics.median(times)
     print(json.dumps({
         "tokens_per_s": round(c.batch * c.sequence / step_s, 1), "model": a.model, "recipe": a.dtype,
-        "step_ms": round(1e3 * step_s, 2), "steps": a.steps, "threads": a.threads, "attention": a.attention,
+        "step_ms": round(1e3 * step_s, 2), "steps": a.steps, "threads": torch.get_num_threads(), "attention": a.attention,
         "experts": a.experts, "optimizer": a.optimizer, "compile": a.compile,
         "loss": round(float(loss.detach()), 4), "parameters": sum(p.numel() for p in model.parameters()),
         "torch": torch.__version__, "core_type": os.environ.get("OPENBLAS_CORETYPE", ""), "amx": may_use_amx(),

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS / "run"), str(TESTS.parent / "bench")]
 from cores import usable_cores
 from refusals import is_refusal
 

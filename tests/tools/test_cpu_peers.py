@@ -25,11 +25,17 @@ if sys.argv[1] == "-c":
     isa = says["isa"] or limits["ATEN_CPU_CAPABILITY"].upper()
     print(json.dumps({{"version": "2.15.0", "has": [], "blas": "", "isa": isa}}))
 else:
-    print(json.dumps({{"tokens_per_s": 50, "amx": says["amx"], "limits": limits, "arguments": sys.argv[2:]}}))
+    threads = says["threads"] or int(sys.argv[sys.argv.index("--threads") + 1])
+    print(json.dumps({{"tokens_per_s": 50, "threads": threads, "amx": says["amx"], "limits": limits, "arguments": sys.argv[2:]}}))
 """
+# It fails in the rounds that the file `fails` beside it names, and computes with as many threads as it is told.
 BENCH = """#!/bin/sh
-echo "$*" >"$(dirname "$0")/arguments"
-echo '{"tokens_per_s": 100, "share_of_matmul_limit": 0.5, "parameters_total": 7000000}'
+cd "$(dirname "$0")"
+echo "$*" >arguments
+echo run >>runs
+if grep -qx "$(wc -l <runs)" fails 2>/dev/null; then echo "error: as planned" >&2; exit 1; fi
+while [ "$1" != --threads ]; do shift; done
+echo '{"tokens_per_s": 100, "share_of_matmul_limit": 0.5, "parameters_total": 7000000, "threads": '$2'}'
 """
 failures = []
 holder = tempfile.TemporaryDirectory(prefix="assay-cpu-peers-")
@@ -51,8 +57,8 @@ def program(name, text):
     return str(work / name)
 
 
-def torch_says(isa="", amx=False):
-    (work / "torch.json").write_text(json.dumps({"isa": isa, "amx": amx}))
+def torch_says(isa="", amx=False, threads=0):
+    (work / "torch.json").write_text(json.dumps({"isa": isa, "amx": amx, "threads": threads}))
 
 
 def compiled_for(folder, *sets):
@@ -71,9 +77,9 @@ def compare(*options):
     return done, [json.loads(line) for line in lines]
 
 
-def refused(what, error, hint, *options):
+def refused(what, error, hint, *options, said_before=False):
     done, _ = compare(*options)
-    expect(is_refusal(done, f"error: {error}", hint), f"{what}: {done}")
+    expect(is_refusal(done, f"error: {error}", hint, said_before=said_before), f"{what}: {done}")
 
 
 program("python", TORCH)
@@ -92,6 +98,34 @@ for row in rows:
         *found, cache = row["limits"].values()
         expect(not any(found) and cache.endswith("native"), row)
     expect("--no-amx" not in row.get("arguments", []), row)
+
+# Lines are added to --out, and --list, a PyTorch that is not there and a word in no name leave it as it is.
+kept = (work / "out").read_text()
+for what, python, options in (("--list", "python", ["--list"]), ("no PyTorch", "none", []),
+                              ("--only", "python", ["--only", "nothing"])):
+    done = subprocess.run([sys.executable, "-B", str(PEERS / "cpu.py"), "--bench", native, "--out", str(work / "out"), *options],
+                          capture_output=True, text=True, env={**environment, "ASSAY_PEER_PYTHON": str(work / python)})
+    expect((work / "out").read_text() == kept, f"{what}: --out is not what it was: {done}")
+refused("no such folder", f"cannot write {work}/none/out", "a folder that is there", "--bench", native, "--out",
+        str(work / "none" / "out"))
+
+# A program of Assay that fails in a round: the whole rounds before it are compared.
+for fails, whole in ((1, 0), (3, 2)):
+    (work / "native" / "runs").unlink()
+    (work / "native" / "fails").write_text(f"{fails}\n")
+    done, rows = compare("--bench", native, "--rounds", "4", "--json")
+    expect(done.returncode == 1 and done.stderr.splitlines()[-2].startswith("error: a run in the rounds failed: exit code 1: ")
+           and done.stderr.splitlines()[-1].startswith("hint: "), f"fails in round {fails}: {done}")
+    expect([len(json.loads(line)["dense"]["ratios"]) for line in done.stdout.splitlines()] == [whole] * (whole > 0), done)
+(work / "native" / "fails").unlink()
+
+# Both compute with as many threads as there are cores, or they are not compared.
+torch_says(isa="AVX512", threads=1000)
+done, rows = compare("--bench", native)
+expect(done.stderr.count("left out, it computed with 1000 threads, not ") == 2, f"threads of PyTorch: {done}")
+torch_says(isa="AVX512")
+other = program("other/bench_step", BENCH.replace("$2", "1000"))
+refused("threads of Assay", "a run in the rounds failed: it computed with 1000 threads, not ", "by hand", "--bench", other, said_before=True)
 
 # Under a limit: the names, every line, the variables; the build must be for the same.
 for isa, bench, other, march, variables in (
@@ -150,6 +184,11 @@ if done.returncode == 0:
     expect(4 * (256 + theirs["parameters_total"]) == int(size), (theirs, size))
     expect("6.9 million parameters in llm.c, 7.0 in Assay" in done.stdout, done)
     expect(" --tie " in arguments, arguments)
+for option in ("--rounds", "--steps"):
+    done = subprocess.run([*command, option, "0"], capture_output=True, text=True)
+    expect(done.returncode == 2 and "--rounds and --steps are at least 1" in done.stderr, f"llm_c.py {option} 0: {done}")
+done = subprocess.run([*command, "--out", str(work / "none" / "rows")], capture_output=True, text=True)
+expect(is_refusal(done, f"error: cannot write {work}/none/rows: "), f"llm_c.py: {done}")
 
 # A Python without PyTorch has the help of torch_gpu.py and torch_step.py, and is told what is missing.
 (work / "without").mkdir()

@@ -7,11 +7,13 @@ import pathlib
 import subprocess
 import sys
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
 from cores import usable_cores
 
 ASSAY, WITHOUT_CUDA, ON_EXECUTOR = sys.argv[1:]
 HAS_CUDA = WITHOUT_CUDA != ASSAY  # a build without CUDA has no other program without it, and measures no GPU
-PRESETS = f"{pathlib.Path(__file__).resolve().parents[2]}/models/presets/"
+PRESETS = f"{ROOT}/models/presets/"
 failures = []
 
 
