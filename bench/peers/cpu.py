@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Training steps of Assay and of PyTorch on this machine's CPU, in turn, and who is faster by how much.
 
-First each way in which PyTorch's users write such a step is tried once: every PyTorch that is installed, bf16 and fp32,
-malloc as it comes and tuned, scaled_dot_product_attention or bmm, torch.compile in two modes, fused AdamW, experts one by
-one, sorted or grouped. Then the fastest ones of each model run in rounds with build/bench_step, so that other work on the
-machine falls on all alike. The ratios are medians over the rounds, each against PyTorch's best way. Eight ways of a dense
-model took four minutes on two cores with AVX2; --only leaves ways out.
+First each way in which PyTorch's users write such a step is tried once: every PyTorch that is installed, fp32, bf16 under
+autocast, bf16 with masters in fp32, malloc as it comes and tuned, scaled_dot_product_attention or bmm, torch.compile in two
+modes, fused AdamW, experts one by one, sorted or grouped. Then the fastest ones of each model run in rounds with
+build/bench_step, so that other work on the machine falls on all alike. The ratios are medians over the rounds, each against
+PyTorch's best way. Eight ways of a dense model took four minutes on two cores with AVX2; --only leaves ways out.
 
 --isa compares as on a CPU with fewer instructions. It limits PyTorch; --bench names a program of Assay that was compiled
 for the same, with the program assay of that build beside it, which tells so:
@@ -220,14 +220,17 @@ def ways_of(torch, model, isa=""):
     for recipe in ("fp32", "bf16"):
         ways += [Way(torch, recipe), Way(torch, recipe, spin=True), Way(torch, recipe, tuned=True)]
         kinds = experts + (("grouped",) if model == "moe" and recipe == "bf16" and "grouped" in torch.has else ())
-        for kind in kinds:
-            chosen = ((("experts", kind),) if kind else ()) + fused
-            ways += [Way(torch, recipe, (("attention", a),) + chosen, tuned=True) for a in attention]
+        for weights in ((), (("weights", "masters"),)) if recipe == "bf16" else ((),):
+            for kind in kinds:
+                chosen = ((("experts", kind),) if kind else ()) + fused
+                ways += [Way(torch, recipe, weights + (("attention", a),) + chosen, tuned=True) for a in attention]
+                if new:
+                    compiled = weights + (("compile", "default"),)
+                    ways += [Way(torch, recipe, compiled + (("attention", a),) + chosen, tuned=True) for a in attention]
             if new:
-                ways += [Way(torch, recipe, (("compile", "default"), ("attention", a)) + chosen, tuned=True) for a in attention]
-        if new:
-            kind = (("experts", "sorted"),) if model == "moe" else ()
-            ways.append(Way(torch, recipe, (("compile", "max-autotune"), ("attention", "bmm")) + kind + fused, tuned=True))
+                kind = (("experts", "sorted"),) if model == "moe" else ()
+                ways.append(Way(torch, recipe, weights + (("compile", "max-autotune"), ("attention", "bmm")) + kind + fused,
+                                tuned=True))
     return [dataclasses.replace(way, isa=isa) for way in ways]
 
 

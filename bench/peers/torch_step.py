@@ -4,8 +4,8 @@ same shapes, the same arithmetic per token, written for speed within PyTorch. Pr
 
 dense: 6 layers, 256 wide, 8 heads, SwiGLU 768, vocabulary 8192, 8 x 256 tokens, RMSNorm, RoPE,
 untied head, AdamW, global norm clipping. moe: every FFN a Mixtral-style loop over 4 experts of
-width 384, top-2, with the Switch balancing loss and z-loss. --attention, --experts, --optimizer and --compile choose
-among the ways in which PyTorch's users write each part; bench/peers/cpu.py tries them.
+width 384, top-2, with the Switch balancing loss and z-loss. --weights, --attention, --experts, --optimizer and
+--compile choose among the ways in which PyTorch's users write each part; bench/peers/cpu.py tries them.
 """
 import argparse
 import ctypes
@@ -103,7 +103,7 @@ class Moe(nn.Module):
         c = self.c
         flat = x.reshape(-1, c.hidden)
         with torch.autocast("cpu", enabled=False):
-            logits = F.linear(flat.float(), self.router.weight)
+            logits = F.linear(flat.float(), self.router.weight.float())
             probability = logits.softmax(-1)
             gate, chosen = probability.topk(c.top_k, -1)
             gate = (gate / gate.sum(-1, keepdim=True)).to(flat.dtype)
@@ -202,6 +202,57 @@ def adamw(parameters, kind):
         return torch.optim.AdamW(parameters, **options)
 
 
+class Masters:
+    """The model in bf16, with its residual stream and what backward keeps, as in Assay; and its weights in fp32,
+    which the optimizer steps."""
+
+    def __init__(self, model):
+        self.fp32 = [p.detach().clone() for p in model.parameters()]
+        self.bf16 = list(model.to(torch.bfloat16).parameters())
+        for master in self.fp32:
+            master.grad = torch.empty_like(master)
+
+    def take_gradients(self):
+        copy_all([master.grad for master in self.fp32], [p.grad for p in self.bf16])
+
+    def give_weights(self):
+        with torch.no_grad():
+            copy_all(self.bf16, self.fp32)
+
+
+def copy_all(to, values):
+    if hasattr(torch, "_foreach_copy_"):
+        torch._foreach_copy_(to, values)
+        return
+    for each, value in zip(to, values):  # PyTorch before 2.1
+        each.copy_(value)
+
+
+class Trainer:
+    """A model and its optimizer; run(tokens, targets) is the loss, compiled or not."""
+
+    def __init__(self, model, a):
+        self.model, self.masters = model, Masters(model) if a.weights == "masters" else None
+        self.stepped = self.masters.fp32 if self.masters else list(model.parameters())
+        self.optimizer = adamw(self.stepped, a.optimizer)
+        self.autocast = a.dtype == "bf16" and not self.masters
+        self.run = model if a.compile == "no" else torch.compile(model, mode=a.compile)
+
+    def step(self, tokens, targets):
+        """Its loss."""
+        self.model.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.autocast):
+            loss = self.run(tokens, targets)
+        loss.backward()
+        if self.masters:
+            self.masters.take_gradients()
+        nn.utils.clip_grad_norm_(self.stepped, 1.0)
+        self.optimizer.step()
+        if self.masters:
+            self.masters.give_weights()
+        return float(loss.detach())
+
+
 def leave_out_amx():
     """torch.compile writes code for the matrix unit where the CPU has one, whatever ATEN_CPU_CAPABILITY says."""
     if hasattr(getattr(torch, "cpu", None), "_is_amx_tile_supported"):
@@ -220,8 +271,10 @@ def may_use_amx():
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--model", choices=["dense", "moe"], default="dense")
-    p.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32",
-                   help="bf16: weights in fp32, autocast around forward (the usual recipe)")
+    p.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
+    p.add_argument("--weights", choices=["autocast", "masters"], default="autocast",
+                   help="of bf16: weights in fp32 with autocast around forward (the usual recipe, the default), or all in "
+                        "bf16 beside masters in fp32")
     p.add_argument("--attention", choices=["bmm", "sdpa"], default="bmm")
     p.add_argument("--experts", choices=["loop", "sorted", "grouped"], default="loop")
     p.add_argument("--optimizer", choices=["foreach", "fused"], default="foreach")
@@ -238,6 +291,8 @@ def arguments():
         p.error("this PyTorch (%s) has no scaled_dot_product_attention" % torch.__version__)
     if a.compile != "no" and not hasattr(torch, "compile"):
         p.error("this PyTorch (%s) has no torch.compile" % torch.__version__)
+    if a.weights == "masters" and a.dtype != "bf16":
+        p.error("--weights masters is a way of --dtype bf16")
     if a.compile != "no" and a.no_amx:
         from torch._inductor import config
         if not hasattr(config.cpp, "march"):
@@ -252,31 +307,22 @@ def main():
     torch.set_num_threads(a.threads)
     torch.manual_seed(1)
     c = Config()
-    model = Transformer(c, a.model, a.attention, a.experts)
-    optimizer = adamw(model.parameters(), a.optimizer)
-    run = model if a.compile == "no" else torch.compile(model, mode=a.compile)
-
+    trainer = Trainer(Transformer(c, a.model, a.attention, a.experts), a)
     tokens = torch.randint(c.vocab, (8, c.batch, c.sequence + 1))
-    times, loss = [], None
+    times, loss = [], 0.0
     for step in range(a.warmup + a.steps):
         batch = tokens[step % len(tokens)]
         began = time.perf_counter()
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.dtype == "bf16"):
-            loss = run(batch[:, :-1], batch[:, 1:])
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        float(loss)
+        loss = trainer.step(batch[:, :-1], batch[:, 1:])
         if step >= a.warmup:
             times.append(time.perf_counter() - began)
 
     step_s = statistics.median(times)
     print(json.dumps({
         "tokens_per_s": round(c.batch * c.sequence / step_s, 1), "model": a.model, "recipe": a.dtype,
-        "step_ms": round(1e3 * step_s, 2), "steps": a.steps, "threads": torch.get_num_threads(), "attention": a.attention,
-        "experts": a.experts, "optimizer": a.optimizer, "compile": a.compile,
-        "loss": round(float(loss.detach()), 4), "parameters": sum(p.numel() for p in model.parameters()),
+        "step_ms": round(1e3 * step_s, 2), "steps": a.steps, "threads": torch.get_num_threads(),
+        "weights": a.weights, "attention": a.attention, "experts": a.experts, "optimizer": a.optimizer, "compile": a.compile,
+        "loss": round(loss, 4), "parameters": sum(p.numel() for p in trainer.model.parameters()),
         "torch": torch.__version__, "core_type": os.environ.get("OPENBLAS_CORETYPE", ""), "amx": may_use_amx(),
     }))
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """bench/peers/torch_gpu_step.py on a CPU: its models have the parameters of the presets, its ways of computing the same
-agree, and a small comparison with bench_step runs to its end. Of torch_step.py, the peer on CPUs: its ways agree. Of
-torch_gpu.py: how it times calls of a GPU, with a clock in its place, and its options. Needs build/assay,
+agree, and a small comparison with bench_step runs to its end. Of torch_step.py, the peer on CPUs: its ways agree, and
+masters step. Of torch_gpu.py: how it times calls of a GPU, with a clock in its place, and its options. Needs build/assay,
 build/bench_step and the packages of requirements.txt; `bash tools/test.sh --interop` provides them."""
 import argparse
 import contextlib
@@ -96,12 +96,17 @@ def check_pieces():
     require(limit == 1023 and {way["graph"] for way in torch_gpu_step.ways_of("super-4096", "cuda")} == {"no"}, "graphs")
 
 
+def small_cpu_config():
+    c = torch_step.Config()
+    c.vocab, c.hidden, c.layers, c.heads, c.sequence = 512, 64, 2, 2, 64
+    c.ffn, c.expert_ffn = 128, 32
+    return c
+
+
 def check_cpu_ways():
     """Experts one by one, sorted and grouped; attention by bmm and by PyTorch's own."""
     torch.manual_seed(1)
-    c = torch_step.Config()
-    c.vocab, c.hidden, c.layers, c.heads, c.sequence = 512, 64, 2, 2, 64
-    c.expert_ffn = 32
+    c = small_cpu_config()
     token = torch.randint(c.vocab, (4, c.sequence + 1))
     first = torch_step.Transformer(c, "moe", "bmm", "loop")
     state = first.state_dict()
@@ -118,6 +123,34 @@ def check_cpu_ways():
         for name in ("embedding.weight", "head.weight", "blocks.0.attention.qkv.weight", "blocks.1.ffn.router.weight"):
             apart = float((found[name] - slopes[name]).norm() / slopes[name].norm())
             require(apart < 0.03, f"{attention}, {experts}: the gradient of {name} is {apart:.3f} of its norm off")
+
+
+def check_cpu_masters():
+    """bf16 weights beside fp32 masters: the loss and, roughly, the gradients of autocast, clipped and in fp32; and steps that
+    lower the loss, by weights that are the masters rounded."""
+    c = small_cpu_config()
+    torch.manual_seed(2)
+    token = torch.randint(c.vocab, (4, c.sequence + 1))
+    for model, experts in (("dense", "loop"), ("moe", "loop"), ("moe", "sorted"), ("moe", "grouped")):
+        a = argparse.Namespace(dtype="bf16", weights="masters", optimizer="fused", compile="no")
+        torch.manual_seed(1)
+        wanted, slopes = gradients(torch_step.Transformer(c, model, "bmm", experts), token[:, :-1], token[:, 1:])
+        norm = torch.cat([slope.flatten() for slope in slopes.values()]).norm()
+        torch.manual_seed(1)
+        trainer = torch_step.Trainer(torch_step.Transformer(c, model, "bmm", experts), a)
+        masters, what = trainer.masters, f"{model}, {experts}, masters"
+        require(all(p.dtype == torch.bfloat16 for p in trainer.model.parameters()), what)
+        first = trainer.step(token[:, :-1], token[:, 1:])
+        require(abs(first - wanted) < 2e-2, f"{what}: loss {first}, not {wanted}")
+        for (name, slope), master in zip(slopes.items(), masters.fp32):
+            require(master.dtype == master.grad.dtype == torch.float32, f"{what}: {name}")
+            if name in ("embedding.weight", "head.weight", "blocks.0.attention.qkv.weight", "blocks.1.ffn.router.weight"):
+                slope = slope / norm.clamp(min=1)
+                apart = float((master.grad - slope).norm() / slope.norm())
+                require(apart < 0.1, f"{what}: the gradient of {name} is {apart:.3f} of its norm off")
+        last = [trainer.step(token[:, :-1], token[:, 1:]) for _ in range(3)][-1]
+        require(last < first - 0.05, f"{what}: the loss goes from {first} to {last}")
+        require(all(torch.equal(p, master.bfloat16()) for p, master in zip(masters.bf16, masters.fp32)), what)
 
 
 class FakeGpu:
@@ -336,6 +369,7 @@ def main():
     check_ways()
     check_pieces()
     check_cpu_ways()
+    check_cpu_masters()
     check_clock()
     check_ops()
     check_sums()

@@ -166,6 +166,12 @@ for isa, bench, other, march, variables in (
 done = subprocess.run([sys.executable, "-B", str(PEERS / "cpu.py"), "--list", "--isa", "avx2", "--model", "moe"],
                       capture_output=True, text=True, env=environment)
 expect(done.returncode == 0 and all(line.endswith(", limited to avx2") for line in done.stdout.splitlines()), done)
+# bf16 has its ways under autocast and with masters, fp32 one kind of weights.
+torch_says(isa="AVX512")
+done = subprocess.run([sys.executable, "-B", str(PEERS / "cpu.py"), "--list"], capture_output=True, text=True, env=environment)
+expect([line for line in done.stdout.splitlines() if "masters" in line] == [
+    "dense torch 2.15.0 bf16 masters, bmm, malloc tuned", "moe torch 2.15.0 bf16 masters, bmm, loop, malloc tuned",
+    "moe torch 2.15.0 bf16 masters, bmm, sorted, malloc tuned"], done)
 
 # llm.c: its file holds as many numbers as are counted, and Assay's head is the embedding.
 program("llm.c/train_gpt2.c", "")
