@@ -159,8 +159,7 @@ int main(int argc, char** argv) {
       "ratio to its time (above 1: ours is faster). A case with a wrong result is not timed. Needs "
       "no GPU.");
   options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
-  options.add("--threads", o.threads,
-              "CPU threads (default: all cores that it may use, whatever OMP_NUM_THREADS says)");
+  options.add_threads(o.threads);
   options.add("--iters", o.iters, "timed runs per case (default: as many as fit into 0.5 s)");
   options.add("--json", o.json, "print one JSON object on stdout");
   if (const auto status = options.parse(argc, argv)) return *status;

@@ -205,8 +205,7 @@ int main(int argc, char** argv) {
   options.add("--op", "TEXT", o.op, "one op or family: rmsnorm, linear_forward");
   options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
   options.add("--all", o.all, "every case of the lists");
-  options.add("--threads", o.threads,
-              "CPU threads (default: all cores that it may use, whatever OMP_NUM_THREADS says)");
+  options.add_threads(o.threads);
   options.add("--iters", o.iters, "timed runs per case (default: as many as fit into 0.05 s)");
   options.add("--json", o.json, "print one JSON object on stdout");
   if (const auto status = options.parse(argc, argv)) return *status;

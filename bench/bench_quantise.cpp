@@ -212,8 +212,7 @@ int main(int argc, char** argv) {
       "100% of copy means that the buffers stay in the caches, or that the op reads more than it "
       "writes. A case with a wrong result is not timed. Needs no GPU.");
   options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
-  options.add("--threads", o.threads,
-              "CPU threads (default: all cores that it may use, whatever OMP_NUM_THREADS says)");
+  options.add_threads(o.threads);
   options.add("--iters", o.iters, "timed runs per case (default: as many as fit into 0.5 s)");
   options.add("--grids", o.grids,
               "instead print, as JSON, the numbers of each element format and what magnitudes "

@@ -290,7 +290,9 @@ std::string share_text(const Result& r) {
   const double percent = 100 * r.gflops / r.limit;
   if (r.session.device.gpu)
     return strprintf("%.1f%% of the datasheet's %.0f GFLOP/s in bf16", percent, r.limit);
-  return strprintf("%.1f%% of %.0f GFLOP/s matmul limit", percent, r.limit);
+  const std::string origin = origin_of_peak(r.session.device);
+  return strprintf("%.1f%% of %.0f GFLOP/s matmul limit%s", percent, r.limit,
+                   origin == "measured" ? "" : (", given by " + origin).c_str());
 }
 
 void print_text(const Result& r) {
@@ -380,10 +382,9 @@ int main(int argc, char** argv) {
   assay::BenchOptions options(
       "bench_step",
       "Tokens per second of a whole optimizer step on random tokens, with the share of what "
-      "products allow: on a CPU the fastest of Assay's own linear products, measured first, not "
-      "the "
-      "hardware's peak; on a GPU the peak in bf16 by its datasheet. Needs a GPU only for --device "
-      "cuda.");
+      "products allow: on a CPU the fastest of Assay's own linear products, measured after the "
+      "steps, not the hardware's peak; on a GPU the peak in bf16 by its datasheet. Needs a GPU "
+      "only for --device cuda.");
   options.add("--config", "FILE", o.config,
               "a configuration: its model, precision, sequence, micro_batch and batch_tokens");
   options.add("--device", "{auto,cpu,cuda}", o.device,
@@ -403,9 +404,7 @@ int main(int argc, char** argv) {
   options.add("--products", "{auto,decoded,native}", o.products, "overrides precision.products");
   options.add("--steps", o.steps, "timed steps (default: 20)");
   options.add("--warmup", o.warmup, "untimed steps first (default: 3)", 0);
-  options.add("--threads", o.threads,
-              "CPU threads (default: 0, all cores that it may use, whatever OMP_NUM_THREADS says)",
-              0);
+  options.add_threads(o.threads);
   options.add("--batch", o.batch, "sequences per micro-batch (default: 8, or as configured)");
   options.add("--profile", o.profile, "also print the time of each op (adds a little)");
   options.add("--sampled", o.sampled,

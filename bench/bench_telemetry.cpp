@@ -13,13 +13,16 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/check.h"
 #include "base/cores.h"
 #include "base/median.h"
 #include "base/random.h"
 #include "base/standard_output.h"
 #include "bench/json.h"
 #include "bench/options.h"
+#include "engine/config/check.h"
 #include "engine/optimizer.h"
+#include "engine/run/checkpoint_files.h"
 #include "engine/telemetry/router_telemetry.h"
 #include "engine/telemetry/telemetry.h"
 #include "machine/openmp_wait_policy.h"
@@ -52,6 +55,9 @@ Config config_of(const Options& o) {
   c.model.moe->shared = 1;
   c.model.moe->expert_ffn = o.expert_ffn;
   c.model.moe->router.bias_rate = 1e-4;
+  c.run.sequence = o.sequence;
+  c.run.micro_batch = o.batch;
+  c.run.batch_tokens = o.sequence * o.batch;
   c.telemetry.window = o.window;
   c.telemetry.probe_every = o.probe_every;
   return c;
@@ -215,10 +221,21 @@ Loads falling(const Options& o, double power) {
 
 // Unstructured loads: uniform counts up to four times the mean.
 Loads any_count(const Options& o) {
-  const uint32_t limit = uint32_t(4 * o.load_tokens * o.top_k / o.experts);
+  const auto limit = uint32_t(std::max<int64_t>(1, 4 * o.load_tokens * o.top_k / o.experts));
   return [limit](View<uint32_t, 1> counts, RandomSequence& random) {
     for (int64_t e = 0; e < counts.dim[0]; ++e) counts[e] = random.below(limit);
   };
+}
+
+// Loads are counts of 32 bits, and random ones are up to four times the mean.
+void require_counts(const Options& o) {
+  constexpr int64_t kMost = 1'000'000'000;
+  if (o.load_tokens <= kMost / o.top_k) return;
+  throw UserError(
+      strprintf("--load-tokens %lld with --top-k %lld are more assignments than an "
+                "expert's count holds",
+                static_cast<long long>(o.load_tokens), static_cast<long long>(o.top_k)),
+      strprintf("give --load-tokens of at most %lld", static_cast<long long>(kMost / o.top_k)));
 }
 
 struct Written {
@@ -281,23 +298,29 @@ void print(const Options& o, const Costs& c, const std::vector<Written>& sizes) 
   line("sum", c.sum());
   line("not in the sum: hash of all parameters", c.hash);
   line("a logged step, without probe and ratios", c.logged_step);
+  const std::string from =
+      o.logged == 1000 ? "" : strprintf(" (extrapolated from %ld)", long(o.logged));
   for (const Written& w : sizes) {
-    std::printf("telemetry.db of 1000 logged steps, %-10s %7.1f MB, written at %.3f ms per step\n",
-                w.loads.c_str(), w.megabytes, w.ms_per_step);
+    std::printf(
+        "telemetry.db of 1000 logged steps%s, %-10s %7.1f MB, written at %.3f ms per step\n",
+        from.c_str(), w.loads.c_str(), w.megabytes, w.ms_per_step);
   }
 }
 
 int run(const Options& o) {
-  const fs::path folder = fs::temp_directory_path() / strprintf("assay-bench-%d", int(getpid()));
-  fs::create_directories(folder);
+  const Config config = config_of(o);
+  validate_ranges(config);
+  validate(config);
+  require_counts(o);
+  const std::string folder = fs::temp_directory_path() / strprintf("assay-bench-%d", int(getpid()));
+  const TemporaryFolder removed_at_the_end(folder);
+  Costs costs = StepBench(o).run(folder);
   std::vector<Written> sizes;
   sizes.push_back(write_database(o, folder, "even", falling(o, 0)));
   sizes.push_back(write_database(o, folder, "uneven", falling(o, 0.5)));
   sizes.push_back(write_database(o, folder, "collapsed", falling(o, 2.5)));
   sizes.push_back(write_database(o, folder, "random", any_count(o)));
-  Costs costs = StepBench(o).run(folder);
   for (const Written& w : sizes) costs.writer = std::max(costs.writer, w.ms_per_step);
-  fs::remove_all(folder);
   if (!o.json) {
     print(o, costs, sizes);
     return 0;
@@ -350,9 +373,7 @@ int main(int argc, char** argv) {
   options.add("--steps", o.steps, "timed pairs of steps (default: 40)");
   options.add("--warmup", o.warmup, "untimed steps first (default: 3)", 0);
   options.add("--logged", o.logged, "synthetic steps written to telemetry.db (default: 1000)");
-  options.add("--threads", o.threads,
-              "CPU threads (default: 0, all cores that it may use, whatever OMP_NUM_THREADS says)",
-              0);
+  options.add_threads(o.threads);
   options.add("--json", o.json, "print one JSON object on stdout");
   options.section("The model and its telemetry");
   options.add("--layers", o.layers, "default: 12");

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 #include <sstream>
+#include <string_view>
 
 #include "base/check.h"
 #include "base/instruction_sets.h"
@@ -15,6 +16,7 @@ namespace assay {
 namespace {
 
 constexpr size_t kHelpColumn = 28, kColumns = 80;
+constexpr int64_t kMostThreads = 1024;  // as of run.threads
 
 // Appends the words of `text` from `column` on; lines after the first are indented.
 std::string wrapped(const std::string& text, size_t column, size_t indent) {
@@ -59,8 +61,11 @@ std::vector<std::string> choices_of(const std::string& what) {
 
 void BenchOptions::add(const char* name, const char* what, std::string& value, std::string help) {
   const std::vector<std::string> choices = choices_of(what);
-  const auto read = [&value, choices, what = std::string(what),
+  // A part of a name may be empty: every name has it.
+  const bool may_be_empty = std::string_view(name) == "--filter";
+  const auto read = [&value, choices, may_be_empty, what = std::string(what),
                      given = std::optional<std::string>()](const std::string& text) mutable {
+    if (text.empty() && !may_be_empty) return std::string("the value is empty");
     if (given && *given != text) return "given twice, as " + *given + " and as " + text;
     given = text;
     if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end())
@@ -97,6 +102,13 @@ void BenchOptions::add(const char* name, int64_t& value, std::string help, int64
   add_number(
       name, least, std::move(help), [&value](int64_t n) { value = n; },
       std::numeric_limits<int64_t>::max());
+}
+
+void BenchOptions::add_threads(int& value) {
+  add_number(
+      "--threads", 0,
+      "CPU threads (default: 0, all cores that it may use, whatever OMP_NUM_THREADS says)",
+      [&value, all = value](int64_t n) { value = n == 0 ? all : int(n); }, kMostThreads);
 }
 
 void BenchOptions::add(const char* name, double& value, std::string help) {

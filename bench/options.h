@@ -21,11 +21,14 @@ class BenchOptions {
       : program_(std::move(program)), about_(std::move(about)) {}
 
   // A text; `what` stands for it in the help. "{a,b}" lists the texts that are allowed. Refused if
-  // it is given twice with different texts; of a number the last counts.
+  // it is empty, but for --filter, or given twice with different texts; of a number the last
+  // counts.
   void add(const char* name, const char* what, std::string& value, std::string help);
   // A number of at least `least`.
   void add(const char* name, int& value, std::string help, int64_t least = 1);
   void add(const char* name, int64_t& value, std::string help, int64_t least = 1);
+  // --threads; 0 leaves `value` as it is: all cores, or 0 where those are counted later.
+  void add_threads(int& value);
   void add(const char* name, double& value, std::string help);  // above 0
   void add(const char* name, bool& value, std::string help);    // true if the option is given
   // Options added from here on are listed below this title.

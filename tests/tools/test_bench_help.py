@@ -43,6 +43,15 @@ for program in sys.argv[1:]:
         done = run(program, *arguments)
         expect(is_refusal(done, error, hint) and done.stderr.startswith(f"error: {error}\n"),
                f"{arguments}: exit {done.returncode}, {done.stderr}")
+    # A text may be empty only as a part of a name, and threads have a bound.
+    for line in lines:
+        words = line.split()
+        if line.startswith("  --") and words[1:] and words[1].startswith(("TEXT", "FILE", "NAMES", "{")) and words[0] != "--filter":
+            done = run(program, f"{words[0]}=")
+            expect(is_refusal(done, f"{name}: {words[0]}: the value is empty"), f"{words[0]}=: {done}")
+    if any(line.startswith("  --threads INT") for line in lines):
+        done = run(program, "--threads", "1025")
+        expect(is_refusal(done, "--threads: 1025 is not an integer of at least 0 and at most 1024"), f"--threads 1025: {done}")
     for option in ("--iters", "--steps"):
         if any(line.startswith(f"  {option} INT") for line in lines):
             done = run(program, option, "0")
