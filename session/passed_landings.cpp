@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "engine/run/checkpoint_files.h"
+#include "engine/telemetry/schema.h"
 #include "engine/telemetry/sqlite.h"
 
 namespace assay {
@@ -13,6 +14,7 @@ namespace {
 // Of a run's telemetry; nullopt if it has logged nothing: it may be lost, or left out of a copy.
 std::optional<std::set<int64_t>> recorded_landings(const std::string& telemetry) {
   const Database database(telemetry, Database::Mode::kReadOnly);
+  require_plain_tables(database);
   Statement logged(database, "SELECT 1 FROM scalar LIMIT 1");
   if (!logged.step()) return std::nullopt;
   Statement landed(database, "SELECT DISTINCT step FROM event WHERE kind = 'landing'");

@@ -96,14 +96,7 @@ TelemetryReader::TelemetryReader(const std::string& path, Wait wait)
                     "written by a newer assay: use that one");
   }
   if (found < 1) refuse_without_version(database_, path);
-  Statement stranger(database_,
-                     "SELECT type, name FROM sqlite_master WHERE type NOT IN "
-                     "('table', 'index') OR sql LIKE 'CREATE VIRTUAL%' LIMIT 1");
-  if (stranger.step()) {
-    throw UserError(
-        path + ": has a " + stranger.text(0) + " " + stranger.text(1) + " that is none of assay's",
-        "it is no telemetry that a run wrote: do not trust it");
-  }
+  require_plain_tables(database_);
   Statement names(database_, "SELECT name FROM pragma_table_info('router_layer')");
   while (names.step()) columns_.insert(names.text(0));
 }

@@ -1,5 +1,8 @@
 #include "engine/telemetry/schema.h"
 
+#include "base/check.h"
+#include "engine/telemetry/sqlite.h"
+
 namespace assay {
 namespace {
 
@@ -104,6 +107,23 @@ std::string telemetry_schema() {
          "CREATE TABLE IF NOT EXISTS rank_step(step INTEGER, rank INTEGER, step_ms REAL, wait_ms "
          "REAL, bytes_sent INTEGER, peak_rss_bytes INTEGER, PRIMARY KEY(step, rank)) WITHOUT ROWID;"
          "CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;";
+}
+
+void require_plain_tables(const Database& database) {
+  // The indices of primary keys have no SQL.
+  Statement stranger(
+      database,
+      "SELECT CASE type WHEN 'index' THEN 'an ' ELSE 'a ' END || type, name FROM sqlite_master "
+      "WHERE type <> 'table' AND (type <> 'index' OR sql IS NOT NULL) OR sql LIKE 'CREATE "
+      "VIRTUAL%' "
+      "UNION ALL "
+      "SELECT CASE c.hidden WHEN 0 THEN 'a default of' ELSE 'a computed column' END, "
+      "t.name || '.' || c.name FROM sqlite_master t, pragma_table_xinfo(t.name) c "
+      "WHERE t.type = 'table' AND (c.hidden <> 0 OR c.dflt_value IS NOT NULL) LIMIT 1");
+  if (!stranger.step()) return;
+  throw UserError(database.path() + ": has " + stranger.text(0) + " " + stranger.text(1) +
+                      " that is none of assay's",
+                  "it is no telemetry that a run wrote: do not trust it");
 }
 
 }  // namespace assay

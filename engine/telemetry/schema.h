@@ -26,6 +26,8 @@
 
 namespace assay {
 
+class Database;
+
 inline constexpr int kTelemetryVersion = 5;
 
 // One MoE layer at one logged step. Formulas: docs/numerics.md (router telemetry). Absent values
@@ -86,5 +88,9 @@ std::span<const RouterColumn> router_columns();
 
 // The SQL that creates the missing tables.
 std::string telemetry_schema();
+
+// UserError if the database has what no version of this schema had and SQLite evaluates while it
+// reads or writes: views, triggers, virtual tables, indices, computed columns, default values.
+void require_plain_tables(const Database& database);
 
 }  // namespace assay

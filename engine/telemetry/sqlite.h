@@ -37,6 +37,9 @@ class Database {
   sqlite3* handle_ = nullptr;
 };
 
+// A name in a statement: a file from elsewhere may name a column by an expression.
+std::string quoted_name(const std::string& name);
+
 // A prepared statement. Parameters and columns count from 0. Text and blobs are not copied: they
 // must live until the next reset.
 class Statement {

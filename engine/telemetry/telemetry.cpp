@@ -51,6 +51,7 @@ void prepare_database(Database& database) {
                         ", this program writes version " + std::to_string(kTelemetryVersion),
                     "written by a newer assay: use that one, or another run directory");
   }
+  require_plain_tables(database);
   // With a WAL, readers see the last complete step during the run; flush() makes it survive a power
   // failure.
   database.run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=256;");
@@ -183,6 +184,7 @@ void delete_after(Database& database, int64_t step) {
 void copy_telemetry(const std::string& from, const std::string& to, int64_t step) {
   {
     Database original(from, Database::Mode::kReadOnly);
+    require_plain_tables(original);
     Statement(original, "VACUUM INTO ?").bind(0, std::string_view(to)).execute();
   }
   Database copy(to, Database::Mode::kCreate);

@@ -35,13 +35,6 @@ std::vector<std::string> measure_columns(const Database& database) {
   return names;
 }
 
-// As SQL reads it: a file from elsewhere may name a column by an expression.
-std::string quoted_column(const std::string& name) {
-  std::string text = "\"";
-  for (const char c : name) text += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return text + "\"";
-}
-
 struct MeasuredSteps {
   std::vector<int64_t> steps;
   std::vector<std::vector<double>> peaks;  // of peaks_chosen()
@@ -80,7 +73,7 @@ Json measures_json(const Database& database, const std::vector<int64_t>& layers,
   const MeasuredSteps logged = measured_steps(database, names);
   const std::vector<int64_t> steps = peaks_chosen(logged.steps, logged.peaks, columns);
   std::string select = "SELECT layer";
-  for (const std::string& name : names) select += ", " + quoted_column(name);
+  for (const std::string& name : names) select += ", " + quoted_name(name);
   Statement s(database, select + " FROM router_layer WHERE step = ? ORDER BY layer");
   std::vector<Json> values(names.size(),
                            Json(layers.size(), Json(steps.size(), nullptr)));  // [layer][step]

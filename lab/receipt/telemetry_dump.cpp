@@ -31,8 +31,9 @@ Layout layout_of(const Database& database, const std::string& table) {
               "SELECT name, type, pk FROM pragma_table_info('" + table + "') ORDER BY cid");
   while (s.step()) {
     const Column column{.name = s.text(0), .type = s.text(1)};
-    layout.names += (layout.columns.empty() ? "" : ", ") + column.name;
-    if (s.integer(2) > 0) layout.keys += (layout.keys.empty() ? "" : ", ") + column.name;
+    const std::string name = quoted_name(column.name);
+    layout.names += (layout.columns.empty() ? "" : ", ") + name;
+    if (s.integer(2) > 0) layout.keys += (layout.keys.empty() ? "" : ", ") + name;
     layout.columns.push_back(column);
   }
   return layout;

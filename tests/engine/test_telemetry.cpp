@@ -244,7 +244,15 @@ TEST_CASE("a database with anything that runs is refused") {
        {"DROP TABLE scalar; CREATE VIEW scalar AS WITH RECURSIVE n(step) AS (SELECT 1 UNION ALL "
         "SELECT step + 1 FROM n) SELECT step, 'train_loss_nats' AS name, 1.0 AS value FROM n",
         "CREATE TRIGGER t AFTER INSERT ON scalar BEGIN DELETE FROM eval; END",
-        "CREATE VIRTUAL TABLE words USING fts4(text)"}) {
+        "CREATE VIRTUAL TABLE words USING fts4(text)",
+        "CREATE INDEX i ON scalar(length(zeroblob(step)))",
+        "CREATE INDEX i ON scalar(step) WHERE length(zeroblob(step)) > 0",
+        "ALTER TABLE eval ADD COLUMN t AS (length(zeroblob(step)))",
+        "DROP TABLE scalar; CREATE TABLE scalar(step INTEGER, name TEXT, raw REAL, value REAL AS "
+        "(raw + length(zeroblob(100000000))) STORED)",
+        "ALTER TABLE router_layer ADD COLUMN more REAL DEFAULT 7",
+        "DROP TABLE meta; CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT DEFAULT "
+        "(length(zeroblob(100000000))))"}) {
     const std::string path = folder / "t.db";
     std::filesystem::remove(path);
     {
@@ -258,7 +266,31 @@ TEST_CASE("a database with anything that runs is refused") {
     INFO(sql);
     if (status != SQLITE_OK) continue;  // a SQLite without fts4
     expect_error([&] { TelemetryReader reader(path); }, "that is none of assay's");
+    expect_error([&] { Telemetry telemetry(path, layout_of()); }, "that is none of assay's");
+    expect_error([&] { copy_telemetry(path, folder / "copy.db", 1); }, "that is none of assay's");
   }
+}
+
+TEST_CASE("a row of many megabytes is not read, and a condition of a table is not computed") {
+  const TempFolder folder;
+  const std::string path = folder / "t.db";
+  {
+    Telemetry telemetry(path, layout_of());
+    log_step(telemetry, 1);
+  }
+  sqlite3* plain = nullptr;
+  REQUIRE(sqlite3_open(path.c_str(), &plain) == SQLITE_OK);
+  REQUIRE(sqlite3_exec(plain,
+                       "INSERT INTO meta VALUES('large', zeroblob(70000000));"
+                       "DROP TABLE event; CREATE TABLE event(step INTEGER, time TEXT, kind TEXT, "
+                       "detail TEXT, CHECK(0))",
+                       nullptr, nullptr, nullptr) == SQLITE_OK);
+  sqlite3_close(plain);
+  expect_error([&] { TelemetryReader(path).meta("large"); }, "too big");
+  Telemetry telemetry(path, layout_of());
+  telemetry.event(1, "end", "steps");
+  telemetry.flush();
+  REQUIRE(TelemetryReader(path).events("end") == 1);
 }
 
 TEST_CASE("files that are not telemetry are refused") {

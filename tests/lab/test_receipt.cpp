@@ -443,6 +443,13 @@ TEST_CASE("the results of two runs are compared without their times") {
           dump_telemetry(b.run + "/telemetry.db", 39).results_sha256);
 }
 
+TEST_CASE("a column that is named by an expression is read as a column") {
+  const Sealed s;
+  sql(s.run, "ALTER TABLE router_layer ADD COLUMN \"random()\" REAL");
+  const std::string telemetry = s.run + "/telemetry.db";
+  REQUIRE(dump_telemetry(telemetry, 40).sha256 == dump_telemetry(telemetry, 40).sha256);
+}
+
 TEST_CASE("files that are not receipts are refused") {
   const Sealed s;
   expect_error([&] { verify_receipt(s.folder / "nowhere", {}); }, "nowhere does not exist");
