@@ -30,13 +30,34 @@ bool is_of_another_program(const ordered_json& file) {
   return !has_format || !file["format"].get<std::string>().starts_with(kAnyFormat);
 }
 
+// Files of a corpus are in its folder: what a manifest lists is read, hashed and replaced.
+void require_own_files(const Manifest& manifest, const std::string& path) {
+  std::vector<std::string> names = {manifest.tokenizer_file};
+  for (const ShardEntry& shard : manifest.shards) names.push_back(shard.file);
+  for (const std::string& name : names) {
+    const bool is_name = !name.empty() && name != "." && name != ".." &&
+                         name.find_first_of(std::string_view("/\0", 2)) == std::string::npos;
+    if (is_name) continue;
+    throw UserError(path + " is damaged: '" + name + "' is no file of its folder",
+                    "write the corpus again with: assay data prepare");
+  }
+}
+
+// A pipe or a device may never end. What is missing says so when it is opened.
+void require_no_pipe(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_other(path, ignored)) return;
+  throw UserError("cannot read " + path + ": it is a pipe or a device, not a file",
+                  "it is nothing that assay wrote: remove it");
+}
+
 }  // namespace
 
 bool has_manifest(const std::string& folder) {
   const std::string path = folder + "/" + kManifestName;
   std::error_code ignored;
   return std::filesystem::exists(path, ignored) &&
-         !is_of_another_program(json_of<ordered_json>(read_file(path)));
+         !is_of_another_program(json_of<ordered_json>(read_regular_file(path)));
 }
 
 int64_t Manifest::tokens(const std::string& split) const {
@@ -56,7 +77,7 @@ Manifest read_manifest(const std::string& folder) {
 }
 
 Manifest read_manifest_file(const std::string& path) {
-  const std::string text = read_file(path);
+  const std::string text = read_regular_file(path);
   try {
     const ordered_json file = json_or_throw<ordered_json>(text);
     if (is_of_another_program(file))
@@ -89,6 +110,7 @@ Manifest read_manifest_file(const std::string& path) {
                                  .tokens = shard.at("tokens"),
                                  .documents = shard.at("documents"),
                                  .sha256 = shard.at("sha256")});
+    require_own_files(manifest, path);
     return manifest;
   } catch (const ordered_json::exception& e) {
     throw UserError(strprintf("%s is damaged: %s", path.c_str(), e.what()),
@@ -164,18 +186,23 @@ std::vector<std::string> verify_corpus(const Manifest& manifest, const std::stri
   };
   std::vector<std::string> paths, readable;
   for (const ShardEntry& entry : manifest.shards) paths.push_back(folder + "/" + entry.file);
-  for (const std::string& path : paths)
-    if (access(path.c_str(), R_OK) == 0) readable.push_back(path);
+  for (const std::string& path : paths) {
+    std::error_code ignored;
+    const bool is_file = std::filesystem::is_regular_file(path, ignored);
+    if (is_file && access(path.c_str(), R_OK) == 0) readable.push_back(path);
+  }
   const HashedFiles hashed = hash_files(readable, UseCache::kNo);
   for (size_t i = 0; i < paths.size(); ++i)
     check([&] {
       const ShardEntry& entry = manifest.shards[i];
+      require_no_pipe(paths[i]);
       const Shard shard(paths[i]);
       differs(entry.file, "tokens", std::to_string(shard.tokens()), std::to_string(entry.tokens));
       differs(entry.file, "SHA-256", hashed.at(paths[i]).sha256, entry.sha256);
     });
   check([&] {
     const std::string file = folder + "/" + manifest.tokenizer_file;
+    require_no_pipe(file);
     if (sha256_file(file) == manifest.tokenizer_sha256) return;
     // Another program's file of the same tokenizer, which prepare() left as it was.
     differs(manifest.tokenizer_file, "SHA-256", tokenizer_hash(read_tokenizer(file)),

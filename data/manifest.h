@@ -52,7 +52,8 @@ constexpr const char* kManifestName = "manifest.json";
 // JSON of that name too: what has no "format" of ours is theirs.
 bool has_manifest(const std::string& folder);
 
-// UserError when folder/manifest.json is missing, damaged, or another program's.
+// UserError when folder/manifest.json is missing, damaged, another program's, or lists files
+// outside of the folder.
 Manifest read_manifest(const std::string& folder);
 // The same of a file with another name.
 Manifest read_manifest_file(const std::string& path);

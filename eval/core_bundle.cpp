@@ -1,5 +1,6 @@
 #include "eval/core_bundle.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -46,11 +47,19 @@ V field(const YAML::Node& task, const char* key, const YamlSource& source) {
   }
 }
 
+// Whether a path leads below the folder that it is joined to.
+bool is_below(const std::filesystem::path& path) {
+  return path.is_relative() && std::find(path.begin(), path.end(), "..") == path.end();
+}
+
 CoreTask parse_task(const YAML::Node& node, const YamlSource& source) {
   if (!node.IsMap()) refuse(source.at(node), "a task is a section, not " + yaml_kind(node));
   CoreTask task;
   task.label = field<std::string>(node, "label", source);
   task.path = field<std::string>(node, "dataset_uri", source);
+  if (!is_below(task.path)) {
+    refuse(source.at(node), "dataset_uri '" + task.path + "' is not below eval_data");
+  }
   task.kind = parse_kind(field<std::string>(node, "icl_task_type", source), source.at(node));
   const auto shots = field<std::vector<int64_t>>(node, "num_fewshot", source);
   if (shots.empty() || shots[0] < 0 || shots[0] > 1000) {
@@ -220,6 +229,9 @@ CoreBundle read_core_bundle(const std::string& folder) {
     if (baseline == baselines.end()) refuse(meta, "no task " + task.label);
     task.baseline_percent = baseline->second;
     task.path = folder + "/eval_data/" + task.path;
+    if (std::filesystem::is_other(task.path)) {
+      refuse(task.path, "is a pipe or a device, not a file");
+    }
     if (std::filesystem::exists(task.path)) {
       bundle.tasks.push_back(std::move(task));
     } else {

@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <atomic>
 #include <cmath>
 #include <filesystem>
@@ -220,6 +222,39 @@ TEST_CASE("bad lines are skipped and counted on request") {
   expect_error(
       [&] { train_tokenizer(corpus.config.inputs, corpus.config.documents, 257, 2, none); },
       "there is no text to train a tokenizer on" + skipped);
+}
+
+TEST_CASE("a manifest lists files of its folder only") {
+  Corpus corpus;
+  prepare(small_tokenizer(), corpus.config);
+  const std::string out = corpus.config.corpus.folder;
+  const std::string good = read_file(out + "/manifest.json");
+  for (const char* outside : {"../other.bin", "/dev/zero", "..", "below/other.bin", ""}) {
+    for (const char* listed : {"cats_train_000001.bin", "tokenizer.json"}) {
+      std::string text = good;
+      text.replace(text.find(listed), std::string(listed).size(), outside);
+      write_file_plain(out + "/manifest.json", text);
+      INFO(listed << " is " << outside);
+      expect_error([&] { read_manifest(out); }, std::string("'") + outside + "' is no file of");
+    }
+  }
+}
+
+TEST_CASE("verify waits for no pipe and no device") {
+  Corpus corpus;
+  prepare(small_tokenizer(), corpus.config);
+  const std::string out = corpus.config.corpus.folder;
+  fs::remove(out + "/cats_train_000001.bin");
+  fs::create_symlink("/dev/zero", out + "/cats_train_000001.bin");
+  fs::remove(out + "/tokenizer.json");
+  REQUIRE(mkfifo((out + "/tokenizer.json").c_str(), 0600) == 0);
+  const std::vector<std::string> wrong = verify_corpus(read_manifest(out), out);
+  REQUIRE(wrong.size() == 2);
+  REQUIRE(wrong[0].find("cats_train_000001.bin: it is a pipe or a device") != std::string::npos);
+  REQUIRE(wrong[1].find("is a pipe or a device") != std::string::npos);
+  fs::remove(out + "/manifest.json");
+  fs::create_symlink("/dev/zero", out + "/manifest.json");
+  expect_error([&] { read_manifest(out); }, "is a pipe or a device");
 }
 
 TEST_CASE("damaged manifests are refused") {
