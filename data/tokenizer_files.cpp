@@ -1,5 +1,6 @@
 #include "data/tokenizer_files.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -17,8 +18,10 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// Bound of ids: a file with a larger one is taken to be damaged, instead of allocating for it.
+// Bounds of ids: a file with a larger one is taken to be damaged, instead of allocating for it. A
+// published vocabulary has few ids without a token.
 constexpr int64_t kMaxVocab = int64_t{1} << 24;
+constexpr int64_t kMostIdsPerToken = 16;
 
 // GPT-2's printable character for a byte, as a code point below 0x180.
 int byte_character(int byte) {
@@ -83,7 +86,10 @@ json parse_json(const std::string& text, const std::string& name) {
 // Collects tokens, special tokens and merges under their names.
 class Builder {
  public:
-  explicit Builder(std::string name) : name_(std::move(name)) {}
+  // tokens: that the file lists.
+  Builder(std::string name, size_t tokens)
+      : name_(std::move(name)),
+        most_ids_(std::min(kMaxVocab, kMostIdsPerToken * static_cast<int64_t>(tokens))) {}
 
   void add_vocab(const json& vocab) {
     if (!vocab.is_object()) refuse(name_, "the vocabulary is not an object of token: id");
@@ -144,14 +150,16 @@ class Builder {
 
  private:
   size_t slot(const json& id, const std::string& token) {
-    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= kMaxVocab)
-      refuse(name_, strprintf("the id of %s is %s", token.c_str(), id.dump().c_str()));
+    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= most_ids_)
+      refuse(name_, strprintf("the id of %s is %s, expected a whole number from 0 to %ld",
+                              token.c_str(), id.dump().c_str(), static_cast<long>(most_ids_ - 1)));
     const size_t at = id.get<size_t>();
     if (at >= text_.size()) text_.resize(at + 1);
     return at;
   }
 
   std::string name_;
+  int64_t most_ids_;
   std::vector<std::string> text_;  // text_[id], as in the file
   std::vector<int32_t> special_;
   std::vector<std::pair<std::string, std::string>> merges_;
@@ -224,9 +232,10 @@ Tokenizer parse_tokenizer_json(const std::string& text, const std::string& name)
                           "byte_fallback", "ignore_merges"})
     require_off(model, name, "model", key);
 
-  Builder builder(name);
-  builder.add_vocab(member(model, "vocab"));
-  for (const json& added : member(file, "added_tokens")) {
+  const json &vocab = member(model, "vocab"), &all_added = member(file, "added_tokens");
+  Builder builder(name, vocab.size() + all_added.size());
+  builder.add_vocab(vocab);
+  for (const json& added : all_added) {
     const json& content = member(added, "content");
     if (!content.is_string() || content.get<std::string>().empty())
       refuse(name, "an entry of added_tokens has no content");
@@ -253,7 +262,7 @@ Tokenizer parse_tokenizer_json(const std::string& text, const std::string& name)
 Tokenizer parse_gpt2_files(const std::string& vocab_json, const std::string& merges_txt,
                            const std::string& name) {
   const json vocab = parse_json(vocab_json, name);
-  Builder builder(name);
+  Builder builder(name, vocab.size());
   builder.add_vocab(vocab);
   const json& eot = member(vocab, std::string(kEndOfText).c_str());
   if (!eot.is_null()) builder.add_special(eot, std::string(kEndOfText));
