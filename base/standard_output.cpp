@@ -9,8 +9,10 @@
 #include <cstring>
 #include <iostream>
 #include <string_view>
+#include <utility>
 
 #include "base/check.h"
+#include "base/text_order.h"
 
 namespace assay {
 namespace {
@@ -24,26 +26,46 @@ const char* hint_for(int why) {
   return "write the output elsewhere";
 }
 
-// A terminal behind a stream. `half` is a first byte of U+0080 to U+00BF, of which the second
-// decides.
+// A terminal behind a stream. `begun` are the first bytes of a character whose next ones decide.
 struct Guarded {
   int descriptor = -1;
-  bool half = false;
+  std::string begun;
 };
 
-std::string guarded_text(std::string_view bytes, bool& half) {
+// Of more than one byte.
+bool is_long_control(unsigned code) {
+  return (code >= 0x80 && code <= 0x9f) || turns_text(code);
+}
+
+// Whether more bytes decide if this is such a character.
+bool begins_control(std::string_view bytes) {
+  if (bytes.size() == 1) return bytes == "\xc2" || bytes == "\xd8" || bytes == "\xe2";
+  return bytes.size() == 2 && bytes.starts_with('\xe2');
+}
+
+// Of two or three bytes in UTF-8.
+unsigned code_of(std::string_view bytes) {
+  unsigned code = static_cast<unsigned char>(bytes[0]) & (bytes.size() == 2 ? 0x1f : 0x0f);
+  for (const char c : bytes.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3f);
+  return code;
+}
+
+std::string guarded_text(std::string_view bytes, std::string& begun) {
   std::string text;
   for (const char c : bytes) {
     const auto byte = static_cast<unsigned char>(c);
-    const bool of_two = half && byte >= 0x80 && byte < 0xa0;  // U+0080 to U+009F
-    const bool control = of_two || (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
-    if (half && !of_two) text += '\xc2';
-    half = !control && byte == 0xc2;
-    if (control) {
-      text += strprintf("\\x%02x", unsigned(byte));
-    } else if (!half) {
-      text += c;
+    const bool goes_on = byte >= 0x80 && byte < 0xc0;
+    if (!goes_on) text += std::exchange(begun, "");  // it was no whole character
+    begun += c;
+    if (begins_control(begun)) continue;
+    const bool is_short = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
+    const unsigned code = begun.size() == 1 ? byte : code_of(begun);
+    if (is_short || (begun.size() > 1 && is_long_control(code))) {
+      text += strprintf(code < 0x100 ? "\\x%02x" : "\\u%04x", code);
+    } else {
+      text += begun;
     }
+    begun.clear();
   }
   return text;
 }
@@ -60,13 +82,13 @@ bool write_whole(int descriptor, std::string_view bytes) {
 
 ssize_t write_guarded(void* cookie, const char* bytes, size_t count) {
   auto* const terminal = static_cast<Guarded*>(cookie);
-  const std::string text = guarded_text({bytes, count}, terminal->half);
+  const std::string text = guarded_text({bytes, count}, terminal->begun);
   return write_whole(terminal->descriptor, text) ? static_cast<ssize_t>(count) : 0;
 }
 
 void guard(std::FILE*& stream, int descriptor, int buffering) {
   if (isatty(descriptor) != 1) return;
-  static Guarded terminals[2];
+  static auto* const terminals = new Guarded[2];  // the last flush is after all destructors
   Guarded* const terminal = &terminals[descriptor == STDERR_FILENO ? 1 : 0];
   terminal->descriptor = descriptor;
   std::FILE* const guarded = fopencookie(

@@ -15,9 +15,10 @@ void hold_standard_descriptors();
 // screen: not where TERM is `dumb` or not set.
 bool can_move_cursor(int descriptor);
 
-// From here on stdout and stderr, where they are terminals, show control characters but \n and \t,
-// also those of U+0080 to U+009F, as \x1b and the like: names in files that others wrote and a
-// model's text may hold escape sequences. What std::cout prints is not guarded.
+// From here on stdout and stderr, where they are terminals, show control characters but \n and \t
+// as \x1b and the like, also those of U+0080 to U+009F and those that turn the order of a text
+// (\u202e): names in files that others wrote and a model's text may hold them. What std::cout
+// prints is not guarded.
 void guard_terminals();
 // Writes a sequence of our own, which the terminal is to obey, after what was printed before.
 void control_terminal(std::FILE* stream, const std::string& sequence);

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/text_order.h"
 #include "data/json_text.h"
 
 namespace assay {
@@ -42,7 +43,7 @@ std::string plotly_link() {
 }  // namespace
 
 std::string script_json(const Json& data) {
-  const std::string json = json_text(data);
+  const std::string json = with_turns_shown(json_text(data), "\\\\");
   std::string text;
   text.reserve(json.size());
   for (const char c : json) {
@@ -59,7 +60,7 @@ std::string escaped_html(const std::string& text) {
   static const std::map<char, const char*> special = {
       {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
   std::string escaped;
-  for (const char c : text) {
+  for (const char c : with_turns_shown(text)) {
     const auto found = special.find(c);
     if (found == special.end()) {
       escaped += c;

@@ -60,7 +60,8 @@ size_t largest_data_bytes();
 // after the page's own script; with one, the page may fetch from the server that it came from.
 std::string page_html(const nlohmann::ordered_json& data, const std::string& title,
                       std::string_view plotly, std::string_view live_script = "");
-// JSON that is safe inside <script>: it has no "<".
+// JSON that is safe inside <script>: it has no "<". Characters that turn the order of a text are
+// written out (base/text_order.h), here and in escaped_html().
 std::string script_json(const nlohmann::ordered_json& data);
 // Text with the special characters of HTML escaped.
 std::string escaped_html(const std::string& text);

@@ -135,6 +135,13 @@ TEST_CASE("numbers are short, and NaN and infinity become null") {
   REQUIRE(short_number(std::numeric_limits<double>::infinity(), 5).is_null());
 }
 
+TEST_CASE("a name cannot turn the order of the text around it") {
+  REQUIRE(escaped_html("moe\u202enib.\u2066é\u061c\u200f\u2013") ==
+          "moe\\u202enib.\\u2066é\\u061c\\u200f\u2013");
+  const Json data = {{"run", "moe\u202enib"}};
+  REQUIRE(Json::parse(script_json(data))["run"] == "moe\\u202enib");
+}
+
 TEST_CASE("run names and configurations cannot break out of their place in the page") {
   Json data;
   data["runs"] = {"</script><script>alert(1)</script>", "<!-- a", "{{script}}"};

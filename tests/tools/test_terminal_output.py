@@ -14,6 +14,8 @@ from terminal import Terminal
 
 ASSAY = sys.argv[1]
 CLEAR, TITLE, C1 = "\x1b[2J", "\x1b]0;owned\x07", "\u009b31m"
+# With these a name is shown as another: "moe\u202enib.exe" as "moeexe.bin".
+TURNS = [chr(c) for c in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
 
 
 def on_terminal(*arguments):
@@ -47,14 +49,19 @@ def main():
         piped = subprocess.run([ASSAY, "train", config, "--plan"], capture_output=True)
         if CLEAR.encode() not in piped.stderr:
             sys.exit(f"FAILED: a pipe did not get the bytes: {piped.stderr!r}")
+        shown = on_terminal("train", "turned" + "".join(TURNS) + ".yaml")
+        for turn in TURNS:
+            if turn in shown or f"\\u{ord(turn):04x}" not in shown:
+                sys.exit(f"FAILED: U+{ord(turn):04X} reached the terminal: {shown!r}")
         # A lone first byte does not let the next one pass.
         shown = on_terminal("train", os.fsdecode(b"\xc2\x1b[2J\xc2\x07.yaml"))
         if "\x1b[2J" in shown or "\x07" in shown or "\\x1b[2J" not in shown:
             sys.exit(f"FAILED: a control character after a first byte reached the terminal: {shown!r}")
         if "é" not in subprocess.run([ASSAY, "train", "é.yaml"], capture_output=True, text=True).stderr:
             sys.exit("FAILED: other characters changed")
-        if "é" not in on_terminal("train", "é.yaml"):
-            sys.exit("FAILED: other characters changed on a terminal")
+        for text in ("é", "\u00a0", "ي", "\u2013", "\u2029", "\u202f", "\u2065", "\u206a", "\u20ac", "\U0001f600"):
+            if text not in on_terminal("train", text + ".yaml"):
+                sys.exit(f"FAILED: {text!r} changed on a terminal")
         check_dumb(folder)
     print("terminal output: ok")
 
