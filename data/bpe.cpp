@@ -142,8 +142,8 @@ std::string Tokenizer::decode(View<const int32_t, 1> tokens) const {
   return text;
 }
 
-std::vector<int32_t> Tokenizer::token_lengths(int64_t vocab_size) const {
-  std::vector<int32_t> lengths(static_cast<size_t>(std::max(vocab_size, this->vocab_size())), 0);
+std::vector<int32_t> Tokenizer::token_lengths() const {
+  std::vector<int32_t> lengths(vocabulary_.bytes.size(), 0);
   for (size_t id = 0; id < vocabulary_.bytes.size(); ++id)
     if (!is_special(static_cast<int32_t>(id)))
       lengths[id] = static_cast<int32_t>(vocabulary_.bytes[id].size());

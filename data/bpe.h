@@ -46,9 +46,8 @@ class Tokenizer {
   std::string decode(const std::vector<int32_t>& tokens) const {
     return decode({tokens.data(), {static_cast<int64_t>(tokens.size())}});
   }
-  // Bytes of each token, for bits per byte: 0 for special tokens and for padding up to
-  // `vocab_size`. Has max(vocab_size, vocab_size()) elements.
-  std::vector<int32_t> token_lengths(int64_t vocab_size) const;
+  // Bytes of each token, for bits per byte: 0 for special tokens.
+  std::vector<int32_t> token_lengths() const;
   const Vocabulary& vocabulary() const { return vocabulary_; }
   bool is_special(int32_t id) const;
   // The ids below vocab_size() that no token has, ascending.

@@ -63,7 +63,8 @@ std::vector<EvalResult> Validation::run(Exec on, Model& model) {
         if (target < 0 || target == mask_id_) continue;
         nats += double(each[i]);
         counted += 1;
-        if (token_bytes_.empty() || token_bytes_[size_t(target)] == 0) continue;
+        const bool is_token = size_t(target) < token_bytes_.size();
+        if (!is_token || token_bytes_[size_t(target)] == 0) continue;
         nats_of_text += double(each[i]);
         bytes += token_bytes_[size_t(target)];
       }

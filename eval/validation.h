@@ -18,9 +18,9 @@ namespace assay {
 
 class Validation final : public Evaluator {
  public:
-  // token_bytes[id] = bytes of the token's text, 0 for special tokens; empty without a tokenizer:
-  // then there is no bits per byte. every: steps between evaluations. ranks: of host memory, who
-  // share the work; null: this one alone.
+  // token_bytes[id] = bytes of the token's text, 0 for special tokens; further ids have no text.
+  // Empty without a tokenizer: then there is no bits per byte. every: steps between evaluations.
+  // ranks: of host memory, who share the work; null: this one alone.
   Validation(const ValidationSet::Config& set, int64_t every, std::vector<int32_t> token_bytes,
              int mask_id, std::string task = "val", const EvaluationRanks& ranks = {});
 

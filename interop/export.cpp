@@ -10,25 +10,12 @@
 #include "interop/model_json.h"
 #include "interop/shard_writer.h"
 #include "interop/tensor_map.h"
-#include "models/parameters/table.h"
+#include "models/parameters/in_checkpoint.h"
 
 namespace assay {
 namespace {
 
 using nlohmann::ordered_json;
-
-// UserError unless the checkpoint has every tensor of the model with its shape.
-void require_model(const CheckpointSlices& checkpoint, const ModelConfig& model) {
-  for (const ParameterSpec& spec : parameter_table(model)) {
-    const TensorRef* tensor = checkpoint.find(spec.name);
-    const bool known = tensor != nullptr && tensor->dtype != DType::kI64;
-    if (!known || tensor->shape != spec.shape) {
-      throw UserError(
-          checkpoint.where() + " has no " + spec.name + " as its configuration describes it",
-          "the checkpoint is not what its run wrote: use another one");
-    }
-  }
-}
 
 // UserError unless the map has every parameter of the model.
 void require_whole(const ModelConfig& model, Family family, const std::vector<MappedTensor>& map) {

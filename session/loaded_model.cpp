@@ -15,10 +15,12 @@
 #include "data/tokenizer_files.h"
 #include "engine/config/check.h"
 #include "engine/config/yaml.h"
+#include "engine/run/checkpoint_slices.h"
 #include "engine/run/run_dir.h"
 #include "engine/run/safetensors.h"
 #include "engine/run/saved_run.h"
 #include "engine/trainer.h"
+#include "models/parameters/in_checkpoint.h"
 #include "session/rank_memory.h"
 #include "session/run_data.h"
 #include "session/run_products.h"
@@ -34,6 +36,7 @@ CheckpointSource open_checkpoint(const std::string& run_or_checkpoint, Warnings 
   source.state = load_state(source.folder);
   source.config =
       parse_run_config_text(source.state.config_yaml, source.folder + "/state.json", source.folder);
+  require_model(CheckpointSlices(source.folder, TensorKind::kModel), source.config.model);
   DataConfig& data = source.config.data;
   data.tokenizer = present_tokenizer(run_of(source), data);
   return source;

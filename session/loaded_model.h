@@ -21,7 +21,8 @@ struct CheckpointSource {
   bool names_tokenizer = false;  // that sets data.tokenizer, or the corpus that has it
 };
 // Opens a checkpoint folder, or the newest valid checkpoint of a run; warns of newer ones that are
-// not valid. Its data.tokenizer is that of present_tokenizer(). UserError when there is none.
+// not valid. Its data.tokenizer is that of present_tokenizer(). UserError when there is none, or
+// its tensors are not those of its configuration.
 enum class Warnings { kPrinted, kNone };
 CheckpointSource open_checkpoint(const std::string& run_or_checkpoint,
                                  Warnings warnings = Warnings::kPrinted);

@@ -134,7 +134,7 @@ void add_tokenizer(const Config& config, ModelSize size, RunData& data) {
     require_rows_for(tokenizer, data.tokenizer, config.model.vocab_size, size);
     data.tokenizer_sha256 = tokenizer_hash(tokenizer);
     data.tokenizer_vocab = tokenizer.vocab_size();
-    data.token_bytes = tokenizer.token_lengths(config.model.vocab_size);
+    data.token_bytes = tokenizer.token_lengths();
     data.eot = tokenizer.eot();
   } else if (config.data.check_tokenizer) {
     std::vector<std::string> shards = data.train;

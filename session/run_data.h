@@ -27,11 +27,12 @@ struct RunData {
   // For a mixture: the files of `val` in the folders of exactly one source. Sources with less than
   // one sequence of validation tokens are left out.
   std::vector<SourceShards> source_val;
-  std::string tokenizer;             // file or folder; "" = none given
-  std::string tokenizer_sha256;      // tokenizer_hash(); "" without a tokenizer
-  int64_t tokenizer_vocab = 0;       // 0 without a tokenizer
-  std::vector<int32_t> token_bytes;  // bytes per id, 0 for special ids; empty without a tokenizer
-  int32_t eot = -1;                  // -1 without a tokenizer
+  std::string tokenizer;         // file or folder; "" = none given
+  std::string tokenizer_sha256;  // tokenizer_hash(); "" without a tokenizer
+  int64_t tokenizer_vocab = 0;   // 0 without a tokenizer
+  // Bytes per id of the tokenizer, 0 for special ids; empty without one.
+  std::vector<int32_t> token_bytes;
+  int32_t eot = -1;      // -1 without a tokenizer
   int32_t mask_id = -1;  // targets equal to it are not counted: eot with data.mask_eos, or none
   HashedFiles hashed;    // of train, val and tokenizer; empty before hash_data()
   double hash_seconds = 0;

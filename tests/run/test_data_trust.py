@@ -105,13 +105,34 @@ def check_evaluations():
 
 def edit_state(checkpoint, edit):
     """Calls edit(extra) with what a state keeps beside its numbers, and writes it back with the manifest's hash."""
+    edit_whole_state(checkpoint, lambda state: edit(state["extra"]))
+
+
+def edit_whole_state(checkpoint, edit):
     path, manifest = checkpoint / "state.json", checkpoint / "MANIFEST.json"
     state, files = json.loads(path.read_text()), json.loads(manifest.read_text())
-    edit(state["extra"])
+    edit(state)
     path.write_text(json.dumps(state))
     written = path.read_bytes()
     files["files"]["state.json"] = {"bytes": len(written), "sha256": hashlib.sha256(written).hexdigest()}
     manifest.write_text(json.dumps(files))
+
+
+def check_larger_configuration():
+    """A state whose configuration asks for more than its files hold is refused before memory is taken for it."""
+    for field, value in (("hidden", 256), ("layers", 3000), ("vocab_size", 1 << 20)):
+        shutil.rmtree(WORK / "larger", ignore_errors=True)
+        shutil.copytree(WORK / "whole", WORK / "larger")
+
+        def enlarge(state):
+            key = next(key for key, value in state.items() if isinstance(value, str) and "model:" in value)
+            state[key], count = re.subn(rf"\b{field}: \d+", f"{field}: {value}", state[key], count=1)
+            check(count == 1, f"no {field} in {state[key]}")
+        edit_whole_state(checkpoints(WORK / "larger")[-1], enlarge)
+        for command in (["sample", "larger", "--prompt", "a"], ["eval", "larger"],
+                        ["export", "larger", "-o", "exported"]):
+            refused(command, ["model.safetensors has no ", " as its configuration describes it"],
+                    "the checkpoint is not what its run wrote")
 
 
 def check_changed_tokenizer():
@@ -408,6 +429,7 @@ def check_ids_beyond_tokenizer():
 make_corpus()
 check_planted_text()
 check_evaluations()
+check_larger_configuration()
 check_changed_tokenizer()
 check_cache()
 check_change_while_reading()
