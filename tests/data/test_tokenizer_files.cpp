@@ -86,6 +86,15 @@ TEST_CASE("other valid forms of tokenizer.json are read") {
   REQUIRE(tokenizer_json(again) == tokenizer_json(tokenizer));
 }
 
+TEST_CASE("a token with two ids in the text is refused") {
+  std::string text = tokenizer_json(small_tokenizer());
+  const std::string vocab = "\"vocab\": {";
+  REQUIRE(text.find(vocab) != std::string::npos);
+  text.insert(text.find(vocab) + vocab.size(), "\"a\": 3, ");
+  expect_error([&] { parse_tokenizer_json(text, "t.json"); },
+               "t.json: the key \"a\" is there twice");
+}
+
 TEST_CASE("tokenizers that are damaged or of another kind are refused") {
   const json good = json::parse(tokenizer_json(small_tokenizer()));
   struct Row {

@@ -50,6 +50,22 @@ void refused_with(const std::string& name, const std::string& key, const json& v
 
 }  // namespace
 
+TEST_CASE("a file with a key twice is refused: programs differ in which one they read") {
+  const auto with_key = [](const std::string& file, const std::string& key) {
+    const std::string text = read_file(file);
+    const size_t at = text.find('{') + 1;
+    write_file_atomic(file, text.substr(0, at) + key + ", " + text.substr(at));
+  };
+  {
+    const Damaged model("glm4_moe");
+    with_key(model.file("config.json"), R"("hidden_size": 1)");
+    model.refused("config.json: the key \"hidden_size\" is there twice");
+  }
+  const Damaged model("glm4_moe");
+  with_key(model.file("model.safetensors.index.json"), R"("weight_map": {})");
+  model.refused("model.safetensors.index.json: the key \"weight_map\" is there twice");
+}
+
 TEST_CASE("fields that are missing, of another type or contradictory are refused") {
   const json absent = "(absent)";
   refused_with("llama", "hidden_size", absent, "hidden_size is missing");
