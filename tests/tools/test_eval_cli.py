@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """assay eval as a user calls it: a run, a checkpoint, and refusals. CORE has test_eval_core_cli.py."""
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -10,6 +11,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 from eval_calls import evaluated, expect, failures, no_file_grows, refused, without_seconds, write_bundle
 from harness import ASSAY, ROOT, Workplace, assay, edit_tensors, mpirun, rows, write_corpus
+from refusals import is_refusal
 
 def check_loss(w):
     """The figures equal those of the run's last evaluation."""
@@ -132,6 +134,17 @@ def check_places(w):
     expect(not any(place.exists() for place in left), f"written beside a copy: {left}")
 
 
+def check_many_ranks(w):
+    """A number that would hold the machine starts nothing; nor could it here, without an mpirun."""
+    many = max(32, 4 * os.cpu_count()) + 1
+    batch = ["--set", f"run.batch_tokens={many * 64}", "--set", "run.micro_batch=1"]
+    for command in (["eval", w.run("moe")], w.command("many", *batch)[1:]):
+        done = assay(*command, "--ranks", str(many), env={**os.environ, "PATH": str(w.path / "nothing")})
+        expect(is_refusal(done, f"error: --ranks {many} is more than the ", "hint: give --ranks "),
+               f"{command[0]}: {done}")
+    expect(not w.run("many").exists(), "a refused launch leaves no folder")
+
+
 def check_ranks(w):
     """Two processes share the work: the figures of one, printed once."""
     if not (ASSAY.parent / "libassay_mpi.so").exists():
@@ -204,6 +217,7 @@ def main():
         check_plan(w)
         check_set(w)
         check_places(w)
+        check_many_ranks(w)
         check_ranks(w)
         check_without_training_data(w)
         check_not_finite(w)

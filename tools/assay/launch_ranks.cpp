@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "comm/last_words.h"
 #include "comm/launch.h"
 #include "comm/layout.h"
@@ -228,6 +229,19 @@ void without_fresh(std::vector<std::string>& command) {
   });
 }
 
+// Ranks may be more than cores, for tests; a slip of the finger would hold the machine.
+void require_startable(int64_t ranks) {
+  constexpr int64_t kOfCore = 4, kAnywhere = 32;
+  const int64_t cores = usable_cores(), most = std::max(kAnywhere, kOfCore * cores);
+  if (ranks <= most) return;
+  throw UserError(strprintf("--ranks %ld is more than the %ld processes that are started on %ld "
+                            "core%s",
+                            long(ranks), long(most), long(cores), cores == 1 ? "" : "s"),
+                  strprintf("give --ranks %ld, one for each core, or fewer; on several machines "
+                            "start them with mpirun or srun",
+                            long(cores)));
+}
+
 }  // namespace
 
 std::vector<std::string> without_rank_options(const std::vector<std::string>& arguments) {
@@ -245,6 +259,7 @@ std::vector<std::string> without_rank_options(const std::vector<std::string>& ar
 }
 
 int launch_ranks(const RankLaunch& launch) {
+  require_startable(launch.ranks);
   if (const MpiLibrary library = find_mpi_library(); !library.found) {
     throw UserError("--ranks needs MPI, which this program cannot use here: " + library.problem,
                     library.hint);

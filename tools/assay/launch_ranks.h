@@ -24,7 +24,7 @@ struct RankLaunch {
 // Returns the exit code of the run, kExitRankLost if a rank was lost and no restart is left. Output
 // of the ranks is passed on as it comes; what mpirun itself says is shown only where nothing else
 // explains the end. Ctrl-C, SIGTERM and SIGHUP stop the run with a checkpoint, as on one rank.
-// UserError: no MPI, no mpirun, a run that is in use.
+// UserError: no MPI, no mpirun, a run that is in use, more ranks than this machine can hold.
 int launch_ranks(const RankLaunch& launch);
 
 // For the hint after a loss: "the last checkpoint is step 400, about 12 steps are repeated; the
