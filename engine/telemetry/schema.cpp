@@ -110,12 +110,15 @@ std::string telemetry_schema() {
 }
 
 void require_plain_tables(const Database& database) {
-  // The indices of primary keys have no SQL.
+  // An index of columns, which somebody may have added to look things up, computes nothing.
   Statement stranger(
       database,
-      "SELECT CASE type WHEN 'index' THEN 'an ' ELSE 'a ' END || type, name FROM sqlite_master "
-      "WHERE type <> 'table' AND (type <> 'index' OR sql IS NOT NULL) OR sql LIKE 'CREATE "
-      "VIRTUAL%' "
+      "SELECT CASE m.type WHEN 'index' THEN 'an ' ELSE 'a ' END || m.type, m.name "
+      "FROM sqlite_master m WHERE m.type NOT IN ('table', 'index') "
+      "OR m.type = 'table' AND m.sql LIKE 'CREATE VIRTUAL%' "
+      "OR m.type = 'index' AND (EXISTS (SELECT 1 FROM pragma_index_xinfo(m.name) x "
+      "WHERE x.cid = -2) OR EXISTS (SELECT 1 FROM pragma_index_list(m.tbl_name) l "
+      "WHERE l.name = m.name AND l.partial)) "
       "UNION ALL "
       "SELECT CASE c.hidden WHEN 0 THEN 'a default of' ELSE 'a computed column' END, "
       "t.name || '.' || c.name FROM sqlite_master t, pragma_table_xinfo(t.name) c "

@@ -90,7 +90,8 @@ std::span<const RouterColumn> router_columns();
 std::string telemetry_schema();
 
 // UserError if the database has what no version of this schema had and SQLite evaluates while it
-// reads or writes: views, triggers, virtual tables, indices, computed columns, default values.
+// reads or writes: views, triggers, virtual tables, indices of expressions or with a condition,
+// computed columns, default values.
 void require_plain_tables(const Database& database);
 
 }  // namespace assay

@@ -271,6 +271,21 @@ TEST_CASE("a database with anything that runs is refused") {
   }
 }
 
+TEST_CASE("an index of columns that somebody added is no danger") {
+  const TempFolder folder;
+  const std::string path = folder / "t.db";
+  {
+    Telemetry telemetry(path, layout_of());
+    log_step(telemetry, 1);
+  }
+  sqlite3* plain = nullptr;
+  REQUIRE(sqlite3_open(path.c_str(), &plain) == SQLITE_OK);
+  REQUIRE(sqlite3_exec(plain, "CREATE INDEX mine ON scalar(name, value)", nullptr, nullptr,
+                       nullptr) == SQLITE_OK);
+  sqlite3_close(plain);
+  REQUIRE(TelemetryReader(path).last_step() == 1);
+}
+
 TEST_CASE("a row of many megabytes is not read, and a condition of a table is not computed") {
   const TempFolder folder;
   const std::string path = folder / "t.db";
