@@ -4,6 +4,7 @@
 // constexpr functions are called in kernels too.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -53,6 +54,12 @@ constexpr uint32_t random_word(const RandomKey& key, uint64_t element) {
 // Uniform in (0, 1): never 0, never 1.
 inline double uniform_open(uint32_t word) {
   return (word + 0.5) * 0x1p-32;
+}
+
+// Likewise with 53 bits, of which `fine` has the last 21. The largest would be 1 when rounded.
+inline double uniform_open(uint32_t word, uint32_t fine) {
+  const uint64_t bits = (uint64_t{word} << 21) | (fine >> 11);
+  return std::min((double(bits) + 0.5) * 0x1p-53, 1 - 0x1p-53);
 }
 
 // Standard normal number i (`element`): Box-Muller on words (0, 1) or (2, 3) of block i / 2.

@@ -17,12 +17,12 @@ struct Candidate {
   double weight;
 };
 
-// Uniform in (0, 1) with 53 bits, so that tokens rarer than 2^-32 keep their probability.
+// With 53 bits, so that tokens rarer than 2^-32 keep their probability; below 1, so that draw()
+// finds an id that has a weight.
 double uniform(const Sampling& sampling, int64_t text, int64_t position) {
   const RandomKey key{sampling.seed, stream_id("sample"), static_cast<uint32_t>(text)};
   const auto words = random_block(key, static_cast<uint64_t>(position));
-  const uint64_t bits = (uint64_t{words[0]} << 21) | (words[1] >> 11);
-  return (double(bits) + 0.5) * 0x1p-53;
+  return uniform_open(words[0], words[1]);
 }
 
 // The ids that top_k and top_p keep, largest logit first. A heap yields them one by one, so the

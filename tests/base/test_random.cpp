@@ -16,6 +16,15 @@ TEST_CASE("philox4x32-10 known answers") {
            Words{0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u}));
 }
 
+TEST_CASE("uniform numbers are neither 0 nor 1") {
+  const uint32_t f = 0xffffffffu;
+  for (const double x :
+       {uniform_open(0), uniform_open(f), uniform_open(0, 0), uniform_open(f, f)}) {
+    REQUIRE((x > 0 && x < 1));
+  }
+  REQUIRE(uniform_open(f, f) > uniform_open(f));
+}
+
 TEST_CASE("normal numbers have mean 0, variance 1 and depend on every part of the key") {
   double sum = 0, squares = 0;
   const int n = 200000;
