@@ -135,9 +135,6 @@ void validate_samples(const SamplesConfig& samples) {
   if (!samples.prompts.empty() && !samples.file.empty()) {
     throw UserError("eval.samples.prompts and eval.samples.file are both given", hint);
   }
-  for (const std::string& prompt : samples.prompts) {
-    if (prompt.empty()) throw UserError("eval.samples.prompts has an empty text", hint);
-  }
 }
 
 void validate_optimizer(const Config& c) {

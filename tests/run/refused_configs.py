@@ -105,8 +105,6 @@ CONFIGS = [
      "eval.samples has neither prompts nor file", "prompts: [Once upon a time]"),
     ("samples of two kinds", evaluating("samples", "prompts: [a], file: text.txt"),
      "eval.samples.prompts and eval.samples.file are both given", "one prompt per line"),
-    ("samples of an empty prompt", evaluating("samples", 'prompts: [a, ""]'),
-     "eval.samples.prompts has an empty text", ""),
     ("samples of a file that is missing", evaluating("samples", "file: nowhere.txt"),
      "cannot read", ""),
     ("samples of a long prompt", evaluating("samples", f"prompts: [a, {'x y ' * 40}]"),

@@ -36,7 +36,8 @@ def core_settings(place, **fields):
     return ["--set", f"eval.core={json.dumps(core)}"]
 
 
-SAMPLES = ["--set", 'eval.samples={prompts: [Once upon a time, "The"], tokens: 12, every: 15}']
+PROMPTS = ["Once upon a time", "The", ""]
+SAMPLES = ["--set", f"eval.samples={{prompts: {json.dumps(PROMPTS)}, tokens: 12, every: 15}}"]
 
 
 def check_rows(place, name):
@@ -52,7 +53,7 @@ def check_rows(place, name):
     check(abs(sum(row[2] for row in tasks if row[1] == "centered") / 3 - core[-3][2]) < 1e-12, "the mean of the tasks")
     drawn = [json.loads(line) for line in samples(run).splitlines()]
     check([(s["step"], s["prompt"]) for s in drawn] ==
-          [(step, prompt) for step in (15, 30, 45, 60) for prompt in ("Once upon a time", "The")], drawn)
+          [(step, prompt) for step in (15, 30, 45, 60) for prompt in PROMPTS], drawn)
     check(all(len(s["tokens"]) <= 12 and isinstance(s["text"], str) for s in drawn), drawn)
     compared = json.loads(assay("compare", run, "--json").stdout)["models"][0]["capability"]
     last = [value for _, metric, value, _ in core if metric == MEAN][-1]
@@ -73,10 +74,12 @@ def check_like_eval(place, name):
     check(ours["present"] == theirs["present"] and ours["core"] is None, f"{ours['present']} and {theirs['present']}")
     for a, b in zip(ours["tasks"], theirs["tasks"]):
         check({**a, "seconds": 0} == {**b, "seconds": 0}, f"{a} and {b}")
-    done = assay("sample", run, "--prompt", "Once upon a time", "--prompt", "The", "--tokens", "12", "--json")
+    prompts = [word for prompt in PROMPTS for word in ("--prompt", prompt)]
+    done = assay("sample", run, *prompts, "--tokens", "12", "--json")
     check(done.returncode == 0, done.stderr)
     texts = [text["tokens"] for text in json.loads(done.stdout)["texts"]]
-    check(texts == [json.loads(line)["tokens"] for line in samples(run).splitlines()[-2:]], f"as `assay sample`: {texts}")
+    drawn = [json.loads(line)["tokens"] for line in samples(run).splitlines()[-len(PROMPTS):]]
+    check(texts == drawn, f"as `assay sample`: {texts}")
 
 
 def check_stopped(place, settings):
@@ -205,7 +208,7 @@ def check_abandoned(place):
     check("warning: what was measured of steps after 20, which are made again, "
           f"is in {run}/evals/given-up now: {at[30].name}\n" in done.stderr, done.stderr)
     logged = (run / "log.txt").read_text()
-    check("removed, of steps that are made again: 2 lines of samples.jsonl" in logged, "the log says so")
+    check("removed, of steps that are made again: 3 lines of samples.jsonl" in logged, "the log says so")
     done = place.train("abandoned", *settings, "--stop-after", "8")
     check("given-up" not in done.stderr, done.stderr)
     check(b"val_loss_nats" not in at[30].read_bytes(), "the loss is not measured again")
