@@ -1,10 +1,12 @@
 #include "eval/csv.h"
 
 #include "base/check.h"
+#include "data/utf8.h"
 
 namespace assay {
 
 std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std::string& name) {
+  text = without_mark(text);
   std::vector<std::vector<std::string>> records;
   std::vector<std::string> record;
   std::string field;

@@ -8,7 +8,8 @@
 
 namespace assay {
 
-// Records of fields. UserError with the line if a quote is never closed.
+// Records of fields, without the byte order mark that some editors write. UserError with the line
+// if a quote is never closed.
 std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std::string& name);
 
 }  // namespace assay

@@ -20,6 +20,7 @@ TEST_CASE("quoted fields hold commas, quotes and line breaks") {
   REQUIRE(records.size() == 2);
   REQUIRE(records[0] == std::vector<std::string>{"a", "b,\"c\"\nd", ""});
   REQUIRE(records[1] == std::vector<std::string>{"e", "f", "g"});
+  REQUIRE(parse_csv("\xEF\xBB\xBFTask,b\n", "t.csv")[0] == std::vector<std::string>{"Task", "b"});
   expect_error([] { parse_csv("a\nb,\"c\n", "t.csv"); }, "t.csv:2: this quote is never closed");
 }
 
