@@ -58,7 +58,10 @@ int64_t common_suffix(const std::vector<Tokens>& all) {
   return int64_t(length);
 }
 
-std::string why_not(const CorePrompt& prompt) {
+// cut: tokens that the prompt has lost at its beginning.
+std::string why_not(const CorePrompt& prompt, int64_t cut) {
+  // All of a prompt is the common ending.
+  if (prompt.begin + cut < 1) return "the contexts do not differ";
   if (prompt.begin >= prompt.end) return "no token of the answer is left to score";
   // The first token of a text has nothing before it to be predicted from.
   if (prompt.begin < 1) return "the answer is longer than the model's context";
@@ -155,7 +158,7 @@ CoreQuestion CoreExamples::question(int64_t idx, Encoder& encoder, int32_t bos,
     prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.begin() + cut);
     prompt.begin -= cut;
     prompt.end -= cut;
-    if (question.not_scored.empty()) question.not_scored = why_not(prompt);
+    if (question.not_scored.empty()) question.not_scored = why_not(prompt, cut);
   }
   return question;
 }

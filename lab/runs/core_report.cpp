@@ -61,7 +61,9 @@ std::string skipped_text(const CoreTaskResult& task) {
 }
 
 std::string score_line(const std::string& name, const CoreScore& score) {
-  if (!score.core) return name + ": none, a task has no scored row\n";
+  if (!score.core) {
+    return name + (name.ends_with(':') ? "" : ":") + " none, a task has no scored row\n";
+  }
   return strprintf("%s %.4f +- %.4f (standard error over rows)\n", name.c_str(), *score.core,
                    score.standard_error);
 }

@@ -177,6 +177,13 @@ TEST_CASE("rows that cannot be scored give the reason") {
           "no token of the answer is left to score");
   REQUIRE(asked(CoreKind::kMultipleChoice, choice_row(), 2).not_scored ==
           "the answer is longer than the model's context");
+  CoreRow contexts;
+  contexts.options = {"Ann", "Ann"};
+  contexts.continuation = "won";
+  for (const int64_t max_tokens : {0, 4}) {
+    REQUIRE(asked(CoreKind::kSchema, contexts, max_tokens).not_scored ==
+            "the contexts do not differ");
+  }
   // For an empty answer, the delimiter before it is not scored instead.
   CoreRow empty;
   empty.context = "q";

@@ -59,6 +59,11 @@ TEST_CASE("a bundle of other tasks has no CORE, and none of its parts") {
   REQUIRE_FALSE(is_whole_core(json));
 }
 
+TEST_CASE("a mean of tasks without a scored row is none") {
+  const CoreReport report = report_of({half_right("copa", 4, 50), half_right("piqa", 0, 50)});
+  REQUIRE(has(core_text(report), "\nmean of 2 of 2 tasks: none, a task has no scored row\n"));
+}
+
 TEST_CASE("prompt tokens/s of several ranks are of the time that passed") {
   CoreReport report;
   report.tasks.resize(2);
