@@ -1,10 +1,11 @@
 #include "lab/runs/core_parts.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <charconv>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/read_failed.h"
 #include "data/json_text.h"
 
 namespace assay {
@@ -35,7 +36,10 @@ PartFile read_part(const std::string& file) {
   }
   const ordered_json& part = json["core_part"];
   if (!part.is_string()) damaged(file, "core_part is " + part.dump());
-  return {file, parse_core_part(part.get<std::string>()), std::move(json)};
+  CorePart share;
+  const auto problem = problem_of([&] { share = parse_core_part(part.get<std::string>()); });
+  if (problem) damaged(file, problem->what());
+  return {file, share, std::move(json)};
 }
 
 template <typename V>
@@ -169,6 +173,21 @@ std::optional<int64_t> cut_prompts_of(const PartFile& part, const ordered_json& 
   return field<int64_t>(part, task, "cut_prompts");
 }
 
+// As in a bundle: nothing is above guessing that is always right.
+double baseline_of(const PartFile& part, const ordered_json& task) {
+  const auto percent = field<double>(part, task, "baseline_percent");
+  if (percent >= 0 && percent < 100) return percent;
+  damaged(part.file, strprintf("baseline_percent is %g", percent));
+}
+
+// As in a bundle: answers and scores are kept by label.
+void require_other_labels(const PartFile& part, const std::vector<CoreTaskResult>& tasks,
+                          const std::string& label) {
+  const auto same = [&](const CoreTaskResult& task) { return task.label == label; };
+  if (std::none_of(tasks.begin(), tasks.end(), same)) return;
+  damaged(part.file, "two tasks have the label " + label);
+}
+
 CoreTaskResult merged_task(const std::vector<PartFile>& parts, size_t index) {
   std::vector<TaskPart> pieces;
   CoreTaskResult result;
@@ -182,7 +201,7 @@ CoreTaskResult merged_task(const std::vector<PartFile>& parts, size_t index) {
     here.kind = kind_of(part, field<std::string>(part, task, "kind"));
     here.shots = field<int64_t>(part, task, "shots");
     here.rows = field<int64_t>(part, task, "rows");
-    here.baseline_percent = field<double>(part, task, "baseline_percent");
+    here.baseline_percent = baseline_of(part, task);
     if (pieces.empty()) result = here;
     if (here.label != result.label || here.kind != result.kind || here.shots != result.shots ||
         here.rows != result.rows || here.baseline_percent != result.baseline_percent) {
@@ -206,14 +225,22 @@ CoreTaskResult merged_task(const std::vector<PartFile>& parts, size_t index) {
   return result;
 }
 
+// 0 if it is no number without a sign.
+int64_t digits_value(std::string_view text) {
+  int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value);
+  return read.ec == std::errc() && read.ptr == end ? value : 0;
+}
+
 }  // namespace
 
 CorePart parse_core_part(const std::string& text) {
-  int64_t number = 0, count = 0;
-  int used = 0;
-  const int read = std::sscanf(text.c_str(), "%ld/%ld%n", &number, &count, &used);
-  if (read != 2 || size_t(used) != text.size() || number < 1 || number > count ||
-      count > kMostParts) {
+  const size_t slash = std::min(text.find('/'), text.size());
+  const int64_t number = digits_value(std::string_view(text).substr(0, slash));
+  const int64_t count =
+      digits_value(std::string_view(text).substr(std::min(slash + 1, text.size())));
+  if (number < 1 || number > count || count > kMostParts) {
     throw UserError("'" + text + "' is not a part I/N",
                     "I/N with I from 1 to N: 2/4 is the second of four");
   }
@@ -258,8 +285,11 @@ CoreReport merge_core_parts(const std::vector<std::string>& files) {
   report.missing = field<std::vector<std::string>>(first, first.json, "missing");
   report.origin = field<ordered_json>(first, first.json, "origin");
   const auto tasks = field<ordered_json>(first, first.json, "tasks");
+  if (!tasks.is_array() || tasks.empty()) damaged(first.file, "it has no tasks");
   for (size_t i = 0; i < tasks.size(); ++i) {
-    report.tasks.push_back(merged_task(parts, i));
+    CoreTaskResult merged = merged_task(parts, i);
+    require_other_labels(first, report.tasks, merged.label);
+    report.tasks.push_back(std::move(merged));
     const auto rows = report.origin.find("rows of " + report.tasks.back().label);
     if (rows != report.origin.end() && rows->is_string()) {
       report.rows_sha256.push_back(rows->get<std::string>());

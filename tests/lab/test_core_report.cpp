@@ -1,4 +1,5 @@
 #include <cmath>
+#include <functional>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -6,6 +7,7 @@
 #include "lab/runs/core_parts.h"
 #include "lab/runs/core_report.h"
 #include "tests/catch.h"
+#include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"
 
 namespace assay::test_core_report {
@@ -144,6 +146,32 @@ TEST_CASE("prompts that lost their beginning are told, and added up over parts")
   REQUIRE(!mixed.cut_prompts());
   REQUIRE(!core_json(mixed).contains("cut_prompts"));
   REQUIRE(!has(core_text(mixed), "lost their beginning"));
+}
+
+TEST_CASE("damaged parts are refused, each by its name") {
+  const TempFolder folder;
+  const std::string file = folder / "part.json";
+  const Json sound = core_part_json(
+      report_of({half_right("copa", 4, 50), half_right("piqa", 4, 50)}), {.index = 0, .count = 1});
+  const auto refused = [&](const std::string& says, const std::function<void(Json&)>& damage) {
+    Json part = sound;
+    damage(part);
+    write_file_atomic(file, part.dump());
+    expect_error([&] { merge_core_parts({file}); }, file + " is damaged: " + says);
+  };
+  refused("it has no tasks", [](Json& part) { part["tasks"] = Json::array(); });
+  refused("it has no tasks", [](Json& part) { part["tasks"] = "all"; });
+  refused("two tasks have the label copa", [](Json& part) { part["tasks"][1]["label"] = "copa"; });
+  for (const int percent : {100, -1}) {
+    refused("baseline_percent is " + std::to_string(percent),
+            [&](Json& part) { part["tasks"][1]["baseline_percent"] = percent; });
+  }
+  for (const char* share : {"1/1x", " 1/1", "+1/1", "1/ 1", "1/", "1", "/1", "", "0/1", "2/1"}) {
+    refused("'" + std::string(share) + "' is not a part I/N",
+            [&](Json& part) { part["core_part"] = share; });
+  }
+  write_file_atomic(file, sound.dump());
+  REQUIRE(merge_core_parts({file}).tasks.size() == 2);
 }
 
 }  // namespace assay::test_core_report

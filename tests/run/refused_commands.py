@@ -120,6 +120,8 @@ COMMANDS = [
     (["eval", "done", "--tasks", "core", "--part", "3/2"], "'3/2' is not a part I/N", "2/4"),
     (["eval", "done", "--tasks", "core", "--part", "0/2"], "'0/2' is not a part I/N", "2/4"),
     (["eval", "done", "--tasks", "core", "--part", "two"], "'two' is not a part I/N", "2/4"),
+    (["eval", "done", "--tasks", "core", "--part", " 1/2"], "' 1/2' is not a part I/N", "2/4"),
+    (["eval", "done", "--tasks", "core", "--bundle", "c", "--batch", "9223372036854775807"], "--batch", "--help"),
     (["eval", "done", "--part", "1/2"], "--part works only for core", "--tasks core"),
     (["eval", "done", "--merge", "text.txt"], "--merge takes only files of parts, not done", "--merge PART"),
     (["eval", "--merge", "missing.json"], "missing.json", ""),

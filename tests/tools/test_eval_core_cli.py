@@ -178,7 +178,7 @@ def check_parts(w):
             ("is damaged: 'prompts' is missing", lambda p: p.update(prompts="many")),
             ("is damaged: 'origin' is missing", lambda p: p.pop("origin")),
             ("is damaged: core_part is 2", lambda p: p.update(core_part=2)),
-            ("'2 of 3' is not a part I/N", lambda p: p.update(core_part="2 of 3")),
+            ("changed.json is damaged: '2 of 3' is not a part I/N", lambda p: p.update(core_part="2 of 3")),
             ("is not a part of a CORE evaluation", lambda p: p.pop("core_part"))]:
         refused(part, *with_change(change))
     (w.path / "changed.json").write_text(files[1].read_text()[:200])
