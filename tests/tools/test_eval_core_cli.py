@@ -312,7 +312,9 @@ def check_refused(w):
                    ["--batch", "64"], ["--tokenizer", w.path / "none"]):
         refused(f"{option[0]} is only for core", w.run("moe"), *option)
     refused("--part 1/2 is of one process", w.run("moe"), "--tasks", "core", "--bundle", bundle, "--part", "1/2", "--ranks", "2")
-    refused("--merge takes no --max-rows", "--merge", w.path / "x.json", "--max-rows", "5")
+    for option in (["--max-rows", "5"], ["--tasks", "loss"], ["--set", "precision.recipe=fp32"], ["--ranks", "2"],
+                   ["--device", "cpu"], ["--plan"]):
+        refused(f"--merge takes no {option[0]}", "--merge", w.path / "x.json", *option)
     refused("no CORE bundle in", w.run("moe"), "--tasks", "core", "--bundle", w.path)
     refused("no task chess", w.run("moe"), "--tasks", "core", "--bundle", bundle, "--core-tasks", "chess")
     write_bundle(bundle, choices=2)

@@ -368,7 +368,7 @@ int evaluate_here(const EvalArguments& a, Ranks* ranks) {
   return kExitDone;
 }
 
-// What the user gave of the options that only CORE has.
+// What the user gave of the options that only the scoring of CORE has.
 std::string core_option(const EvalArguments& a) {
   const CoreEvaluation& core = a.core;
   if (!a.rows_file.empty()) return "--rows";
@@ -381,16 +381,28 @@ std::string core_option(const EvalArguments& a) {
   return a.alone ? "--one-at-a-time" : "";
 }
 
+// What the user gave beside --merge that says how to score, which the parts did.
+std::string option_beside_merge(const EvalArguments& a) {
+  if (const std::string core = core_option(a); !core.empty()) return core;
+  if (a.explicit_tasks && a.tasks != std::vector<std::string>{"core"}) return "--tasks";
+  if (!a.sets.empty()) return "--set";
+  if (a.device != "auto") return "--device";
+  if (a.ranks > 1) return "--ranks";
+  return a.plan ? "--plan" : "";
+}
+
 int evaluate(const EvalArguments& a) {
   if (!a.part_file.empty() && a.part.empty()) {
     throw UserError("--output is only for --part", "other results: assay eval RUN --json > FILE");
   }
-  const std::string only_core = core_option(a);
-  if (!a.merge.empty() && !only_core.empty()) {
-    throw UserError("--merge takes no " + only_core + ": the parts' files say how they were scored",
+  if (!a.merge.empty()) {
+    const std::string beside = option_beside_merge(a);
+    if (beside.empty()) return merge_parts(a);
+    throw UserError("--merge takes no " + beside + ": the parts' files say how they were scored",
                     "assay eval --merge PART ...");
   }
-  if (!only_core.empty() && !wants(a, "core") && a.merge.empty()) {
+  const std::string only_core = core_option(a);
+  if (!only_core.empty() && !wants(a, "core")) {
     throw UserError(only_core + " is only for core", "give --tasks core --bundle FOLDER");
   }
   if (!a.part.empty() && (a.ranks > 1 || launched_processes() > 1)) {
@@ -398,7 +410,6 @@ int evaluate(const EvalArguments& a) {
                     "give --ranks alone, which share the rows, or start every part by itself");
   }
   if (a.ranks > 1) require_no_launcher(a.ranks);
-  if (!a.merge.empty()) return merge_parts(a);
   if (a.checkpoint.empty()) throw UserError("RUN is missing", "assay eval --help");
   if (a.plan) return print_plan(a);
   if (!a.part.empty()) return evaluate_part(a);
@@ -447,7 +458,7 @@ void add_eval_command(Commands& commands) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   sub->add_option("--batch", a->core.batch,
                   "for core: tokens per forward pass (default: 2048 on a CPU, 4096 on a GPU)")
-      ->check(above_zero());
+      ->check(whole_between(1, 1 << 24));
   sub->add_flag(
       "--one-at-a-time", a->alone,
       "for core: a plain loop, for comparison: one prompt per pass, all its tokens "
