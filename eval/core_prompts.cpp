@@ -163,6 +163,12 @@ CoreQuestion CoreExamples::question(int64_t idx, Encoder& encoder, int32_t bos,
   return question;
 }
 
+int64_t limit_of_rows(const std::vector<CoreExamples>& tasks, int64_t max_rows) {
+  const bool any = std::any_of(tasks.begin(), tasks.end(),
+                               [](const CoreExamples& task) { return task.has_fewer_rows(); });
+  return any ? max_rows : 0;
+}
+
 int64_t estimated_tokens(const CoreExamples& examples, const Tokenizer& tokenizer,
                          int64_t max_tokens) {
   constexpr int64_t kLookedAt = 8;

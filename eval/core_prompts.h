@@ -47,8 +47,9 @@ class CoreExamples {
 
   const CoreTask& task() const { return task_; }
   int64_t size() const { return int64_t(order_.size()); }
-  int64_t line(int64_t idx) const { return order_[size_t(idx)]; }  // of the file, 0-based
-  std::vector<int64_t> shots(int64_t idx) const;                   // idx of the examples
+  bool has_fewer_rows() const { return order_.size() < rows_.size(); }  // than the file
+  int64_t line(int64_t idx) const { return order_[size_t(idx)]; }       // of the file, 0-based
+  std::vector<int64_t> shots(int64_t idx) const;                        // idx of the examples
   const CoreRow& row(int64_t idx) const { return rows_[size_t(order_[size_t(idx)])]; }
   // Texts; language modeling: without the continuation, then with it.
   std::vector<std::string> prompts(int64_t idx) const;
@@ -63,6 +64,9 @@ class CoreExamples {
 
 // Strips white space at both ends, like Python's str.strip (Unicode).
 std::string_view python_strip(std::string_view text);
+
+// max_rows, or 0 if that leaves out no row of any task: the score is then that of all rows.
+int64_t limit_of_rows(const std::vector<CoreExamples>& tasks, int64_t max_rows);
 
 // Estimates the prompt tokens of the whole task from a few of its questions, for progress.
 int64_t estimated_tokens(const CoreExamples& examples, const Tokenizer& tokenizer,

@@ -95,7 +95,7 @@ std::optional<CoreReport> TrainingCore::score(Exec on, Model& model, int64_t ste
   report.step = step;
   report.bundle = config_.bundle;
   report.max_tokens = max_tokens_;
-  report.max_rows = config_.max_rows;
+  report.max_rows = limit_of_rows(examples_, config_.max_rows);
   report.rows_sha256 = rows_sha256_;
   report.missing = missing_;
   ModelScorer scorer(on, model, {.batch_rows = batch_rows_});

@@ -211,6 +211,15 @@ TEST_CASE("examples come from other rows, and there must be enough") {
                "few: 3 examples before each question, and 3 rows to take them from");
 }
 
+TEST_CASE("a limit that leaves out no row is none") {
+  const auto of_rows = [](size_t rows, int64_t max_rows) {
+    return CoreExamples(CoreTask(), std::vector<CoreRow>(rows, choice_row()), max_rows);
+  };
+  REQUIRE(limit_of_rows({of_rows(3, 5), of_rows(5, 5)}, 5) == 0);
+  REQUIRE(limit_of_rows({of_rows(3, 5), of_rows(6, 5)}, 5) == 5);
+  REQUIRE(limit_of_rows({of_rows(6, 0)}, 0) == 0);
+}
+
 TEST_CASE("white space is stripped as Python strips it") {
   REQUIRE(python_strip("\x1F\xE3\x80\x80 a b\xE2\x80\xA8\n") == "a b");
   REQUIRE(python_strip("\xE2\x80\x8B") == "\xE2\x80\x8B");  // a zero-width space is not white space

@@ -62,6 +62,9 @@ def check_all_tasks(w):
     expect(few["core"] is None and math.isclose(few["present"]["mean_centered"], mean), few)
     expect(f"\ncore_of_at_most_3_rows_each {mean:.4f} +- " in shown and "\nCORE " not in shown and "which is not CORE" in shown and
            re.search(r"^CORE-18 .*, at most 3 rows each ", shown, re.M), shown)
+    # A limit that leaves out no row is none: CORE, to the bit.
+    same = evaluated(*options, "--max-rows", "4")["core"]
+    expect(without_seconds(same) == without_seconds(core), f"--max-rows of all rows: {same}")
     some = evaluated(*options, "--core-tasks", ",".join(label for label in core_bundle.CORE if label != "squad"))["core"]
     expect(some["core"] is None and [s["tasks"] for s in some["subsets"].values()] == [18, 16] and some["missing"] == ["squad"], some)
 

@@ -110,7 +110,6 @@ CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a
   report.step = source.state.step;
   report.bundle = a.bundle;
   report.max_tokens = a.max_tokens > 0 ? a.max_tokens : source.config.run.sequence;
-  report.max_rows = a.max_rows;
   report.missing = bundle.missing;
 
   std::vector<CoreExamples> examples;
@@ -122,6 +121,7 @@ CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a
     tokens_of.push_back(estimated_tokens(examples.back(), tokenizer, report.max_tokens));
     tokens += tokens_of.back();
   }
+  report.max_rows = limit_of_rows(examples, a.max_rows);
   LoadedModel loaded(source, a.device, {.positions = report.max_tokens, .rows = batch_rows(a)}, -1,
                      ranks);
   loaded.allocate();
