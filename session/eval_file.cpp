@@ -1,5 +1,10 @@
 #include "session/eval_file.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <map>
 #include <string>
@@ -14,8 +19,16 @@ namespace assay {
 
 using nlohmann::ordered_json;
 
+namespace {
+
+std::string evaluations_of(const std::string& run) {
+  return run + "/" + kEvaluations;
+}
+
+}  // namespace
+
 std::string evaluation_file(const std::string& run, int64_t step, const std::string& suffix) {
-  const std::string folder = run + "/" + kEvaluations;
+  const std::string folder = evaluations_of(run);
   make_folders(folder);
   return strprintf("%s/step-%08ld%s.json", folder.c_str(), long(step), suffix.c_str());
 }
@@ -54,9 +67,9 @@ CoreExtent core_extent(const ordered_json& file) {
 
 // Whether `later` has every task of `before` with at least as many rows, and if it has no more than
 // these, prompts that are no shorter. All of CORE covers what is only part of it, or of another
-// bundle.
+// bundle, and nothing else covers all of CORE.
 bool covers(const CoreExtent& later, const CoreExtent& before) {
-  if (later.whole && !before.whole) return true;
+  if (later.whole != before.whole) return later.whole;
   for (const auto& [label, rows] : before.rows) {
     const auto found = later.rows.find(label);
     if (found == later.rows.end() || found->second < rows) return false;
@@ -74,20 +87,50 @@ bool has_losses(const ordered_json& file) {
   return false;
 }
 
+// What the file has; an empty object if it is not there.
+ordered_json recorded_before(const std::string& path) {
+  std::error_code error;
+  const bool there = std::filesystem::exists(path, error);
+  if (error) {
+    throw UserError("cannot read " + path + ": " + error.message(),
+                    "check the permissions of it and of its folder: ls -la");
+  }
+  if (!there) return ordered_json::object();
+  ordered_json file = json_of<ordered_json>(read_file(path));
+  if (file.is_object()) return file;
+  throw UserError(path + " is not a JSON object", "it is damaged: move it away and evaluate again");
+}
+
+// While it lives, no other evaluation changes a file of the folder. The folder itself is locked,
+// so no file is left in it. On a file system without locks there is none: two evaluations seldom
+// end together.
+class Turn {
+ public:
+  explicit Turn(const std::string& folder)
+      : folder_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    while (folder_ >= 0 && flock(folder_, LOCK_EX) != 0 && errno == EINTR) continue;
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (folder_ >= 0) close(folder_);
+  }
+
+ private:
+  int folder_;
+};
+
 }  // namespace
 
 RecordedEvaluation record_evaluation(const std::string& run, int64_t step, ordered_json result) {
   const std::string path = evaluation_file(run, step);
-  ordered_json all = ordered_json::object();
-  if (std::filesystem::exists(path)) {
-    all = json_of<ordered_json>(read_file(path));
-    if (!all.is_object()) {
-      throw UserError(path + " is not a JSON object",
-                      "it is damaged: move it away and evaluate again");
-    }
-  }
+  const Turn turn(evaluations_of(run));
+  ordered_json all = recorded_before(path);
   const bool kept_core = result.contains("core") && !covers(core_extent(result), core_extent(all));
-  if (kept_core) result.erase("core");
+  if (kept_core) {
+    result.erase("core");
+    if (!has_losses(result)) return {.path = path, .kept_core = true, .changed = false};
+  }
   if (result.contains("core")) {
     for (const char* key : kOrigin) {
       if (result.contains(key)) result["core"][key] = result[key];

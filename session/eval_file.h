@@ -17,13 +17,14 @@ struct RecordedEvaluation {
   std::string path;
   // The file has CORE of tasks or rows that the new one lacks, or of longer prompts: it stays.
   bool kept_core = false;
+  bool changed = true;  // false: that was all that the new one had
 };
 
 // Merges `result` into the file; the step's earlier measurements under other keys are kept. Its
 // commit, device, recipe and phase are put into its "core" too: beside it they are those of the
 // losses, or of CORE in a file without losses. Files of earlier versions have them only beside it,
-// and no phase.
-// UserError when the file cannot be written or the existing one is damaged.
+// and no phase. Evaluations that end together do so one after the other.
+// UserError when the file cannot be read or written, or the existing one is damaged.
 RecordedEvaluation record_evaluation(const std::string& run, int64_t step,
                                      nlohmann::ordered_json result);
 

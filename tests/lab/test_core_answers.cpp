@@ -278,6 +278,24 @@ TEST_CASE("CORE of fewer rows does not replace that of more") {
   REQUIRE(stored()["core"] == core_of("0000", "0000"));
 }
 
+TEST_CASE("what is not CORE does not replace it, with as many rows") {
+  const TempFolder folder;
+  const RunRecord run = run_with(folder, "a", core_of("1100", "1111"));
+  const auto recorded = [&](const Json& core) {
+    return record_evaluation(run.path, FakeRun::kSteps, Json{{"step", 7}, {"core", core}});
+  };
+  const std::string file = evaluation_file(run.path, FakeRun::kSteps), before = read_file(file);
+  Json another = core_of("0000", "0000");
+  another["tasks"].push_back(Json{{"label", "of mine"}, {"rows", 10}});
+  for (const Json& core : {core_of("0000", "0000", 100), another}) {
+    const RecordedEvaluation kept = recorded(core);
+    REQUIRE((kept.kept_core && !kept.changed));
+    REQUIRE(read_file(file) == before);
+  }
+  const RecordedEvaluation whole = recorded(core_of("0000", "0000"));
+  REQUIRE((!whole.kept_core && whole.changed));
+}
+
 TEST_CASE("CORE of some tasks does not replace that of others") {
   const TempFolder folder;
   const FakeRun run{.path = folder / "a", .data = folder / "data"};

@@ -1,12 +1,15 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "engine/run/run_dir.h"
 #include "session/eval_file.h"
 #include "session/other_guessing.h"
 #include "session/step_measurements.h"
 #include "tests/catch.h"
+#include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"
 
 namespace assay::test_step_measurements {
@@ -89,6 +92,39 @@ TEST_CASE("what can be taken away of given-up steps goes, beside the first probl
     REQUIRE(given_up.problem.starts_with("cannot read the folder " + run + "/evals: "));
   }
   REQUIRE(read_file(texts) == sample_of(15));
+}
+
+TEST_CASE("two evaluations of a step that end together are both in its file") {
+  constexpr int kTimes = 20;
+  const TempFolder folder;
+  const std::string run = folder / "run";
+  std::vector<std::string> problems[2];
+  const auto record = [&](int who) {
+    for (int i = 0; i < kTimes; ++i) {
+      const std::string key = "val_" + std::to_string(who) + "_" + std::to_string(i);
+      try {
+        record_evaluation(run, 25, Json{{key, i}});
+      } catch (const UserError& error) {
+        problems[who].push_back(error.what());
+      }
+    }
+  };
+  std::thread other(record, 1);
+  record(0);
+  other.join();
+  REQUIRE((problems[0].empty() && problems[1].empty()));
+  REQUIRE(Json::parse(read_file(evaluation_file(run, 25))).size() == 2 * kTimes);
+}
+
+TEST_CASE("an evaluation file that cannot be read is one error") {
+  const TempFolder folder;
+  const std::string run = folder / "run", file = evaluation_file(run, 25);
+  fs::create_symlink(fs::path(file).filename(), file);  // leads to itself
+  expect_error(
+      [&] {
+        record_evaluation(run, 25, Json{{"val_loss_nats", 3.5}});
+      },
+      "cannot read " + file + ": ");
 }
 
 TEST_CASE("a run that goes on with other accuracies of guessing says so") {

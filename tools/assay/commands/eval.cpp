@@ -10,6 +10,7 @@
 #include "base/build_info.h"
 #include "base/check.h"
 #include "base/file.h"
+#include "base/read_failed.h"
 #include "comm/agree.h"
 #include "comm/launch.h"
 #include "data/hash_files.h"
@@ -267,10 +268,10 @@ void record(const EvalArguments& a, const CheckpointSource& source, ordered_json
     std::fprintf(
         stderr,
         "note: %s keeps its CORE, of more rows or longer prompts than this one, or of tasks "
-        "that it lacks\n",
+        "that it lacks, or all of CORE, which this one is not\n",
         where->path.c_str());
   }
-  if (where && !a.json) std::printf("recorded in %s\n", where->path.c_str());
+  if (where && where->changed && !a.json) std::printf("recorded in %s\n", where->path.c_str());
 }
 
 // What it was measured over: bytes, or tokens.
@@ -363,8 +364,12 @@ int evaluate_here(const EvalArguments& a, Ranks* ranks) {
     std::printf("%s, step %ld\n%s", source.folder.c_str(), long(source.state.step), text.c_str());
   }
   if (!finite) warn_not_finite(source, recipe);
+  // First the rows, which nothing else has: neither loses the other.
+  const auto unwritten = problem_of([&] {
+    if (rows) write_rows(*rows, *report);
+  });
   record(a, source, result);
-  if (rows) write_rows(*rows, *report);
+  if (unwritten) throw *unwritten;
   return kExitDone;
 }
 
