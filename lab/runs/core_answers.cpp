@@ -44,6 +44,14 @@ std::string replaced_text(const RunRecord& run) {
                    *file.score);
 }
 
+// Why there are no answers, though the run has scored all of CORE; "" if it has not, its file is
+// not there, or an earlier version wrote it, which kept none.
+std::string lost_text(const RunRecord& run) {
+  if (!run.core || run.core->name != "core" || !run.core->file || run.core->file->whole) return "";
+  return strprintf("a later evaluation replaced the answers of %s: %s has not all of CORE",
+                   run.name.c_str(), fs::path(run.core->file->path).filename().c_str());
+}
+
 }  // namespace
 
 std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run) {
@@ -55,16 +63,21 @@ std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run) {
 CoreRowComparison compare_core_rows(const SeedGroup& a, const SeedGroup& b) {
   std::vector<const RunRecord*> runs;
   std::vector<std::vector<CoreAnswers>> of_a, of_b;
-  std::string replaced;
+  std::string lost, replaced;
   for (const auto& [group, answers] : {std::pair(&a, &of_a), std::pair(&b, &of_b)}) {
     for (const RunRecord* run : group->runs) {
       std::optional<std::vector<CoreAnswers>> found = recorded_answers(*run);
-      if (!found) return {};
+      if (!found && lost_text(*run).empty()) return {};
+      if (!found) {
+        if (lost.empty()) lost = lost_text(*run);
+        continue;
+      }
       if (replaced.empty()) replaced = replaced_text(*run);
       answers->push_back(std::move(*found));
       runs.push_back(run);
     }
   }
+  if (!lost.empty()) return {.difference = {}, .absent = lost};
   std::string absent = different_core_questions(runs);
   if (absent.empty()) absent = replaced;
   if (!absent.empty()) return {.difference = {}, .absent = absent};

@@ -18,8 +18,9 @@ std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run);
 // CORE of model a minus that of b, over the rows; answers are means over a model's runs.
 struct CoreRowComparison {
   std::optional<CoreDifference> difference;
-  // Why there is none although all of the runs have answers: they are of prompts of other lengths,
-  // of other rows, or not those of a run's own score. "" otherwise.
+  // Why there is none although all of the runs have scored all of CORE: their answers are of
+  // prompts of other lengths, of other rows, not those of a run's own score, or no longer there. ""
+  // otherwise.
   std::string absent;
 };
 CoreRowComparison compare_core_rows(const SeedGroup& a, const SeedGroup& b);

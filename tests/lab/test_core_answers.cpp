@@ -94,6 +94,19 @@ TEST_CASE("part of CORE is no CORE to compare") {
   REQUIRE_FALSE(difference(whole, run_with(folder, "trimmed", trimmed)));
 }
 
+TEST_CASE("a file that has lost all of CORE says why its rows are not compared") {
+  const TempFolder folder;
+  const RunRecord a = run_with(folder, "a", core_of("1100", "1111")),
+                  few = run_with(folder, "few", core_of("1100", "1111", 100));
+  const std::string why =
+      "a later evaluation replaced the answers of few: step-00000040.json has not all of CORE";
+  REQUIRE(compare_core_rows(group_of(a), group_of(few)).absent == why);
+  REQUIRE(compare_core_rows(group_of(few), group_of(a)).absent == why);
+  RunRecord none = run_with(folder, "none", core_of("1100", "1111"));
+  none.core.reset();
+  REQUIRE(compare_core_rows(group_of(few), group_of(none)).absent.empty());
+}
+
 TEST_CASE("answers to prompts of other lengths, or of a later evaluation, are not compared") {
   const TempFolder folder;
   const RunRecord a = run_with(folder, "a", core_of("1100", "1111"));
