@@ -61,10 +61,8 @@ int open_part(const std::string& path, const std::string& part) {
   throw_write(path, error, 0);
 }
 
-}  // namespace
-
-std::string read_file(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+// Closes the file.
+std::string read_whole(int file, const std::string& path) {
   if (file < 0) throw_read(path, errno);
   std::string bytes;
   struct stat info;
@@ -94,13 +92,40 @@ std::string read_file(const std::string& path) {
   return bytes;
 }
 
+// A folder is refused by who reads or writes it.
+bool is_file_or_folder(const struct stat& info) {
+  return S_ISREG(info.st_mode) || S_ISDIR(info.st_mode);
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path) {
+  return read_whole(open(path.c_str(), O_RDONLY | O_CLOEXEC), path);
+}
+
 std::string read_regular_file(const std::string& path) {
+  return read_whole(open_regular(path), path);
+}
+
+int open_regular(const std::string& path) {
   struct stat info = {};
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
-    throw UserError("cannot read " + path + ": it is a pipe or a device, not a file",
-                    "it is nothing that assay wrote: remove it");
+  if (stat(path.c_str(), &info) != 0) return -1;
+  if (is_file_or_folder(info)) {  // a device may act when it is opened
+    // Nor is a pipe waited for that took the place of the file since.
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (file < 0 || fstat(file, &info) != 0 || is_file_or_folder(info)) return file;
+    close(file);
   }
-  return read_file(path);
+  throw UserError("cannot read " + path + ": it is a pipe or a device, not a file",
+                  "assay writes no such thing: remove it, or give a file");
+}
+
+void require_no_link(const std::string& path) {
+  struct stat info = {};
+  if (lstat(path.c_str(), &info) != 0 || is_file_or_folder(info)) return;
+  throw UserError(path + (S_ISLNK(info.st_mode) ? " is a link, and what it leads to is not written"
+                                                : " is a pipe or a device, not a file"),
+                  "assay writes no such thing: remove it, or put a file in its place");
 }
 
 void write_file_atomic(const std::string& path, std::string_view bytes) {

@@ -21,6 +21,12 @@ std::string read_file(const std::string& path);
 // That of a file in a folder that somebody else may have written, such as a run. UserError for a
 // pipe or a device, for which read_file() would wait.
 std::string read_regular_file(const std::string& path);
+// Opens such a file for reading. -1 with errno if that fails; UserError for a pipe or a device.
+int open_regular(const std::string& path);
+
+// UserError for a link, a pipe or a device; a path where nothing is may be made. For a file that is
+// written in place: a folder from elsewhere may hold a link to any file of the user.
+void require_no_link(const std::string& path);
 
 // Replaces the content of `path` with `bytes`; on an error the previous content stays.
 void write_file_atomic(const std::string& path, std::string_view bytes);

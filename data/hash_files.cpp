@@ -1,7 +1,6 @@
 #include "data/hash_files.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/cores.h"
+#include "base/file.h"
 #include "base/read_failed.h"
 #include "base/utc.h"
 #include "data/progress.h"
@@ -28,8 +28,7 @@ constexpr std::chrono::milliseconds kQuiet(500);
 
 class OpenFile {
  public:
-  explicit OpenFile(const std::string& path)
-      : file_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY)) {
+  explicit OpenFile(const std::string& path) : file_(open_regular(path)) {
     if (file_ < 0) throw_unread(path, errno, "check the path and its permissions");
   }
   OpenFile(const OpenFile&) = delete;

@@ -1,7 +1,6 @@
 #include "data/sha256.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "base/read_failed.h"
 
 namespace assay {
@@ -60,7 +60,7 @@ std::string sha256_of(int file, const std::string& path,
 }
 
 std::string sha256_file(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int file = open_regular(path);
   if (file < 0) throw_unread(path, errno, "check the path and its permissions");
   try {
     const std::string hash = sha256_of(file, path);

@@ -305,7 +305,8 @@ static void refuse_added_tokens(const std::string& vocab_path, const std::string
       std::filesystem::path(vocab_path).replace_filename("added_tokens.json").string();
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return;
-  const json vocab = parse_json(vocab_text, vocab_path), added = parse_json(read_file(path), path);
+  const json vocab = parse_json(vocab_text, vocab_path),
+             added = parse_json(read_regular_file(path), path);
   for (const auto& [token, id] : added.items()) {
     if (!vocab.contains(token))
       refuse(path, json(token).dump() + " is not in " + vocab_path +
@@ -315,10 +316,10 @@ static void refuse_added_tokens(const std::string& vocab_path, const std::string
 
 Tokenizer read_tokenizer(const std::string& path) {
   const std::vector<std::string> files = tokenizer_paths(path);
-  const std::string text = read_file(files.front());
+  const std::string text = read_regular_file(files.front());
   if (files.size() == 2) {
     refuse_added_tokens(files.front(), text);
-    return parse_gpt2_files(text, read_file(files.back()), files.front());
+    return parse_gpt2_files(text, read_regular_file(files.back()), files.front());
   }
   return parse_tokenizer_json(text, files.front());
 }

@@ -52,7 +52,7 @@ ImportedFacts imported_facts(const std::string& run) {
   std::error_code ignored;
   const std::string file = run + "/" + kImportedFile;
   if (run.empty() || !std::filesystem::exists(file, ignored)) return {};
-  return facts_of(json_of<ordered_json>(read_file(file)));
+  return facts_of(json_of<ordered_json>(read_regular_file(file)));
 }
 
 }  // namespace assay

@@ -17,7 +17,7 @@ constexpr size_t kShownBytes = 60;
 }  // namespace
 
 json read_json_object(const std::string& path, const std::string& hint) {
-  const std::string text = read_file(path);
+  const std::string text = read_regular_file(path);
   if (json_is_too_deep(text)) throw UserError(path + ": is nested too deep", hint);
   json parsed = json_of(text);
   if (!parsed.is_object()) throw UserError(path + ": is not a JSON object", hint);

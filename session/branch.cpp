@@ -69,7 +69,7 @@ Json origin_of(const Branch& branch) {
 }
 
 std::string text_if_there(const fs::path& path) {
-  return fs::exists(path) ? read_file(path.string()) : "";
+  return fs::exists(path) ? read_regular_file(path.string()) : "";
 }
 
 // Whether the folder has the branch. The trunk may have moved since, and may have merged the
@@ -77,7 +77,7 @@ std::string text_if_there(const fs::path& path) {
 // the same weights, had it.
 bool has_branch(const Branch& branch) {
   const fs::path own = branch.folder, trunk = branch.trunk;
-  const Json origin = json_of<Json>(read_file((own / kBranchFile).string()));
+  const Json origin = json_of<Json>(read_regular_file((own / kBranchFile).string()));
   const auto is = [&](const char* name, const Json& value) {
     return origin.contains(name) && origin[name] == value;
   };

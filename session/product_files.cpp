@@ -277,7 +277,7 @@ ordered_json tune_json(const TuneFile& file) {
 }
 
 Tuning read_tuning(const std::string& path) {
-  Tuning tuning{.path = path, .bytes = read_file(path), .sha256 = "", .file = {}};
+  Tuning tuning{.path = path, .bytes = read_regular_file(path), .sha256 = "", .file = {}};
   tuning.sha256 = sha256_hex(tuning.bytes);
   const ordered_json json = parsed(path, tuning.bytes, kTuneFormat);
   const Reader r(json, path, "");
@@ -298,7 +298,7 @@ Tuning read_tuning(const std::string& path) {
 
 std::vector<ProductsRecord> read_products(const std::string& path) {
   if (!std::filesystem::exists(path)) return {};
-  const ordered_json json = parsed(path, read_file(path), kProductsFormat);
+  const ordered_json json = parsed(path, read_regular_file(path), kProductsFormat);
   std::vector<ProductsRecord> records;
   Reader(json, path, "").each("devices", [&](const Reader& one) {
     ProductsRecord record{

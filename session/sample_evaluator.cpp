@@ -81,7 +81,7 @@ std::string line_of(const ordered_json& json) {
 
 // The file's lines of steps before `step`: a repeated evaluation replaces its own lines.
 std::string lines_before(const std::string& path, int64_t step) {
-  return std::filesystem::exists(path) ? sample_lines_up_to(read_file(path), step - 1) : "";
+  return std::filesystem::exists(path) ? sample_lines_up_to(read_regular_file(path), step - 1) : "";
 }
 
 }  // namespace

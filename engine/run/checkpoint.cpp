@@ -26,7 +26,7 @@ constexpr const char* kBest = "best";
 
 json parse_file(const std::string& path) {
   try {
-    return json_or_throw(read_file(path));
+    return json_or_throw(read_regular_file(path));
   } catch (const json::exception&) {
     throw UserError(path + ": is not JSON",
                     "the checkpoint is damaged: remove its folder to use the previous one");

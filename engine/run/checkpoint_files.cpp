@@ -161,7 +161,7 @@ std::string CheckpointManifest::text() const {
 }
 
 CheckpointManifest read_checkpoint_manifest(const std::string& folder) {
-  const std::string text = read_file(folder + "/" + kCheckpointManifest);
+  const std::string text = read_regular_file(folder + "/" + kCheckpointManifest);
   try {
     return parse_manifest(text);
   } catch (const UserError& error) {
@@ -177,7 +177,7 @@ std::string checkpoint_problem(const std::string& folder) {
       if (error) throw_unread(path, error.value(), kLookAtDisk);
       return std::string("it has no ") + kCheckpointManifest + ", so it is incomplete";
     }
-    const CheckpointManifest manifest = parse_manifest(read_file(path));
+    const CheckpointManifest manifest = parse_manifest(read_regular_file(path));
     for (const auto& [name, file] : manifest.files) {
       const std::string problem = size_problem(folder + "/" + name, name, file);
       if (!problem.empty()) return problem;

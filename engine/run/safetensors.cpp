@@ -189,7 +189,7 @@ WrittenFile hash_safetensors(const std::vector<TensorRef>& tensors,
 }
 
 SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
-  file_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  file_ = open_regular(path_);
   struct stat info = {};
   if (file_ < 0 || fstat(file_, &info) != 0) {
     throw_unread(path_, errno, "check the path");

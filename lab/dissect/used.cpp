@@ -108,7 +108,7 @@ std::optional<UsedFigures> read_used(const std::string& run) {
   const std::string path = run + "/" + kUsedFile;
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
-  const auto json = json_of(read_file(path));
+  const auto json = json_of(read_regular_file(path));
   try {
     UsedFigures used{.text_sha256 = json.at("text_sha256"),
                      .step = json.at("checkpoint_step"),

@@ -126,7 +126,7 @@ RecordedMatrix read_matrix_folder(const std::string& folder) {
   RecordedMatrix recorded;
   MatrixFile& file = recorded.matrix.file;
   try {
-    const Json record = json_or_throw<Json>(read_file(record_of(folder)));
+    const Json record = json_or_throw<Json>(read_regular_file(record_of(folder)));
     for (const Json& cell : record.at("cells")) {
       recorded.matrix.cells.push_back(cell_of(cell, MatrixFolder(folder)));
     }

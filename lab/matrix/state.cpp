@@ -294,7 +294,7 @@ void MatrixFolder::write_config(const Cell& cell) const {
   const std::string path = config(cell);
   const std::string text = to_yaml(cell.config);
   std::error_code ignored;
-  if (fs::exists(path, ignored) && read_file(path) == text) return;
+  if (fs::exists(path, ignored) && read_regular_file(path) == text) return;
   make_folders(file("configs"));
   write_file_atomic(path, text);
 }

@@ -210,7 +210,7 @@ Receipt parse_receipt(const std::string& text, const std::string& name) {
 }
 
 Receipt read_receipt(const std::string& path) {
-  return parse_receipt(read_file(path), path);
+  return parse_receipt(read_regular_file(path), path);
 }
 
 std::string require_receipt(const std::string& file_or_folder) {

@@ -29,7 +29,7 @@ struct PartFile {
 }
 
 PartFile read_part(const std::string& file) {
-  ordered_json json = json_of<ordered_json>(read_file(file));
+  ordered_json json = json_of<ordered_json>(read_regular_file(file));
   if (!json.is_object() || !json.contains("core_part")) {
     throw UserError(file + " is not a part of a CORE evaluation",
                     "assay eval RUN --tasks core --part I/N writes one");

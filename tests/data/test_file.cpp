@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <filesystem>
 
 #include "base/file.h"
@@ -98,6 +100,32 @@ TEST_CASE("paths that cannot be read or written") {
   REQUIRE_THROWS_AS(AtomicFile(folder / "no/such/folder"), UserError);
   write_file_atomic(folder / "file", "");
   REQUIRE_THROWS_AS(make_folders(folder / "file/below"), UserError);
+}
+
+TEST_CASE("for what is no file nobody waits") {
+  const TempFolder folder;
+  const std::string pipe = folder / "pipe", device = folder / "device", none = folder / "none";
+  REQUIRE(mkfifo(pipe.c_str(), 0644) == 0);
+  fs::create_symlink("/dev/zero", device);
+  for (const std::string& path : {pipe, device}) {
+    const std::string says = "cannot read " + path + ": it is a pipe or a device";
+    expect_error([&] { read_regular_file(path); }, says);
+    expect_error([&] { sha256_file(path); }, says);
+  }
+  expect_error([&] { read_regular_file(none); }, "No such file");
+  expect_error([&] { read_regular_file(folder.path()); }, "Is a directory");
+}
+
+TEST_CASE("a link is not written in place") {
+  const TempFolder folder;
+  const std::string file = folder / "file", link = folder / "link", pipe = folder / "pipe";
+  write_file_atomic(file, "");
+  fs::create_symlink("nowhere", link);
+  REQUIRE(mkfifo(pipe.c_str(), 0644) == 0);
+  require_no_link(file);
+  require_no_link(folder / "none");
+  expect_error([&] { require_no_link(link); }, link + " is a link");
+  expect_error([&] { require_no_link(pipe); }, pipe + " is a pipe or a device");
 }
 
 TEST_CASE("names in a folder") {

@@ -1,4 +1,5 @@
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <random>
@@ -176,6 +177,9 @@ TEST_CASE("damaged files are refused") {
   refused(file_of(std::string(200000, '['), ""), "its header is nested too deep");
   expect_error([&] { SafetensorsFile file(folder / "none"); }, "No such file");
   expect_error([&] { SafetensorsFile file(folder.path()); }, "is not a file");
+  const std::string pipe = folder / "pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0644) == 0);
+  expect_error([&] { SafetensorsFile file(pipe); }, "it is a pipe or a device");
 }
 
 TEST_CASE("random damage is read or refused without a crash") {

@@ -1,4 +1,6 @@
 // Invalid model folders give one error and one hint, and no run is made.
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <map>
 
@@ -297,6 +299,24 @@ TEST_CASE("data whose tokenizer is known is refused for a model whose own cannot
     const std::string its = unread + model.file(name) + ": ";
     model.refused("words.json" + its, {words});
     fs::remove(model.file(name));
+  }
+}
+
+TEST_CASE("for a pipe among the files of a model nobody waits") {
+  for (const char* name :
+       {"config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json"}) {
+    CAPTURE(name);
+    const Damaged model("llama");
+    const std::string pipe = model.file(name);
+    fs::remove(pipe);
+    REQUIRE(mkfifo(pipe.c_str(), 0644) == 0);
+    const std::string says = "it is a pipe or a device";
+    if (std::string(name) != "tokenizer.json") {
+      model.refused(pipe + ": " + says);
+    } else {
+      const Imported without = imported(model.path, model.folder / "run");
+      REQUIRE(without.notes.at(0).find(says) != std::string::npos);
+    }
   }
 }
 
