@@ -29,23 +29,10 @@ bool has_trained(const std::filesystem::path& run) {
   });
 }
 
-// SQLite opens these files beside it, and waits for a writer of a pipe.
-void require_no_pipes(const std::string& path) {
-  for (const char* suffix : {"-journal", "-wal", "-shm"}) {
-    std::error_code ignored;
-    if (!std::filesystem::is_other(path + suffix, ignored)) continue;
-    throw UserError(path + suffix + ": is a pipe or a device, not a file of the database",
-                    "it is nothing that a run wrote: remove it");
-  }
-}
-
 // For a missing file SQLite's error would not give the reason.
 std::string require_file(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::is_regular_file(path, ignored)) {
-    require_no_pipes(path);
-    return path;
-  }
+  if (std::filesystem::is_regular_file(path, ignored)) return path;
   const std::filesystem::path run = std::filesystem::path(path).parent_path();
   if (const auto from = exported_from(run.string())) {
     throw UserError(run.string() + " is an export of `assay dissect used`: it has no telemetry",

@@ -1,13 +1,17 @@
 #include "engine/telemetry/sqlite.h"
 
 #include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <mutex>
 #include <utility>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "base/math.h"
 #include "base/read_failed.h"
 
@@ -29,9 +33,44 @@ void plan_page_cache() {
   sqlite3_config(SQLITE_CONFIG_PAGECACHE, block.data(), slot, kPages);
 }
 
+// A transaction of several databases leaves a journal that ends with the name of another file and
+// these bytes. SQLite undoes the transaction and then deletes that file, whatever it is. Telemetry
+// is one database: it never leaves such a name.
+constexpr std::string_view kJournalMagic = "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7";
+
+void require_no_file_to_delete(const std::string& journal) {
+  const int file = open_regular(journal);
+  if (file < 0) return;  // absent, or SQLite cannot open it either
+  char end[kJournalMagic.size()] = {};
+  struct stat info = {};
+  const bool is_long = fstat(file, &info) == 0 && info.st_size >= int64_t{sizeof end};
+  const bool is_read = is_long && pread(file, end, sizeof end, info.st_size - off_t{sizeof end}) ==
+                                      ssize_t{sizeof end};
+  close(file);
+  if (!is_read || std::string_view(end, sizeof end) != kJournalMagic) return;
+  throw UserError(journal + " names another file, which SQLite would delete",
+                  "no run leaves such a journal: do not trust this folder, or move the journal "
+                  "away");
+}
+
+// The database may be read through a link, since nothing is written then.
+void require_harmless_files(const std::string& path, Database::Mode mode) {
+  std::error_code ignored;
+  std::string at = path;
+  if (mode == Database::Mode::kCreate) {
+    require_no_link(path);
+  } else if (const auto target = std::filesystem::canonical(path, ignored); !ignored) {
+    at = target.string();
+  }
+  // SQLite opens these beside it, and waits for a writer of a pipe.
+  for (const char* suffix : {"-journal", "-wal", "-shm"}) require_no_link(at + suffix);
+  require_no_file_to_delete(at + "-journal");
+}
+
 }  // namespace
 
 Database::Database(std::string path, Mode mode, Wait wait) : path_(std::move(path)) {
+  require_harmless_files(path_, mode);
   static std::once_flag planned;
   std::call_once(planned, plan_page_cache);
   const int flags =

@@ -21,6 +21,8 @@ class Database {
  public:
   enum class Mode { kReadOnly, kCreate };
 
+  // UserError too for what may harm other files: links (of the database itself only with kCreate),
+  // pipes and devices, and a journal that names a file for SQLite to delete.
   Database(std::string path, Mode mode, Wait wait = Wait::kLong);
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;

@@ -501,6 +501,39 @@ TEST_CASE("the values of an evaluation are written all or none") {
   REQUIRE(tasks());
 }
 
+TEST_CASE("telemetry from elsewhere writes and deletes no other file") {
+  const TempFolder folder;
+  make_folders(folder / "run");
+  const std::string path = folder / "run/telemetry.db", victim = folder / "victim";
+  {
+    Telemetry telemetry(path, layout_of());
+    log_step(telemetry, 1);
+  }
+  write_file_atomic(victim, "precious");
+  const auto write = [&] { Telemetry telemetry(path, layout_of()); };
+  const auto read = [&] { TelemetryReader reader(path); };
+  for (const char* suffix : {"-journal", "-wal", "-shm"}) {
+    const std::string link = path + suffix;
+    std::filesystem::create_symlink("../victim", link);
+    expect_error(write, link + " is a link");
+    expect_error(read, link + " is a link");
+    std::filesystem::remove(link);
+  }
+  // The end of a journal by which SQLite would delete a file: its name, length and checksum.
+  const std::string journal = path + "-journal", magic = "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7";
+  write_file_atomic(journal, std::string(512, ' ') + victim + std::string(8, ' ') + magic);
+  expect_error(write, journal + " names another file");
+  expect_error(read, journal + " names another file");
+  std::filesystem::remove(journal);
+  REQUIRE(TelemetryReader(path).last_step() == 1);
+
+  std::filesystem::rename(path, folder / "other.db");
+  std::filesystem::create_symlink("../other.db", path);
+  expect_error(write, path + " is a link");
+  REQUIRE(TelemetryReader(path).last_step() == 1);  // nothing is written
+  REQUIRE(read_file(victim) == "precious");
+}
+
 TEST_CASE("every column has its own name") {
   std::vector<std::string> names;
   for (const RouterColumn& column : router_columns()) names.push_back(column.name);
