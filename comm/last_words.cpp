@@ -52,12 +52,15 @@ std::optional<LastWord> parse_line(std::string_view line) {
 
 // Without fsync: the file must outlive processes, not the machine.
 void replace_file(const std::string& path, const std::string& text) {
+  namespace fs = std::filesystem;
   const std::string part = path + ".part";
+  std::error_code error;
+  if (fs::is_symlink(fs::path(path).parent_path(), error)) return;  // RunDir refuses such a folder
+  fs::remove(part, error);                                          // a link there is not followed
   std::ofstream file(part, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(part, path, error);
+  if (file) fs::rename(part, path, error);
 }
 
 }  // namespace
@@ -108,7 +111,10 @@ std::string last_words_path(const std::string& folder) {
 }
 
 std::vector<LastWord> read_last_words(const std::string& folder) {
-  std::ifstream file(last_words_path(folder), std::ios::binary);
+  const std::string path = last_words_path(folder);
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return {};  // a pipe would wait
+  std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (file) text << file.rdbuf();
   return parse_last_words(text.str());

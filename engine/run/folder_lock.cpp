@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/file.h"
 
 namespace assay {
 
@@ -49,7 +50,8 @@ int take_lock(int file) {
 
 FolderLock::FolderLock(const std::string& folder, const std::string& choose) {
   const std::string name = folder + "/" + kFolderLock;
-  file_ = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  require_no_link(name);
+  file_ = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (file_ < 0) {
     throw UserError("cannot write in the run directory " + folder + ": " + strerror(errno),
                     "check its permissions (ls -ld " + folder + "), or " + choose);
@@ -84,8 +86,8 @@ FolderLock::~FolderLock() {
 bool folder_in_use(const std::string& folder) {
   const std::string name = folder + "/" + kFolderLock;
   struct stat info = {};
-  if (stat(name.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;  // open() may wait
-  const int file = open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  if (lstat(name.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;  // open() may wait
+  const int file = open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (file < 0) return false;
   const bool in_use = flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   close(file);

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "base/standard_output.h"
 
 namespace assay {
@@ -62,6 +63,7 @@ struct Log::Impl {
         kept("file") {
     sink->set_pattern("%v");
     if (!file.empty()) {
+      require_no_link(file);
       try {
         auto lines = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
         lines->set_pattern("%Y-%m-%d %H:%M:%S %v");

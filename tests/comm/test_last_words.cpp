@@ -1,4 +1,6 @@
 // The file of last words: its lines, and what is left of a damaged one.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -91,6 +93,30 @@ TEST_CASE("last words: a folder that cannot be made costs only them") {
     file.put({word(0, "forward")});
   }
   REQUIRE(read_last_words(folder / "file").empty());
+}
+
+TEST_CASE("last words: a link is neither followed nor waited at") {
+  const TempFolder folder;
+  const std::string last = last_words_path(folder / "run"), victim = folder / "victim";
+  std::filesystem::create_directories(folder / "run/ranks");
+  std::ofstream(victim) << "precious";
+  std::filesystem::create_symlink(victim, last + ".part");
+  const auto leave = [&](const std::string& run) {
+    LastWordsFile file(run);
+    file.put({word(0, "forward")});
+  };
+  leave(folder / "run");
+  REQUIRE(std::filesystem::file_size(victim) == 8);
+  REQUIRE(read_last_words(folder / "run").size() == 1);
+  std::filesystem::remove(last);
+  REQUIRE(mkfifo(last.c_str(), 0644) == 0);
+  REQUIRE(read_last_words(folder / "run").empty());
+
+  std::filesystem::create_directories(folder / "other");
+  std::filesystem::create_directories(folder / "elsewhere");
+  std::filesystem::create_directory_symlink("../elsewhere", folder / "other/ranks");
+  leave(folder / "other");
+  REQUIRE(std::filesystem::is_empty(folder / "elsewhere"));
 }
 
 }  // namespace

@@ -3,9 +3,12 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "base/file.h"
 #include "engine/run/folder_lock.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
@@ -50,6 +53,20 @@ TEST_CASE("a folder whose holder is being ended is waited for") {
   REQUIRE_NOTHROW(FolderLock(held.path(), "choose another --run"));
   ending.join();
   REQUIRE_FALSE(folder_in_use(held.path()));
+}
+
+TEST_CASE("what a lock that is a link leads to is neither written nor made") {
+  const TempFolder folder;
+  const std::string victim = folder / "victim", lock = folder / kFolderLock;
+  write_file_atomic(victim, "precious");
+  for (const char* target : {"victim", "absent"}) {
+    std::filesystem::create_symlink(target, lock);
+    expect_error([&] { FolderLock(folder.path(), "choose another --run"); }, lock + " is a link");
+    REQUIRE_FALSE(folder_in_use(folder.path()));
+    std::filesystem::remove(lock);
+  }
+  REQUIRE(names_in(folder.path()) == std::vector<std::string>{"victim"});
+  REQUIRE(read_file(victim) == "precious");
 }
 
 }  // namespace assay::test_folder_lock

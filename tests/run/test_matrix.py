@@ -329,6 +329,14 @@ def check_failing(place):
     check(f"{RUNS[0]} (exit 1:" in done.stderr and "has files but no run in it" in done.stderr, done.stderr)
     check(not (broken / RUNS[1]).exists(), "--stop-on-failure starts no further run")
 
+    linked, victim = place.path / "linked", place.path / "victim"
+    (linked / "configs").mkdir(parents=True)
+    (linked / "logs").mkdir()
+    victim.write_text("mine")
+    (linked / "logs" / f"{RUNS[0]}.log").symlink_to(victim)
+    done = place.matrix("m.yaml", "linked", "--stop-on-failure", expect=1)
+    check(f"{RUNS[0]}.log is a link" in done.stderr and victim.read_text() == "mine", done.stderr)
+
 
 def check_refusals(place):
     def refused(text, error, *more, hint=""):

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/file.h"
 
 namespace assay {
 namespace {
@@ -39,8 +40,10 @@ Child::Child(const std::vector<std::string>& arguments, const std::string& log) 
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  require_no_link(log);
   const int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int output =
+      open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (input < 0 || output < 0) {
     const std::string why = strerror(errno);
     if (input >= 0) close(input);
