@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
+#include "engine/run/own_folder.h"
 
 namespace assay {
 
@@ -162,11 +163,14 @@ class Results {
     const std::string of = text.checkpoint_sha256() + text.text_sha256() + text.device();
     path_ = folder + strprintf("/damage-step-%08ld-", long(text.source().state.step)) +
             sha256_hex(of).substr(0, 12) + ".jsonl";
-    keep([&] { make_folders(folder); });
+    keep([&] {
+      require_own_folder(folder);
+      make_folders(folder);
+    });
     std::error_code ignored;
     if (!std::filesystem::exists(path_, ignored)) return;
     std::string whole;
-    const std::string there = read_file(path_);
+    const std::string there = read_regular_file(path_);
     std::istringstream lines(there);
     for (std::string line; std::getline(lines, line) && !lines.eof();) {
       const Json json = json_of<Json>(line);
@@ -191,6 +195,7 @@ class Results {
     if (damage.se) json["se"] = *damage.se;
     json["targets"] = damage.targets;
     keep([&] {
+      require_no_link(path_);
       std::ofstream file(path_, std::ios::app);
       file << json.dump() << "\n" << std::flush;
       if (file) return;

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "data/json_text.h"
+#include "engine/run/own_folder.h"
 #include "eval/core_score.h"
 
 namespace assay {
@@ -29,6 +30,7 @@ std::string evaluations_of(const std::string& run) {
 
 std::string evaluation_file(const std::string& run, int64_t step, const std::string& suffix) {
   const std::string folder = evaluations_of(run);
+  require_own_folder(folder);
   make_folders(folder);
   return strprintf("%s/step-%08ld%s.json", folder.c_str(), long(step), suffix.c_str());
 }

@@ -9,7 +9,8 @@ namespace assay {
 // The folder in RUN.
 constexpr const char* kEvaluations = "evals";
 
-// The path RUN/evals/step-N<suffix>.json; creates the folder. A suffix names a file that belongs to
+// The path RUN/evals/step-N<suffix>.json; creates the folder. UserError if that is a link to what
+// is not the run's (engine/run/own_folder.h). A suffix names a file that belongs to
 // the evaluation but is not read as one.
 std::string evaluation_file(const std::string& run, int64_t step, const std::string& suffix = "");
 

@@ -27,6 +27,7 @@ void remove_file(const fs::path& file) {
 
 void put_aside(const fs::path& evaluations, const std::string& name) {
   const fs::path from = evaluations / name, folder = evaluations / kGivenUp;
+  require_no_link(folder.string());
   make_folders(folder.string());
   std::error_code error;
   fs::rename(from, folder / name, error);

@@ -202,6 +202,7 @@ bool is_marked_damaged(const std::string& folder) {
 void mark_damaged(const std::string& folder, const std::string& problem) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored) || is_marked_damaged(folder)) return;
+  if (fs::is_symlink(folder, ignored)) return;  // perhaps of another run
   try {
     write_file_atomic(folder + "/" + kDamagedMark, problem + "\n");
   } catch (const UserError&) {  // the launch that found it knows it all the same

@@ -14,6 +14,7 @@
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint_files.h"
 #include "engine/run/imported_run.h"
+#include "engine/run/own_folder.h"
 
 namespace assay {
 namespace {
@@ -22,6 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRanks = "ranks";  // logs of ranks, and their last words
 constexpr const char* kMark = ".mark-";
+constexpr const char* kMayBeLinks[] = {"checkpoints", "evals", "dissect"};
 
 // Everything a run writes. config.yaml is removed last: until then the folder is still a run.
 constexpr const char* kOwnFiles[] = {"checkpoints",
@@ -58,7 +60,7 @@ bool left_by_start(const fs::path& path) {
   }
   const auto own = [&](const char* file) { return name == file; };
   return std::any_of(std::begin(kOwnFiles), std::end(kOwnFiles), own) &&
-         fs::is_empty(path, ignored);
+         (fs::is_empty(path, ignored) || holds_only_mark(path.string()));
 }
 
 bool holds_files(const std::string& path) {
@@ -193,10 +195,12 @@ RunDir::RunDir(const std::string& path, Start start) : path_(path) {
   const bool goes_on = is_run(path_);
   if (goes_on && start == Start::kFresh) {
     require_no_imported_weights(path_);
-    remove_run();
-  } else if (goes_on) {
-    previous_ = load_config(file(kRunConfig));
+    remove_run();  // links too, not what they lead to
+    return;
   }
+  for (const char* name : kMayBeLinks) require_own_folder(file(name));
+  require_no_link(file(kRanks));
+  if (goes_on) previous_ = load_config(file(kRunConfig));
 }
 
 void RunDir::remove_run() const {

@@ -64,7 +64,8 @@ class RunDir {
 
   // Makes the folder if needed and takes the lock. Ignores leftovers of a process that was killed
   // before write_config. Throws UserError if the folder cannot be written, another process trains
-  // in it, or require_run_or_empty() does, with kFresh also for an imported run.
+  // in it, or require_run_or_empty() or require_own_folder() does, with kFresh also for an imported
+  // run.
   RunDir(const std::string& path, Start start);
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;

@@ -1,4 +1,5 @@
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -197,6 +198,30 @@ TEST_CASE("a damaged checkpoint is named and the previous one is used") {
     run.save(20);  // as if step 20 was trained again
     REQUIRE(run.load() == 20);
   }
+}
+
+TEST_CASE("a checkpoint with a pipe is damaged, and nobody waits for it") {
+  Run run;
+  run.save(10);
+  run.save(20);
+  for (const char* name : {kCheckpointManifest, kCheckpointState}) {
+    const std::string path = run.path(20) + "/" + name;
+    fs::remove(path);
+    REQUIRE(mkfifo(path.c_str(), 0644) == 0);
+  }
+  expect_error([&] { load_state(run.path(20)); }, "it is a pipe or a device");
+  expect_error([&] { read_checkpoint_manifest(run.path(20)); }, "it is a pipe or a device");
+  REQUIRE(checkpoint_problem(run.path(20)).find("MANIFEST.json: it is a pipe") !=
+          std::string::npos);
+  REQUIRE(run.load() == 10);
+}
+
+TEST_CASE("a checkpoint that is a link is not marked as damaged where it leads to") {
+  const TempFolder folder;
+  make_folders(folder / "other");
+  fs::create_directory_symlink("other", folder / "step-00000010");
+  mark_damaged(folder / "step-00000010", "cut short");
+  REQUIRE(names_in(folder / "other").empty());
 }
 
 TEST_CASE("checkpoints from after the one that a run went on from do not push out its new ones") {

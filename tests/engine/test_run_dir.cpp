@@ -14,6 +14,7 @@
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/run/interrupt.h"
+#include "engine/run/log.h"
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/telemetry.h"
 #include "ops/instruction_path.h"
@@ -425,6 +426,58 @@ TEST_CASE("a signal of the terminal that is ignored stays so; SIGTERM requests a
     };
     REQUIRE(in_child(ignoring) == 2);
   }
+}
+
+TEST_CASE("a folder that is a link to the files of another run is refused until it is marked") {
+  const TempFolder folder;
+  const std::string path = folder / "a", other = folder / "other";
+  make_folders(other + "/step-00000010");
+  { RunDir(path, Start::kContinue).write_config(config_of(1)); }
+  for (const char* name : {"checkpoints", "evals", "dissect"}) {
+    CAPTURE(name);
+    const std::string link = path + "/" + name;
+    fs::create_directory_symlink("../other", link);
+    expect_error([&] { RunDir(path, Start::kContinue); }, link + " is a link to ");
+    REQUIRE(names_in(other) == std::vector<std::string>{"step-00000010"});
+    write_file_atomic(other + "/.run", fs::canonical(path).string() + "\n");
+    REQUIRE_NOTHROW(RunDir(path, Start::kContinue));
+    // A copy of the run, with its link.
+    fs::copy(path, folder / "b", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    expect_error([&] { RunDir(folder / "b", Start::kContinue); }, "b/" + std::string(name));
+    fs::remove_all(folder / "b");
+    fs::remove(other + "/.run");
+    fs::remove(link);
+  }
+  fs::create_directory_symlink("nowhere", path + "/checkpoints");
+  expect_error([&] { RunDir(path, Start::kContinue); }, "leads to no folder");
+  { const RunDir fresh(path, Start::kFresh); }
+  REQUIRE_FALSE(fs::is_symlink(path + "/checkpoints"));
+  fs::create_directory_symlink("../other", path + "/ranks");
+  expect_error([&] { RunDir(path, Start::kContinue); }, path + "/ranks is a link");
+}
+
+TEST_CASE("a new run takes an empty folder on another disk") {
+  const TempFolder folder;
+  const std::string path = folder / "a", disk = folder / "disk";
+  make_folders(path);
+  make_folders(disk);
+  fs::create_directory_symlink("../disk", path + "/checkpoints");
+  { const RunDir killed(path, Start::kContinue); }  // before it wrote its configuration
+  REQUIRE(read_file(disk + "/.run") == fs::canonical(path).string() + "\n");
+  { RunDir(path, Start::kContinue).write_config(config_of(1)); }
+  make_folders(disk + "/step-00000010");
+  REQUIRE_NOTHROW(RunDir(path, Start::kContinue));
+  { const RunDir fresh(path, Start::kFresh); }
+  REQUIRE(fs::exists(disk + "/step-00000010"));
+}
+
+TEST_CASE("a log that is a link is not written") {
+  const TempFolder folder;
+  write_file_atomic(folder / "victim", "precious");
+  const std::string log = folder / "log.txt";
+  fs::create_symlink("victim", log);
+  expect_error([&] { Log written(log, Log::Shown::kFileOnly); }, log + " is a link");
+  REQUIRE(read_file(folder / "victim") == "precious");
 }
 
 }  // namespace assay::test_run_dir

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Bad input: exit 1, one line `error:` with the value, one line `hint:`, and nothing lost or
 changed."""
+import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -151,6 +153,66 @@ def check_moved_data():
     (WORK / "moved").rename(WORK / "c")
 
 
+def journal_naming(victim, database):
+    """The journal of a transaction of several databases, by which SQLite deletes `victim`."""
+    magic, page, name = bytes.fromhex("d9d505f920a163d7"), int.from_bytes(database[16:18], "big"), str(victim).encode()
+    header = magic + struct.pack(">IIIII", 0, 1, len(database) // page, 512, page)
+    named = struct.pack(">I", 0x40000000 // page + 1) + name + struct.pack(">II", len(name), sum(name))
+    return header.ljust(512, b"\0") + named + magic
+
+
+def check_foreign_run():
+    """Somebody else's run may hold links to files of the user, and a journal by which SQLite would delete one."""
+    victim, run, train = WORK / "victim", WORK / "foreign", [*TRAIN, "foreign", "--steps", "8"]
+    mine = (WORK / "done" / "telemetry.db").read_bytes()
+    for name in (".lock", "log.txt", "telemetry.db", "telemetry.db-wal", "telemetry.db-journal"):
+        shutil.copytree(WORK / "done", run)
+        victim.write_bytes(mine)
+        (run / name).unlink(missing_ok=True)
+        (run / name).symlink_to(victim)
+        refused(name, train, f"foreign/{name} is a link", "remove it", said_before=True)
+        check(f"what {name} leads to", victim.read_bytes() == mine, "it is changed")
+        shutil.rmtree(run)
+
+    shutil.copytree(WORK / "done", run)
+    database = bytearray((run / "telemetry.db").read_bytes())
+    database[18:20] = b"\1\1"  # no WAL
+    (run / "telemetry.db").write_bytes(database)
+    (run / "telemetry.db-journal").write_bytes(journal_naming(victim, database))
+    refused("a journal", train, "foreign/telemetry.db-journal names another file", "do not trust", said_before=True)
+    check("what a journal names", victim.exists(), "it is deleted")
+    shutil.rmtree(run)
+
+    shutil.copytree(WORK / "done", run)
+    os.mkfifo(run / "imported.json")
+    refused("a pipe", ["export", "foreign", "-o", "new"], "foreign/imported.json: it is a pipe", "", timeout=60)
+    shutil.rmtree(run)
+    victim.unlink(missing_ok=True)
+
+
+def check_linked_checkpoints():
+    """A user may keep checkpoints on another disk, but a run brings no link to those of another one."""
+    run, other, train = WORK / "foreign", WORK / "other-run", [*TRAIN, "foreign", "--steps", "8"]
+    for folder in (run, other):
+        shutil.copytree(WORK / "done", folder)
+    shutil.rmtree(run / "checkpoints")
+    (run / "checkpoints").symlink_to(other / "checkpoints")
+    refused("checkpoints of another run", train, "foreign/checkpoints is a link to", f"echo {run.resolve()} > ")
+    (other / "checkpoints" / ".run").write_text(f"{run.resolve()}\n")  # as the hint says
+    works(*train)
+
+    run, disk = WORK / "linked", WORK / "disk"
+    run.mkdir()
+    disk.mkdir()
+    (run / "checkpoints").symlink_to(disk)
+    works(*TRAIN, "linked", "--steps", "2")
+    works(*TRAIN, "linked")
+    names = [folder.name for folder in checkpoints(WORK / "done")]
+    check("checkpoints on another disk", [folder.name for folder in checkpoints(run)] == names, sorted(disk.iterdir()))
+    for folder in (WORK / "foreign", other, run, disk):
+        shutil.rmtree(folder)
+
+
 def check_no_space():
     """A disk that is really full, in a separate mount namespace."""
     size = sum(file.stat().st_size for file in (WORK / "done").rglob("*") if file.is_file())
@@ -204,7 +266,8 @@ def check_other_tokenizer():
 
 bad_input.make_files(WORK, works)
 for part in (check_tables, check_other_tokenizer, check_permissions, check_raw_bytes, check_changed_data,
-             check_tokenizer_written_over, check_no_sampled_step, check_moved_data, check_no_space,
+             check_tokenizer_written_over, check_no_sampled_step, check_moved_data, check_foreign_run,
+             check_linked_checkpoints, check_no_space,
              check_full_disk, check_damaged_checkpoint):
     part()
 print("\n".join(failures) or f"errors: ok ({len(CONFIGS) + len(SHARDS) + len(COMMANDS) + len(CONFIG_JSONS)} refusals and more)")

@@ -127,6 +127,26 @@ TEST_CASE("an evaluation file that cannot be read is one error") {
       "cannot read " + file + ": ");
 }
 
+TEST_CASE("what links among the measurements lead to stays as it is") {
+  const TempFolder folder;
+  const std::string run = folder / "run", other = folder / "other";
+  write_file_atomic(evaluation_file(other, 30), "{}");
+  fs::create_directories(run);
+  fs::create_directory_symlink("../other/evals", run + "/evals");
+  expect_error(
+      [&] {
+        record_evaluation(run, 30, Json{{"val_loss_nats", 3.5}});
+      },
+      run + "/evals is a link to ");
+  fs::remove(run + "/evals");
+
+  write_file_atomic(evaluation_file(run, 30), "{\"of\": \"this\"}");
+  fs::create_directory_symlink("../../other/evals", run + "/evals/given-up");
+  REQUIRE(give_up_measurements_after(run, 25).problem.find("given-up is a link") !=
+          std::string::npos);
+  REQUIRE(read_file(evaluation_file(other, 30)) == "{}");
+}
+
 TEST_CASE("a run that goes on with other accuracies of guessing says so") {
   const TempFolder folder;
   const std::string run = folder / "run";

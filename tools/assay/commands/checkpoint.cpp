@@ -13,6 +13,7 @@
 #include "base/shell_word.h"
 #include "engine/run/checkpoint_merge.h"
 #include "engine/run/folder_lock.h"
+#include "engine/run/own_folder.h"
 #include "engine/run/run_dir.h"
 #include "lab/receipt/receipt.h"
 #include "lab/runs/text_table.h"
@@ -140,7 +141,11 @@ int merge(const CheckpointArguments& a) {
   std::error_code ignored;
   const bool in_run = fs::exists(run / "config.yaml", ignored);
   std::optional<FolderLock> lock;
-  if (in_run) lock.emplace(run.string(), "copy the checkpoint's folder and merge the copy");
+  if (in_run) {
+    lock.emplace(run.string(), "copy the checkpoint's folder and merge the copy");
+    require_own_folder((run / "checkpoints").string());
+    require_no_link(folder);
+  }
 
   const CheckpointManifest before = read_checkpoint_manifest(folder);
   const bool merged = merge_checkpoint(folder);

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "data/json_text.h"
+#include "engine/run/own_folder.h"
 #include "tools/assay/print_warning.h"
 
 namespace assay {
@@ -14,6 +15,7 @@ void warn_not_kept(const UserError& error) {
 void record_dissection(const std::string& run, const std::string& name,
                        const nlohmann::ordered_json& json) {
   try {
+    require_own_folder(run + "/dissect");
     make_folders(run + "/dissect");
     write_file_atomic(run + "/" + name, json_text(json, 1) + "\n");
   } catch (const UserError& error) {
