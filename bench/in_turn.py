@@ -48,15 +48,28 @@ def end_group(process):
             pass
 
 
+def printed_by(process, limit):
+    """Looks up each second: a signal that comes as Python begins to wait is seen only when the wait is over."""
+    end = time.monotonic() + (limit or math.inf)
+    while True:
+        left = max(0, end - time.monotonic())
+        try:
+            return process.communicate(timeout=min(1, left))[0]
+        except subprocess.TimeoutExpired:
+            if left <= 1:
+                raise
+
+
 def output_of(command, limit):
     """(what it printed, exit code). Raises TimeoutExpired after so many seconds; 0: none."""
     words, process = shlex.split(command), None
     held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))  # until there is a process to end
     try:
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                                   start_new_session=True,
                                    preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, held))
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
-        return process.communicate(timeout=limit or None)[0], process.returncode
+        return printed_by(process, limit), process.returncode
     except BaseException:  # Ctrl-C and SIGTERM too
         if process:
             end_group(process)
@@ -180,8 +193,9 @@ def report(rounds, names, file):
     """All comparisons as text, then as lines of JSON in the file, if there is one."""
     results = [rounds.result(i, names[i - 1]) for i, pairs in rounds.pairs.items() if pairs]
     for r in results:
-        print(f"{r['name']} {r['key']}: {r['median_first']:.6g} and {r['median_second']:.6g}; second / first: median "
-              f"{r['ratio_median']:.4f} of {len(r['pairs'])} pairs ({r['ratio_least']:.4f} to {r['ratio_most']:.4f})".strip(), flush=True)
+        text = (f"{r['name']} {r['key']}: {r['median_first']:.6g} and {r['median_second']:.6g}; second / first: median "
+                f"{r['ratio_median']:.4f} of {len(r['pairs'])} pairs ({r['ratio_least']:.4f} to {r['ratio_most']:.4f})")
+        print(text.strip(), flush=True)
     if file:
         with file:
             file.writelines(json.dumps(r) + "\n" for r in results)

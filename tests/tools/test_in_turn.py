@@ -55,18 +55,20 @@ check("many lines", done.returncode == 0 and json.loads((work / "inside").read_t
       "cases.1.p50_us: 4 and 8" in done.stdout, done)
 # What cannot be written is said before a command runs, and two builds in a line can be told apart.
 COUNTED = f"""sh -c 'echo >>{work}/counted; echo "{{\\"tokens_per_s\\": 2}}"'"""
-done = subprocess.run(words("--pairs", "2", "--out", str(work / "none" / "out"), COUNTED, QUICK), capture_output=True, text=True)
-check("no such folder", is_refusal(done, f"error: cannot write {work}/none/out: No such file") and not (work / "counted").exists(),
-      done)
+done = subprocess.run(words("--pairs", "2", "--out", str(work / "none" / "out"), COUNTED, QUICK), capture_output=True,
+                      text=True)
+check("no such folder", is_refusal(done, f"error: cannot write {work}/none/out: No such file") and
+      not (work / "counted").exists(), done)
 BUILDS = [QUICK.replace("2}", f"2, \\\"commit\\\": \\\"{commit}\\\", \\\"modified\\\": {modified}}}")
           for commit, modified in (("a1", "false"), ("b2", "true"))]
-done = subprocess.run(words("--pairs", "2", "--out", str(work / "builds"), *BUILDS, QUICK), capture_output=True, text=True)
+done = subprocess.run(words("--pairs", "2", "--out", str(work / "builds"), *BUILDS, QUICK), capture_output=True,
+                      text=True)
 rows = [json.loads(line) for line in (work / "builds").read_text().splitlines()]
 check("two builds", [(row["commit"], row["modified"]) for row in rows] ==
       [(["a1", "b2"], [False, True]), (["a1", None], [False, None])], (done, rows))
-for option, value in (("--minutes", "nan"), ("--minutes", "inf"), ("--limit", "nan"), ("--limit", "inf"), ("--limit", "-1")):
-    done = subprocess.run(words(f"{option}={value}", COUNTED, QUICK), capture_output=True, text=True)
-    check(f"{option} {value}", done.returncode == 2 and "are numbers of at least 0" in done.stderr and
+for option in ("--minutes=nan", "--minutes=inf", "--limit=nan", "--limit=inf", "--limit=-1"):
+    done = subprocess.run(words(option, COUNTED, QUICK), capture_output=True, text=True)
+    check(option, done.returncode == 2 and "are numbers of at least 0" in done.stderr and
           not (work / "counted").exists(), done)
 (work / "list").write_text("[{\"tokens_per_s\": 2},\n{\"tokens_per_s\": 3}]")
 done = subprocess.run(words("--key", "0.tokens_per_s", f"cat {work}/list", QUICK), capture_output=True, text=True)
