@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Training steps of Assay and of PyTorch on this machine's CPU, in turn, and who is faster by how much.
 
-First each way in which PyTorch's users write such a step is tried once: every PyTorch that is installed, fp32, bf16 under
-autocast, bf16 with masters in fp32, malloc as it comes and tuned, scaled_dot_product_attention or bmm, torch.compile in two
-modes, fused AdamW, experts one by one, sorted or grouped. Then the fastest ones of each model run in rounds with
-build/bench_step, so that other work on the machine falls on all alike. The ratios are medians over the rounds, each against
-PyTorch's best way. Eight ways of a dense model took four minutes on two cores with AVX2; --only leaves ways out.
+First each way in which PyTorch's users write such a step is tried once: every PyTorch that is installed, fp32, bf16
+under autocast, bf16 with masters in fp32, malloc as it comes and tuned, scaled_dot_product_attention or bmm,
+torch.compile in two modes, fused AdamW, experts one by one, sorted or grouped. Then the fastest ones of each model
+run in rounds with build/bench_step, so that other work on the machine falls on all alike. The ratios are medians over
+the rounds, each against PyTorch's best way. Eight ways of a dense model took four minutes on two cores with AVX2;
+--only leaves ways out.
 
 --isa compares as on a CPU with fewer instructions. It limits PyTorch; --bench names a program of Assay that was compiled
 for the same, with the program assay of that build beside it, which tells so:
@@ -120,7 +121,7 @@ class Way:
         # Debian's OpenBLAS does not know every CPU with AVX-512 and is slow on the others without this.
         if has("avx512f") and self.torch.version.startswith("1."):
             environment["OPENBLAS_CORETYPE"] = "SKYLAKEX"
-        environment["OPENBLAS_NUM_THREADS"] = str(usable_cores())  # it counts the cores itself, without a cgroup's quota
+        environment["OPENBLAS_NUM_THREADS"] = str(usable_cores())  # its own count leaves out a cgroup's quota
         if self.tuned:
             environment.update(TUNED)
         environment["TORCHINDUCTOR_CACHE_DIR"] = compile_cache(self.isa)
@@ -229,8 +230,8 @@ def ways_of(torch, model, isa=""):
                     ways += [Way(torch, recipe, compiled + (("attention", a),) + chosen, tuned=True) for a in attention]
             if new:
                 kind = (("experts", "sorted"),) if model == "moe" else ()
-                ways.append(Way(torch, recipe, weights + (("compile", "max-autotune"), ("attention", "bmm")) + kind + fused,
-                                tuned=True))
+                tuning = weights + (("compile", "max-autotune"), ("attention", "bmm"))
+                ways.append(Way(torch, recipe, tuning + kind + fused, tuned=True))
     return [dataclasses.replace(way, isa=isa) for way in ways]
 
 
@@ -415,7 +416,8 @@ def main():
     speeds, shares, failed = rounds(a.models, ways, a, log)
     print_rounds([model for model in a.models if model in shares], speeds, shares, a)
     if failed:
-        sys.exit(f"error: a run in the rounds failed: {failed}\nhint: run it again on a quiet machine, or that program by hand")
+        sys.exit(f"error: a run in the rounds failed: {failed}\n"
+                 "hint: run it again on a quiet machine, or that program by hand")
 
 
 if __name__ == "__main__":

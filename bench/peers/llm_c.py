@@ -122,7 +122,8 @@ def our_step(shape, bench, recipe, steps, threads):
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("source", type=pathlib.Path, help="a clone of llm.c")
-    p.add_argument("--model", choices=SHAPES, default="gpt2", help="GPT-2 with 124 million parameters, or 6.9 million (small)")
+    p.add_argument("--model", choices=SHAPES, default="gpt2",
+                   help="GPT-2 with 124 million parameters, or 6.9 million (small)")
     p.add_argument("--rounds", type=int, default=3, help="how often each is measured, in turn (default: 3)")
     p.add_argument("--steps", type=int, default=5, help="measured steps each time (default: 5)")
     p.add_argument("--recipe", nargs="+", default=["fp32", "auto"], help="Assay's recipes (default: fp32 auto)")

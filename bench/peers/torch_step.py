@@ -273,8 +273,8 @@ def arguments():
     p.add_argument("--model", choices=["dense", "moe"], default="dense")
     p.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
     p.add_argument("--weights", choices=["autocast", "masters"], default="autocast",
-                   help="of bf16: weights in fp32 with autocast around forward (the usual recipe, the default), or all in "
-                        "bf16 beside masters in fp32")
+                   help="of bf16: weights in fp32 with autocast around forward (the usual recipe, the default), or all "
+                        "in bf16 beside masters in fp32")
     p.add_argument("--attention", choices=["bmm", "sdpa"], default="bmm")
     p.add_argument("--experts", choices=["loop", "sorted", "grouped"], default="loop")
     p.add_argument("--optimizer", choices=["foreach", "fused"], default="foreach")
@@ -321,7 +321,8 @@ def main():
     print(json.dumps({
         "tokens_per_s": round(c.batch * c.sequence / step_s, 1), "model": a.model, "recipe": a.dtype,
         "step_ms": round(1e3 * step_s, 2), "steps": a.steps, "threads": torch.get_num_threads(),
-        "weights": a.weights, "attention": a.attention, "experts": a.experts, "optimizer": a.optimizer, "compile": a.compile,
+        "weights": a.weights, "attention": a.attention, "experts": a.experts, "optimizer": a.optimizer,
+        "compile": a.compile,
         "loss": round(loss, 4), "parameters": sum(p.numel() for p in trainer.model.parameters()),
         "torch": torch.__version__, "core_type": os.environ.get("OPENBLAS_CORETYPE", ""), "amx": may_use_amx(),
     }))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """bench/peers/torch_gpu_step.py on a CPU: its models have the parameters of the presets, its ways of computing the same
 agree, and a small comparison with bench_step runs to its end. Of torch_step.py, the peer on CPUs: its ways agree, and
-masters step. Of torch_gpu.py: how it times calls of a GPU, with a clock in its place, and its options. Needs build/assay,
-build/bench_step and the packages of requirements.txt; `bash tools/test.sh --interop` provides them."""
+masters step. Of torch_gpu.py: how it times calls of a GPU, with a clock in its place, and its options. Needs
+build/assay, build/bench_step and the packages of requirements.txt; `bash tools/test.sh --interop` provides them."""
 import argparse
 import contextlib
 import io
@@ -126,8 +126,9 @@ def check_cpu_ways():
 
 
 def check_cpu_masters():
-    """bf16 weights beside fp32 masters: the loss and, roughly, the gradients of autocast, clipped and in fp32; and steps that
-    lower the loss, by weights that are the masters rounded."""
+    """bf16 weights beside fp32 masters: the loss and, roughly, the gradients of autocast, in fp32 and clipped; steps
+    that lower the loss, by weights that are the masters rounded."""
+    compared = ("embedding.weight", "head.weight", "blocks.0.attention.qkv.weight", "blocks.1.ffn.router.weight")
     c = small_cpu_config()
     torch.manual_seed(2)
     token = torch.randint(c.vocab, (4, c.sequence + 1))
@@ -144,7 +145,7 @@ def check_cpu_masters():
         require(abs(first - wanted) < 2e-2, f"{what}: loss {first}, not {wanted}")
         for (name, slope), master in zip(slopes.items(), masters.fp32):
             require(master.dtype == master.grad.dtype == torch.float32, f"{what}: {name}")
-            if name in ("embedding.weight", "head.weight", "blocks.0.attention.qkv.weight", "blocks.1.ffn.router.weight"):
+            if name in compared:
                 slope = slope / norm.clamp(min=1)
                 apart = float((master.grad - slope).norm() / slope.norm())
                 require(apart < 0.1, f"{what}: the gradient of {name} is {apart:.3f} of its norm off")

@@ -45,13 +45,13 @@ for program in sys.argv[1:]:
                f"{arguments}: exit {done.returncode}, {done.stderr}")
     # A text may be empty only as a part of a name, and threads have a bound.
     for line in lines:
-        words = line.split()
-        if line.startswith("  --") and words[1:] and words[1].startswith(("TEXT", "FILE", "NAMES", "{")) and words[0] != "--filter":
-            done = run(program, f"{words[0]}=")
-            expect(is_refusal(done, f"{name}: {words[0]}: the value is empty"), f"{words[0]}=: {done}")
+        option, what = (line.split() + ["", ""])[:2]
+        if line.startswith("  --") and what.startswith(("TEXT", "FILE", "NAMES", "{")) and option != "--filter":
+            done = run(program, f"{option}=")
+            expect(is_refusal(done, f"{name}: {option}: the value is empty"), f"{option}=: {done}")
     if any(line.startswith("  --threads INT") for line in lines):
         done = run(program, "--threads", "1025")
-        expect(is_refusal(done, "--threads: 1025 is not an integer of at least 0 and at most 1024"), f"--threads 1025: {done}")
+        expect(is_refusal(done, "--threads: 1025 is not an integer of at least 0 and at most 1024"), done)
     for option in ("--iters", "--steps"):
         if any(line.startswith(f"  {option} INT") for line in lines):
             done = run(program, option, "0")

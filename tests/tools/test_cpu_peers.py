@@ -26,7 +26,8 @@ if sys.argv[1] == "-c":
     print(json.dumps({{"version": "2.15.0", "has": [], "blas": "", "isa": isa}}))
 else:
     threads = says["threads"] or int(sys.argv[sys.argv.index("--threads") + 1])
-    print(json.dumps({{"tokens_per_s": 50, "threads": threads, "amx": says["amx"], "limits": limits, "arguments": sys.argv[2:]}}))
+    print(json.dumps({{"tokens_per_s": 50, "threads": threads, "amx": says["amx"], "limits": limits,
+                      "arguments": sys.argv[2:]}}))
 """
 # It fails in the rounds that the file `fails` beside it names, and computes with as many threads as it is told.
 BENCH = """#!/bin/sh
@@ -103,8 +104,9 @@ for row in rows:
 kept = (work / "out").read_text()
 for what, python, options in (("--list", "python", ["--list"]), ("no PyTorch", "none", []),
                               ("--only", "python", ["--only", "nothing"])):
-    done = subprocess.run([sys.executable, "-B", str(PEERS / "cpu.py"), "--bench", native, "--out", str(work / "out"), *options],
-                          capture_output=True, text=True, env={**environment, "ASSAY_PEER_PYTHON": str(work / python)})
+    command = [sys.executable, "-B", str(PEERS / "cpu.py"), "--bench", native, "--out", str(work / "out"), *options]
+    done = subprocess.run(command, capture_output=True, text=True,
+                          env={**environment, "ASSAY_PEER_PYTHON": str(work / python)})
     expect((work / "out").read_text() == kept, f"{what}: --out is not what it was: {done}")
 refused("no such folder", f"cannot write {work}/none/out", "a folder that is there", "--bench", native, "--out",
         str(work / "none" / "out"))
@@ -114,9 +116,10 @@ for fails, whole in ((1, 0), (3, 2)):
     (work / "native" / "runs").unlink()
     (work / "native" / "fails").write_text(f"{fails}\n")
     done, rows = compare("--bench", native, "--rounds", "4", "--json")
-    expect(done.returncode == 1 and done.stderr.splitlines()[-2].startswith("error: a run in the rounds failed: exit code 1: ")
-           and done.stderr.splitlines()[-1].startswith("hint: "), f"fails in round {fails}: {done}")
-    expect([len(json.loads(line)["dense"]["ratios"]) for line in done.stdout.splitlines()] == [whole] * (whole > 0), done)
+    expect(is_refusal(done, "error: a run in the rounds failed: exit code 1: ", said_before=True, printed=True),
+           f"fails in round {fails}: {done}")
+    ratios = [json.loads(line)["dense"]["ratios"] for line in done.stdout.splitlines()]
+    expect([len(r) for r in ratios] == [whole] * (whole > 0), done)
 (work / "native" / "fails").unlink()
 
 # Both compute with as many threads as there are cores, or they are not compared.
@@ -125,7 +128,8 @@ done, rows = compare("--bench", native)
 expect(done.stderr.count("left out, it computed with 1000 threads, not ") == 2, f"threads of PyTorch: {done}")
 torch_says(isa="AVX512")
 other = program("other/bench_step", BENCH.replace("$2", "1000"))
-refused("threads of Assay", "a run in the rounds failed: it computed with 1000 threads, not ", "by hand", "--bench", other, said_before=True)
+refused("threads of Assay", "a run in the rounds failed: it computed with 1000 threads, not ", "by hand",
+        "--bench", other, said_before=True)
 
 # Under a limit: the names, every line, the variables; the build must be for the same.
 for isa, bench, other, march, variables in (
@@ -168,7 +172,8 @@ done = subprocess.run([sys.executable, "-B", str(PEERS / "cpu.py"), "--list", "-
 expect(done.returncode == 0 and all(line.endswith(", limited to avx2") for line in done.stdout.splitlines()), done)
 # bf16 has its ways under autocast and with masters, fp32 one kind of weights.
 torch_says(isa="AVX512")
-done = subprocess.run([sys.executable, "-B", str(PEERS / "cpu.py"), "--list"], capture_output=True, text=True, env=environment)
+done = subprocess.run([sys.executable, "-B", str(PEERS / "cpu.py"), "--list"], capture_output=True, text=True,
+                      env=environment)
 expect([line for line in done.stdout.splitlines() if "masters" in line] == [
     "dense torch 2.15.0 bf16 masters, bmm, malloc tuned", "moe torch 2.15.0 bf16 masters, bmm, loop, malloc tuned",
     "moe torch 2.15.0 bf16 masters, bmm, sorted, malloc tuned"], done)
@@ -192,7 +197,7 @@ if done.returncode == 0:
     expect(" --tie " in arguments, arguments)
 for option in ("--rounds", "--steps"):
     done = subprocess.run([*command, option, "0"], capture_output=True, text=True)
-    expect(done.returncode == 2 and "--rounds and --steps are at least 1" in done.stderr, f"llm_c.py {option} 0: {done}")
+    expect(done.returncode == 2 and "--rounds and --steps are at least 1" in done.stderr, done)
 done = subprocess.run([*command, "--out", str(work / "none" / "rows")], capture_output=True, text=True)
 expect(is_refusal(done, f"error: cannot write {work}/none/rows: "), f"llm_c.py: {done}")
 

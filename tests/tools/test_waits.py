@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""bench/waits.py with programs in the places of assay and bench_tokenizer: a row that cannot be measured says so, and the
-others follow; the tokenizer's table is read as bench_tokenizer prints it; a file that cannot be written is said first."""
+"""bench/waits.py with programs in the places of assay and bench_tokenizer: a row that cannot be measured says so, and
+the others follow; the tokenizer's table is read as bench_tokenizer prints it; a file that cannot be written is said
+first."""
 import json
 import pathlib
 import subprocess
