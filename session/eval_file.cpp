@@ -26,17 +26,6 @@ std::string evaluations_of(const std::string& run) {
   return run + "/" + kEvaluations;
 }
 
-}  // namespace
-
-std::string evaluation_file(const std::string& run, int64_t step, const std::string& suffix) {
-  const std::string folder = evaluations_of(run);
-  require_own_folder(folder);
-  make_folders(folder);
-  return strprintf("%s/step-%08ld%s.json", folder.c_str(), long(step), suffix.c_str());
-}
-
-namespace {
-
 // What a file has of CORE.
 struct CoreExtent {
   std::map<std::string, int64_t> rows;  // by task
@@ -98,7 +87,7 @@ ordered_json recorded_before(const std::string& path) {
                     "check the permissions of it and of its folder: ls -la");
   }
   if (!there) return ordered_json::object();
-  ordered_json file = json_of<ordered_json>(read_file(path));
+  ordered_json file = json_of<ordered_json>(read_regular_file(path));
   if (file.is_object()) return file;
   throw UserError(path + " is not a JSON object", "it is damaged: move it away and evaluate again");
 }
@@ -123,6 +112,13 @@ class Turn {
 };
 
 }  // namespace
+
+std::string evaluation_file(const std::string& run, int64_t step, const std::string& suffix) {
+  const std::string folder = evaluations_of(run);
+  require_own_folder(folder);
+  make_folders(folder);
+  return strprintf("%s/step-%08ld%s.json", folder.c_str(), long(step), suffix.c_str());
+}
 
 RecordedEvaluation record_evaluation(const std::string& run, int64_t step, ordered_json result) {
   const std::string path = evaluation_file(run, step);
