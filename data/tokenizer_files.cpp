@@ -154,8 +154,10 @@ class Builder {
  private:
   size_t slot(const json& id, const std::string& token) {
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= most_ids_)
-      refuse(name_, strprintf("the id of %s is %s, expected a whole number from 0 to %ld",
-                              token.c_str(), id.dump().c_str(), static_cast<long>(most_ids_ - 1)));
+      refuse(name_, strprintf("the id of %s is %s, expected a whole number from 0 to %ld, "
+                              "%ld for each token of the file",
+                              token.c_str(), id.dump().c_str(), long(most_ids_ - 1),
+                              long(kMostIdsPerToken)));
     const size_t at = id.get<size_t>();
     if (at >= text_.size()) text_.resize(at + 1);
     return at;

@@ -5,9 +5,11 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -93,13 +95,17 @@ ordered_json recorded_before(const std::string& path) {
 }
 
 // While it lives, no other evaluation changes a file of the folder. The folder itself is locked,
-// so no file is left in it. On a file system without locks there is none: two evaluations seldom
-// end together.
+// so no file is left in it. On a file system without locks, and where somebody holds the lock for
+// five seconds, there is none: two evaluations seldom end together.
 class Turn {
  public:
   explicit Turn(const std::string& folder)
       : folder_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    while (folder_ >= 0 && flock(folder_, LOCK_EX) != 0 && errno == EINTR) continue;
+    constexpr int kTries = 50;
+    for (int i = 0; i < kTries && folder_ >= 0 && flock(folder_, LOCK_EX | LOCK_NB) != 0; ++i) {
+      if (errno != EWOULDBLOCK && errno != EINTR) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;

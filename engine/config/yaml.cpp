@@ -472,6 +472,7 @@ bool gives_field(const std::string& set, const std::string& field) {
 
 bool names_field(const std::string& name, const std::string& field) {
   const std::string path = preset_or_path(name);
+  if (fs::exists(path) && !fs::is_regular_file(path)) return true;  // a pipe cannot be read again
   return !is_of_run(path) &&
          is_in(parse_yaml(read_file(path), {.name = path, .folder = {}}), field);
 }

@@ -30,7 +30,8 @@ void require_utf8_sets(const std::vector<std::string>& sets);
 bool gives_field(const std::string& set, const std::string& field);
 
 // Whether a file names the field itself: not one that it includes, nor a run, whose recorded
-// configuration names all. The file as load_config() finds it.
+// configuration names all. The file as load_config() finds it; a pipe, which was read, is taken to
+// name all.
 bool names_field(const std::string& path, const std::string& field);
 
 // A --set from another source: `where` names it in messages, paths are relative to `folder`.

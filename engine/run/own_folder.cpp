@@ -31,10 +31,14 @@ void require_own_folder(const std::string& folder) {
   const std::string run = real_path(fs::path(folder).parent_path());
   const std::string mark = target + "/" + kMark, text = run + "\n";
   if (names_in(target).empty()) return write_file_atomic(mark, text);
-  if (fs::exists(mark, ignored) && read_regular_file(mark) == text) return;
+  // A run that several machines or containers see by different paths has a line for each.
+  if (fs::exists(mark, ignored) &&
+      ("\n" + read_regular_file(mark)).find("\n" + text) != std::string::npos) {
+    return;
+  }
   throw UserError(folder + " is a link to " + target +
                       ", which holds files and is not marked as a folder of this run",
-                  "if the run may write and remove files there: echo " + shell_word(run) + " > " +
+                  "if the run may write and remove files there: echo " + shell_word(run) + " >> " +
                       shell_word(mark) + "; else remove the link");
 }
 

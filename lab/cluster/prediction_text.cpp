@@ -74,6 +74,11 @@ ordered_json prediction_json(const ModelPredictions& model, const Prediction& p)
 // Where the model is beyond those whose ops were measured; "" where it is not.
 std::string note_of(const ModelPredictions& model, const OpTimes& times) {
   if (model.experts <= times.most_experts()) return "";
+  if (times.most_experts() == 0) {
+    return strprintf(
+        "%ld experts, and no profile is of a model with experts: their ops are assumed",
+        long(model.experts));
+  }
   return strprintf(
       "%ld experts, the shares are of models with at most %ld: the step may take far less than "
       "this (docs/simulate.md)",

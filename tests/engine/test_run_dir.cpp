@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -240,6 +241,10 @@ TEST_CASE("a configuration of the user's is not replaced") {
   write_file_atomic(file, resolved);
   REQUIRE(RunDir(folder.path(), Start::kContinue).previous());
   REQUIRE_FALSE(names_field(file, "run.seed"));  // it names every field, given or not
+  const std::string pipe = folder / "pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  REQUIRE(names_field(pipe, "run.seed"));  // it was read, and is not waited for again
+  fs::remove(pipe);
   // A path that is not whole is the user's, except the default cache.
   Config own = load_config(file);
   own.data.cache = "data-cache";
@@ -439,7 +444,7 @@ TEST_CASE("a folder that is a link to the files of another run is refused until 
     fs::create_directory_symlink("../other", link);
     expect_error([&] { RunDir(path, Start::kContinue); }, link + " is a link to ");
     REQUIRE(names_in(other) == std::vector<std::string>{"step-00000010"});
-    write_file_atomic(other + "/.run", fs::canonical(path).string() + "\n");
+    write_file_atomic(other + "/.run", "/elsewhere/a\n" + fs::canonical(path).string() + "\n");
     REQUIRE_NOTHROW(RunDir(path, Start::kContinue));
     // A copy of the run, with its link.
     fs::copy(path, folder / "b", fs::copy_options::recursive | fs::copy_options::copy_symlinks);

@@ -9,6 +9,7 @@
 #include "models/parameters/table.h"
 #include "ops/attention.h"
 #include "tests/catch.h"
+#include "tests/data/temp_folder.h"
 #include "tests/lab/op_sums.h"
 
 namespace assay::test_cluster_model {
@@ -243,6 +244,29 @@ TEST_CASE("a model beyond the profiled ones has a note, and so have ops without 
   REQUIRE(said().find("note:") == std::string::npos);
   j = predictions_json({model}, cluster, times);
   REQUIRE(j["models"]["super"]["note"].is_null());
+}
+
+TEST_CASE("profiles of dense models alone say nothing of experts' ops") {
+  const TempFolder folder;
+  const std::string file = folder / "dense.json";
+  json all = json::parse(read_file("bench/results/h200/2026-11-27/steps.json"));
+  json& steps = all["steps_of_models"];
+  for (const std::string name : {"moe-64", "moe-256", "super-4096"}) {
+    steps.erase("profile_" + name);
+  }
+  write_file_atomic(file, all.dump());
+  const OpTimes times = OpTimes::read(file);
+  REQUIRE(times.most_experts() == 0);
+  const Cluster cluster = cluster_of("h200x8");
+  const Config config = preset("moe-64");
+  const ModelPredictions model{
+      .name = "moe-64",
+      .batch_tokens = config.run.batch_tokens,
+      .experts = config.model.moe->experts,
+      .mappings = {predict(config, mapping_of(config, {}, 1), cluster, times)}};
+  REQUIRE(predictions_text({model}, cluster, times)
+              .find("note: 64 experts, and no profile is of a model with experts") !=
+          std::string::npos);
 }
 
 TEST_CASE("mappings") {

@@ -197,7 +197,7 @@ def check_linked_checkpoints():
         shutil.copytree(WORK / "done", folder)
     shutil.rmtree(run / "checkpoints")
     (run / "checkpoints").symlink_to(other / "checkpoints")
-    refused("checkpoints of another run", train, "foreign/checkpoints is a link to", f"echo {run.resolve()} > ")
+    refused("checkpoints of another run", train, "foreign/checkpoints is a link to", f"echo {run.resolve()} >> ")
     (other / "checkpoints" / ".run").write_text(f"{run.resolve()}\n")  # as the hint says
     works(*train)
 

@@ -200,7 +200,7 @@ say_rest() {
   printf 'gpu_check: left for want of time, about %d s: %s\n' "$left_seconds" "${left[*]}"
   if [[ $dry == no ]]; then
     printf 'gpu_check: the rest: bash tools/gpu_check.sh%s --minutes %s --continue %s\n' "$again" "$minutes" "$out"
-    printf "gpu_check: or by itself: --only '%s'\n" "$names"
+    printf "gpu_check: or by itself: --continue %s --only '%s'\n" "$out" "$names"
   else
     printf "gpu_check: another call does them: --minutes %s --only '%s'\n" "$minutes" "$names"
   fi
