@@ -54,7 +54,7 @@ REFUSED += [
     (["router", "runs/mine/checkpoints/step-00000010"], "no run at", "did you mean runs/mine?"),
     (["router", "runs/mine/config.yaml"], "is a file, not a run", "did you mean runs/mine?"),
     (["compare", "runs/"], "runs/ is not a run", "if the command takes several: runs/mine"),
-    (["eval", "run", "--batch", "0"], "--batch: 0 is not a number > 0", "assay eval --help"),
+    (["eval", "run", "--batch", "0"], "--batch: 0 is not a whole number from 1 to 16777216", "assay eval --help"),
     (["train", "a.yaml", "--stop-after", "-2"], "--stop-after: -2 is not a number > 0", "assay train --help"),
     (["data", "synth", "--seed", "-1"], "--seed: -1 is not a number >= 0", "assay data synth --help"),
     (["router", "own"], "own is not a run: its config.yaml was not written by one", "did you mean run?"),
