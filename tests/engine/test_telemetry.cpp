@@ -486,15 +486,9 @@ TEST_CASE("the values of an evaluation are written all or none") {
   const std::string path = folder / "telemetry.db";
   Telemetry telemetry(path, layout_of());
   const auto tasks = [&] { return TelemetryReader(path).has_eval(0, "val"); };
-  {
-    Database other(path, Database::Mode::kCreate);  // the second value cannot be written
-    other.run("DROP TABLE eval");
-    other.run(
-        "CREATE TABLE eval(step, task, metric CHECK(metric <> 'bits_per_byte'), value, n, PRIMARY "
-        "KEY(step, task, metric))");
-  }
+  // The second value cannot be written: its name is longer than a value may be.
   const std::vector<Telemetry::EvalRow> both = {{"val", "loss_nats", 2.5, 1},
-                                                {"val", "bits_per_byte", 1.5, 1}};
+                                                {"val", std::string(70'000'000, 'x'), 1.5, 1}};
   REQUIRE_THROWS(telemetry.evals(0, both));
   REQUIRE(!tasks());
   telemetry.evals(0, {both[0]});

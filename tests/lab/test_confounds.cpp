@@ -306,6 +306,7 @@ TEST_CASE("a manifest that has another text under the same name is taken at its 
                      {folder / "x_val_0.bin", "cccc"}};
   REQUIRE(passes_of(run) == 2.0);
   Manifest manifest;
+  manifest.tokenizer_file = "tokenizer.json";
   manifest.shards = {{.file = "x_train_0.bin",
                       .split = "train",
                       .tokens = 50'001,
