@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/shell_word.h"
 #include "base/suggest.h"
 #include "engine/config/differences.h"
 #include "engine/config/schedule.h"
@@ -255,8 +256,15 @@ FolderMark::~FolderMark() {
 
 namespace {
 
+// How the run goes on with the values that it has, which need not be those of today's defaults.
+std::string own_values_hint(const std::string& run) {
+  return strprintf("`assay train %s --run %s` goes on with the run's own values; for these ",
+                   shell_word(run + "/" + kRunConfig).c_str(), shell_word(run).c_str());
+}
+
 // Of another model the first differences say enough.
-void require_same_model(const std::string& run, const std::vector<FieldDifference>& differences) {
+void require_same_model(const std::string& run, const std::vector<FieldDifference>& differences,
+                        const std::string& hint) {
   constexpr size_t kMostShown = 3;
   const bool other_model = std::any_of(differences.begin(), differences.end(), [](const auto& one) {
     return one.field.starts_with("model.");
@@ -266,8 +274,7 @@ void require_same_model(const std::string& run, const std::vector<FieldDifferenc
   for (size_t i = 0; i < kMostShown; ++i) text += differences[i].text() + "; ";
   throw UserError(run + " was started with another configuration: " + text +
                       strprintf("and %zu more", differences.size() - kMostShown),
-                  std::string("it is a run of another model: choose another --run") +
-                      (is_imported(run) ? "" : ", or delete it with --fresh"));
+                  hint + (is_imported(run) ? "" : ", or delete it with --fresh"));
 }
 
 // Whether only the end of the run and its learning rates differ, which a branch may change.
@@ -305,13 +312,15 @@ std::string branch_hint(const std::string& run, const Config& begun) {
 namespace {
 
 // UserError if steps that were made with `begun` would have other results now. wrong: before the
-// differences; hint: before what `assay branch` could do.
+// differences; hint: before what `assay branch` could do; other_model: the hint if they are many,
+// before what --fresh does.
 void require_same(const std::string& run, const Config& begun, const Config& now,
-                  int64_t steps_done, const std::string& wrong, const std::string& hint) {
+                  int64_t steps_done, const std::string& wrong, const std::string& hint,
+                  const std::string& other_model) {
   const std::vector<FieldDifference> differences =
       result_changing_differences(begun, now, steps_done);
   if (differences.empty()) return;
-  require_same_model(run, differences);
+  require_same_model(run, differences, other_model);
   std::string all;
   for (const FieldDifference& one : differences) all += (all.empty() ? "" : "; ") + one.text();
   throw UserError(wrong + ": " + all,
@@ -333,7 +342,8 @@ void require_same_run(const std::string& run, const Config& begun, const Config&
           ? "give the same values; with others import the model again, since training in another "
             "--run begins from random weights: " +
                 import_again(run)
-          : "give the same values, train in another --run, or delete it with --fresh");
+          : own_values_hint(run) + "choose another --run, or delete it with --fresh",
+      own_values_hint(run) + "choose another --run");
 }
 
 void require_unedited(const std::string& run, const Config& made_with, const Config& now,
@@ -346,7 +356,8 @@ void require_unedited(const std::string& run, const Config& made_with, const Con
       std::string("put the first values back there, ") +
           (is_imported(run) ? "or import the model again with the others: " + import_again(run)
                             : "train with the others in another --run, or delete the run with "
-                              "--fresh"));
+                              "--fresh"),
+      "put the first values back there: they are of another model; choose another --run for it");
 }
 
 std::string imported_tokenizer(const std::string& run) {

@@ -156,7 +156,9 @@ def check_other_model(place):
     done = place.train("runs/moe", "--steps", "10", "--set", f"data.cache={cache}", "--set", "data.synth.seed=9", "--set",
                        "model.hidden=128", "--set", "model.ffn=256", "--set", "model.layers=3", "--set", "run.seed=5", expect=1)
     check("another configuration: model.hidden: 64 -> 128; " in done.stderr and "; and 2 more" in done.stderr, done.stderr)
-    check("of another model: choose another --run" in done.stderr and not cache.exists(), done.stderr)
+    own = place.run("runs/moe")
+    check(f"`assay train {own}/config.yaml --run {own}` goes on with the run's own values" in done.stderr, done.stderr)
+    check("for these choose another --run, or delete it with --fresh" in done.stderr and not cache.exists(), done.stderr)
     done = place.train("runs/moe", "--steps", "10", "--set", f"data.cache={cache}", "--set", "data.synth.seed=9", expect=1)
     check("data.synth.seed: 1 -> 9" in done.stderr and not cache.exists(), done.stderr)
     done = assay("train", "models/presets/cpu/moe.yaml", cwd=place.path)
