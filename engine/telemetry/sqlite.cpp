@@ -21,6 +21,10 @@ namespace {
 constexpr const char* kHeldHint = "another program holds the file: close it";
 constexpr int kLongWaitMs = 10'000, kBriefWaitMs = 200;
 constexpr int kLargestRow = 64 << 20;  // bytes; the largest of ours are load vectors
+// Operations of SQLite's machine. A row takes at least five bytes of the file, and our statements
+// some tens of operations for each; the first number is of tables that are almost empty.
+constexpr int64_t kOperations = 20'000'000, kOperationsEachByte = 100;
+constexpr int kOperationsBetweenChecks = 1'000'000;
 
 // Gives SQLite one block for its page cache, so that a writer does not allocate pages during a
 // training step. Has no effect if SQLite is already initialised.
@@ -91,6 +95,7 @@ Database::Database(std::string path, Mode mode, Wait wait) : path_(std::move(pat
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
   sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, kLargestRow);
+  sqlite3_progress_handler(handle_, kOperationsBetweenChecks, exceeds_file, this);
   sqlite3_exec(handle_, "PRAGMA ignore_check_constraints=1", nullptr, nullptr, nullptr);
   // Reports pass over the tables many times. This waits for a program that holds the file; what
   // else is wrong with it the first statement finds.
@@ -100,6 +105,28 @@ Database::Database(std::string path, Mode mode, Wait wait) : path_(std::move(pat
     sqlite3_close(handle_);
     throw ReadFailed(path_ + ": cannot be read: " + why, kHeldHint);
   }
+}
+
+// Pages of a crafted file can lead to each other so that a few kilobytes have 2^60 rows. SQLite adds
+// the operations of a step to the statement's when the step ends, so those of the one that runs are
+// counted here.
+int Database::exceeds_file(void* database) {
+  const auto& self = *static_cast<const Database*>(database);
+  const int64_t of_step = kOperationsBetweenChecks * ++self.checks_of_step_;
+  int64_t bytes = 0;
+  for (const char* suffix : {"", "-wal"}) {
+    std::error_code absent;
+    const auto size = std::filesystem::file_size(self.path_ + suffix, absent);
+    if (!absent) bytes += int64_t(size);
+  }
+  const int64_t most = kOperations + kOperationsEachByte * bytes;
+  for (sqlite3_stmt* one = sqlite3_next_stmt(self.handle_, nullptr); one != nullptr;
+       one = sqlite3_next_stmt(self.handle_, one)) {
+    const auto before =
+        static_cast<uint32_t>(sqlite3_stmt_status(one, SQLITE_STMTSTATUS_VM_STEP, 0));
+    if (sqlite3_stmt_busy(one) != 0 && before + of_step > most) return 1;
+  }
+  return 0;
 }
 
 Database::~Database() {
@@ -115,6 +142,10 @@ void Database::fail(const std::string& what) const {
     hint =
         "the file is damaged: put back a copy of it, or move it away (the checkpoints are not "
         "affected): `assay train` then continues an unfinished run without the figures so far";
+  if (code == SQLITE_INTERRUPT) {
+    throw UserError(path_ + ": " + what + ": its tables have no end",
+                    "the file is damaged, or was made to hold its reader up");
+  }
   const bool held = code == SQLITE_BUSY || code == SQLITE_LOCKED || code == SQLITE_PROTOCOL;
   if (held) hint = kHeldHint;
   const bool too_many = code == SQLITE_CANTOPEN && too_many_files(sqlite3_system_errno(handle_));
@@ -127,6 +158,7 @@ void Database::fail(const std::string& what) const {
 }
 
 void Database::run(const std::string& sql) {
+  begin_step();
   if (sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK)
     fail("cannot write");
 }
@@ -172,6 +204,7 @@ Statement& Statement::bind_blob(int at, const void* data, size_t bytes) {
 }
 
 bool Statement::step() {
+  database_.begin_step();
   const int status = sqlite3_step(handle_);
   if (status == SQLITE_ROW) return true;
   if (status == SQLITE_DONE) return false;
@@ -180,6 +213,7 @@ bool Statement::step() {
 
 void Statement::reset() {
   sqlite3_reset(handle_);
+  sqlite3_stmt_status(handle_, SQLITE_STMTSTATUS_VM_STEP, 1);
 }
 
 void Statement::execute() {

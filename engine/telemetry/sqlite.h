@@ -2,6 +2,7 @@
 // the file may be whole: it is held, the disk fails, too many files are open.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -33,10 +34,17 @@ class Database {
   sqlite3* handle() const { return handle_; }
   const std::string& path() const { return path_; }
   [[noreturn]] void fail(const std::string& what) const;
+  // Before each step of a statement: what takes more operations than a file of its size can need
+  // fails.
+  void begin_step() const { checks_of_step_ = 0; }
 
  private:
+  // SQLite calls it now and then; not 0 ends what it does.
+  static int exceeds_file(void* database);
+
   std::string path_;
   sqlite3* handle_ = nullptr;
+  mutable std::atomic<int64_t> checks_of_step_ = 0;
 };
 
 // A name in a statement: a file from elsewhere may name a column by an expression.

@@ -238,76 +238,6 @@ TEST_CASE("a dense run has no router rows") {
   REQUIRE(reader.last_step() == 1);
 }
 
-TEST_CASE("a database with anything that runs is refused") {
-  const TempFolder folder;
-  for (const char* sql :
-       {"DROP TABLE scalar; CREATE VIEW scalar AS WITH RECURSIVE n(step) AS (SELECT 1 UNION ALL "
-        "SELECT step + 1 FROM n) SELECT step, 'train_loss_nats' AS name, 1.0 AS value FROM n",
-        "CREATE TRIGGER t AFTER INSERT ON scalar BEGIN DELETE FROM eval; END",
-        "CREATE VIRTUAL TABLE words USING fts4(text)",
-        "CREATE INDEX i ON scalar(length(zeroblob(step)))",
-        "CREATE INDEX i ON scalar(step) WHERE length(zeroblob(step)) > 0",
-        "ALTER TABLE eval ADD COLUMN t AS (length(zeroblob(step)))",
-        "DROP TABLE scalar; CREATE TABLE scalar(step INTEGER, name TEXT, raw REAL, value REAL AS "
-        "(raw + length(zeroblob(100000000))) STORED)",
-        "ALTER TABLE router_layer ADD COLUMN more REAL DEFAULT 7",
-        "DROP TABLE meta; CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT DEFAULT "
-        "(length(zeroblob(100000000))))"}) {
-    const std::string path = folder / "t.db";
-    std::filesystem::remove(path);
-    {
-      Telemetry telemetry(path, layout_of());
-      log_step(telemetry, 1);
-    }
-    sqlite3* plain = nullptr;
-    REQUIRE(sqlite3_open(path.c_str(), &plain) == SQLITE_OK);
-    const int status = sqlite3_exec(plain, sql, nullptr, nullptr, nullptr);
-    sqlite3_close(plain);
-    INFO(sql);
-    if (status != SQLITE_OK) continue;  // a SQLite without fts4
-    expect_error([&] { TelemetryReader reader(path); }, "that is none of assay's");
-    expect_error([&] { Telemetry telemetry(path, layout_of()); }, "that is none of assay's");
-    expect_error([&] { copy_telemetry(path, folder / "copy.db", 1); }, "that is none of assay's");
-  }
-}
-
-TEST_CASE("an index of columns that somebody added is no danger") {
-  const TempFolder folder;
-  const std::string path = folder / "t.db";
-  {
-    Telemetry telemetry(path, layout_of());
-    log_step(telemetry, 1);
-  }
-  sqlite3* plain = nullptr;
-  REQUIRE(sqlite3_open(path.c_str(), &plain) == SQLITE_OK);
-  REQUIRE(sqlite3_exec(plain, "CREATE INDEX mine ON scalar(name, value)", nullptr, nullptr,
-                       nullptr) == SQLITE_OK);
-  sqlite3_close(plain);
-  REQUIRE(TelemetryReader(path).last_step() == 1);
-}
-
-TEST_CASE("a row of many megabytes is not read, and a condition of a table is not computed") {
-  const TempFolder folder;
-  const std::string path = folder / "t.db";
-  {
-    Telemetry telemetry(path, layout_of());
-    log_step(telemetry, 1);
-  }
-  sqlite3* plain = nullptr;
-  REQUIRE(sqlite3_open(path.c_str(), &plain) == SQLITE_OK);
-  REQUIRE(sqlite3_exec(plain,
-                       "INSERT INTO meta VALUES('large', zeroblob(70000000));"
-                       "DROP TABLE event; CREATE TABLE event(step INTEGER, time TEXT, kind TEXT, "
-                       "detail TEXT, CHECK(0))",
-                       nullptr, nullptr, nullptr) == SQLITE_OK);
-  sqlite3_close(plain);
-  expect_error([&] { TelemetryReader(path).meta("large"); }, "too big");
-  Telemetry telemetry(path, layout_of());
-  telemetry.event(1, "end", "steps");
-  telemetry.flush();
-  REQUIRE(TelemetryReader(path).events("end") == 1);
-}
-
 TEST_CASE("files that are not telemetry are refused") {
   const TempFolder folder;
   expect_error([&] { TelemetryReader reader(folder / "none.db"); }, "no telemetry at");
@@ -493,39 +423,6 @@ TEST_CASE("the values of an evaluation are written all or none") {
   REQUIRE(!tasks());
   telemetry.evals(0, {both[0]});
   REQUIRE(tasks());
-}
-
-TEST_CASE("telemetry from elsewhere writes and deletes no other file") {
-  const TempFolder folder;
-  make_folders(folder / "run");
-  const std::string path = folder / "run/telemetry.db", victim = folder / "victim";
-  {
-    Telemetry telemetry(path, layout_of());
-    log_step(telemetry, 1);
-  }
-  write_file_atomic(victim, "precious");
-  const auto write = [&] { Telemetry telemetry(path, layout_of()); };
-  const auto read = [&] { TelemetryReader reader(path); };
-  for (const char* suffix : {"-journal", "-wal", "-shm"}) {
-    const std::string link = path + suffix;
-    std::filesystem::create_symlink("../victim", link);
-    expect_error(write, link + " is a link");
-    expect_error(read, link + " is a link");
-    std::filesystem::remove(link);
-  }
-  // The end of a journal by which SQLite would delete a file: its name, length and checksum.
-  const std::string journal = path + "-journal", magic = "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7";
-  write_file_atomic(journal, std::string(512, ' ') + victim + std::string(8, ' ') + magic);
-  expect_error(write, journal + " names another file");
-  expect_error(read, journal + " names another file");
-  std::filesystem::remove(journal);
-  REQUIRE(TelemetryReader(path).last_step() == 1);
-
-  std::filesystem::rename(path, folder / "other.db");
-  std::filesystem::create_symlink("../other.db", path);
-  expect_error(write, path + " is a link");
-  REQUIRE(TelemetryReader(path).last_step() == 1);  // nothing is written
-  REQUIRE(read_file(victim) == "precious");
 }
 
 TEST_CASE("every column has its own name") {
