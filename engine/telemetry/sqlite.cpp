@@ -107,9 +107,9 @@ Database::Database(std::string path, Mode mode, Wait wait) : path_(std::move(pat
   }
 }
 
-// Pages of a crafted file can lead to each other so that a few kilobytes have 2^60 rows. SQLite adds
-// the operations of a step to the statement's when the step ends, so those of the one that runs are
-// counted here.
+// Pages of a crafted file can lead to each other so that a few kilobytes have 2^60 rows. SQLite
+// adds the operations of a step to the statement's when the step ends, so those of the one that
+// runs are counted here.
 int Database::exceeds_file(void* database) {
   const auto& self = *static_cast<const Database*>(database);
   const int64_t of_step = kOperationsBetweenChecks * ++self.checks_of_step_;
