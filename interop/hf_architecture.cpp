@@ -7,20 +7,46 @@
 namespace assay {
 namespace {
 
-// Parts of the model that Mixtral has no field for.
-std::vector<std::string> beyond_mixtral(const ModelConfig& m) {
-  const MoeConfig& moe = *m.moe;
+// Parts of the model that no class with a softmax router has a field for.
+std::vector<std::string> beyond_softmax(const MoeConfig& moe) {
   std::vector<std::string> parts;
   if (moe.shared > 0) parts.push_back(strprintf("model.moe.shared = %ld", long(moe.shared)));
-  if (moe.first_dense_layers > 0) {
-    parts.push_back(strprintf("model.moe.first_dense_layers = %ld", long(moe.first_dense_layers)));
-  }
   if (moe.router.bias_rate.on()) {
     parts.push_back("model.moe.router.bias_rate = " + yaml_scalar(moe.router.bias_rate));
   }
-  if (!moe.router.normalize_gates) parts.push_back("model.moe.router.normalize_gates = false");
-  if (m.qk_norm) parts.push_back("model.qk_norm = true");
   return parts;
+}
+
+// Parts of the model that only a class with norms of queries and keys has a field for.
+std::vector<std::string> beyond_mixtral(const MoeConfig& moe) {
+  std::vector<std::string> parts;
+  if (moe.first_dense_layers > 0) {
+    parts.push_back(strprintf("model.moe.first_dense_layers = %ld", long(moe.first_dense_layers)));
+  }
+  if (!moe.router.normalize_gates) parts.push_back("model.moe.router.normalize_gates = false");
+  return parts;
+}
+
+Family softmax_family(const ModelConfig& m) {
+  const std::vector<std::string> beyond = beyond_softmax(*m.moe);
+  if (!beyond.empty()) {
+    throw UserError(
+        "a softmax router is exported as MixtralForCausalLM or Qwen3MoeForCausalLM, "
+        "which have no field for " +
+            joined(beyond, ", "),
+        "train without it, or with model.moe.router.score: sigmoid, which is exported "
+        "as Glm4MoeForCausalLM");
+  }
+  if (m.qk_norm) return Family::kQwen3Moe;
+  const std::vector<std::string> needs_norms = beyond_mixtral(*m.moe);
+  if (needs_norms.empty()) return Family::kMixtral;
+  throw UserError(
+      "a softmax router without model.qk_norm is exported as MixtralForCausalLM, which "
+      "has no field for " +
+          joined(needs_norms, ", "),
+      "train without it, or with model.qk_norm: true, which is exported as "
+      "Qwen3MoeForCausalLM, or with model.moe.router.score: sigmoid "
+      "(Glm4MoeForCausalLM)");
 }
 
 }  // namespace
@@ -30,6 +56,7 @@ const std::vector<FamilyName>& families() {
       {Family::kLlama, "LlamaForCausalLM", "llama"},
       {Family::kQwen3, "Qwen3ForCausalLM", "qwen3"},
       {Family::kMixtral, "MixtralForCausalLM", "mixtral"},
+      {Family::kQwen3Moe, "Qwen3MoeForCausalLM", "qwen3_moe"},
       {Family::kGlm4Moe, "Glm4MoeForCausalLM", "glm4_moe"},
   };
   return all;
@@ -50,12 +77,7 @@ Family choose_family(const ModelConfig& m) {
     throw UserError("a sigmoid router with model.moe.experts = 1 is not a Glm4MoeForCausalLM",
                     "its router needs the two best experts: train at least 2");
   }
-  const std::vector<std::string> beyond = beyond_mixtral(m);
-  if (beyond.empty()) return Family::kMixtral;
-  throw UserError("a softmax router is exported as MixtralForCausalLM, which has no field for " +
-                      joined(beyond, ", "),
-                  "train without it, or with model.moe.router.score: sigmoid, which is exported as "
-                  "Glm4MoeForCausalLM");
+  return softmax_family(m);
 }
 
 bool writes_tied(const ModelConfig& m) {
@@ -78,7 +100,8 @@ std::vector<std::string> folded_gains(const ModelConfig& m) {
   if (router.score == RouterScore::kSigmoid)
     add("moe.router.route_scale", router.route_scale, "mlp.gate");
   if (router.score == RouterScore::kSoftmax)
-    add("moe.router.gate_scale", router.gate_scale, "experts' w2");
+    add("moe.router.gate_scale", router.gate_scale,
+        m.qk_norm ? "experts' down_proj" : "experts' w2");
   return folded;
 }
 

@@ -4,6 +4,7 @@
 //   LlamaForCausalLM    dense
 //   Qwen3ForCausalLM    dense with qk_norm
 //   MixtralForCausalLM  softmax router with normalised gates in every block
+//   Qwen3MoeForCausalLM softmax router with qk_norm, normalised gates or not, dense blocks first
 //   Glm4MoeForCausalLM  sigmoid router, selection bias, shared experts, dense blocks first, with or
 //                       without qk_norm
 #pragma once
@@ -15,7 +16,7 @@
 
 namespace assay {
 
-enum class Family { kLlama, kQwen3, kMixtral, kGlm4Moe };
+enum class Family { kLlama, kQwen3, kMixtral, kQwen3Moe, kGlm4Moe };
 
 struct FamilyName {
   Family family;

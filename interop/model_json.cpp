@@ -1,6 +1,7 @@
 #include "interop/model_json.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/check.h"
 #include "interop/json_fields.h"
@@ -20,6 +21,19 @@ void add_moe(ordered_json& j, const ModelConfig& m, Family family) {
     j["output_router_logits"] = false;
     j["router_aux_loss_coef"] = 0.0;
     j["router_jitter_noise"] = 0.0;
+    j["sliding_window"] = nullptr;
+    return;
+  }
+  if (family == Family::kQwen3Moe) {
+    j["num_experts"] = moe.experts;
+    j["moe_intermediate_size"] = moe.expert_ffn;
+    j["norm_topk_prob"] = moe.router.normalize_gates;
+    j["decoder_sparse_step"] = 1;
+    j["mlp_only_layers"] = json::array();
+    for (int64_t l = 0; l < moe.first_dense_layers; ++l) j["mlp_only_layers"].push_back(l);
+    j["output_router_logits"] = false;
+    j["router_aux_loss_coef"] = 0.0;
+    j["use_sliding_window"] = false;
     j["sliding_window"] = nullptr;
     return;
   }
@@ -74,9 +88,6 @@ class OnlyValues {
   explicit OnlyValues(const JsonFields& fields) : fields_(fields) {}
   void off(const char* key) const {
     if (fields_.flag_or(key, false)) refuse(key, "biases are not supported");
-  }
-  void on(const char* key, bool otherwise) const {
-    if (!fields_.flag_or(key, otherwise)) refuse(key, "gates are always divided by their sum");
   }
   void absent(const char* key, const char* why) const {
     if (fields_.has(key)) refuse(key, why);
@@ -142,6 +153,11 @@ void read_rope(const JsonFields& fields, Family family, ModelConfig& m) {
   }
 }
 
+// Whether a class always has norms of queries and keys.
+bool norms_heads(Family family) {
+  return family == Family::kQwen3 || family == Family::kQwen3Moe;
+}
+
 void read_attention(const JsonFields& fields, Family family, ModelConfig& m) {
   m.hidden = fields.count("hidden_size");
   m.layers = fields.count("num_hidden_layers");
@@ -172,15 +188,16 @@ void read_attention(const JsonFields& fields, Family family, ModelConfig& m) {
   m.vocab_size = fields.count("vocab_size", 2);
   m.norm_eps = fields.positive("rms_norm_eps");
   m.tie_embeddings = fields.flag_or("tie_word_embeddings", false);
-  m.qk_norm = family == Family::kQwen3 ||
-              (family == Family::kGlm4Moe && fields.flag_or("use_qk_norm", false));
+  m.qk_norm =
+      norms_heads(family) || (family == Family::kGlm4Moe && fields.flag_or("use_qk_norm", false));
 }
 
 // The sliding window; 0 if there is none. One at least as long as the model's context has no effect
 // within it and is accepted.
-int64_t read_window(const JsonFields& fields) {
+int64_t read_window(const JsonFields& fields, Family family) {
   const std::optional<int64_t> window = fields.optional_count("sliding_window");
-  if (!window || !fields.flag_or("use_sliding_window", true)) return 0;
+  // Classes of Qwen have it off if the file does not say.
+  if (!window || !fields.flag_or("use_sliding_window", !norms_heads(family))) return 0;
   if (*window < fields.count("max_position_embeddings")) {
     OnlyValues(fields).refuse("sliding_window", "sliding windows are not supported");
   }
@@ -197,14 +214,48 @@ void read_mixtral(const JsonFields& fields, ModelConfig& m) {
   m.ffn = moe.expert_ffn;    // used by no block
 }
 
-bool read_normalized(const JsonFields& fields) {
+// otherwise: what the class does if the file does not say.
+bool read_normalized(const JsonFields& fields, bool otherwise) {
   const char* const key = "norm_topk_prob";
   if (fields.all().contains(key) && !fields.has(key)) {
     throw UserError(fields.about(std::string(key) + " is null, expected true or false"),
                     "transformers 4 takes null for false, and 5 refuses it: write the value that "
                     "the model was trained with");
   }
-  return fields.flag_or(key, true);
+  return fields.flag_or(key, otherwise);
+}
+
+// How many blocks at the beginning have no experts.
+int64_t read_dense_blocks(const JsonFields& fields, int64_t layers) {
+  const OnlyValues only(fields);
+  const char* const key = "mlp_only_layers";
+  const char* const why = "only the first blocks may be dense, each of them once";
+  if (!fields.has(key)) return 0;
+  const json& listed = fields.all()[key];
+  if (!listed.is_array()) only.refuse(key, "expected a list of blocks");
+  std::vector<uint64_t> dense;
+  for (const json& block : listed) {
+    if (!block.is_number_unsigned()) only.refuse(key, why);
+    dense.push_back(block.get<uint64_t>());
+  }
+  std::sort(dense.begin(), dense.end());
+  for (size_t i = 0; i < dense.size(); ++i) {
+    if (dense[i] != i || dense[i] >= uint64_t(layers)) only.refuse(key, why);
+  }
+  return int64_t(dense.size());
+}
+
+void read_qwen3_moe(const JsonFields& fields, ModelConfig& m) {
+  OnlyValues(fields).one("decoder_sparse_step", "only the first blocks may be dense");
+  MoeConfig& moe = m.moe.emplace();
+  moe.experts = fields.count("num_experts");
+  moe.top_k = fields.count("num_experts_per_tok");
+  moe.expert_ffn = fields.count("moe_intermediate_size");
+  moe.first_dense_layers = read_dense_blocks(fields, m.layers);
+  moe.router.score = RouterScore::kSoftmax;
+  moe.router.normalize_gates = read_normalized(fields, false);
+  moe.router.bias_rate = 0;  // the class has no selection bias
+  m.ffn = fields.count("intermediate_size");
 }
 
 void read_glm4_moe(const JsonFields& fields, ModelConfig& m) {
@@ -218,7 +269,7 @@ void read_glm4_moe(const JsonFields& fields, ModelConfig& m) {
   moe.expert_ffn = fields.count("moe_intermediate_size");
   moe.first_dense_layers = fields.count("first_k_dense_replace", 0);
   moe.router.score = RouterScore::kSigmoid;
-  moe.router.normalize_gates = read_normalized(fields);
+  moe.router.normalize_gates = read_normalized(fields, true);
   moe.router.gate_scale = fields.positive("routed_scaling_factor");
   m.ffn = fields.count("intermediate_size");
   if (moe.first_dense_layers > m.layers) {
@@ -251,7 +302,7 @@ ordered_json model_json(const ModelConfig& m, Family family, const ModelFacts& f
   j["attention_bias"] = false;
   j["attention_dropout"] = 0.0;
   if (family == Family::kLlama) j["mlp_bias"] = false;
-  if (family == Family::kMixtral || family == Family::kGlm4Moe) add_moe(j, m, family);
+  if (moe_blocks(m) > 0) add_moe(j, m, family);
   j["tie_word_embeddings"] = writes_tied(m);
   j["bos_token_id"] = facts.bos;
   j["eos_token_id"] = facts.eos;
@@ -274,7 +325,7 @@ ImportedModel read_model_json(const std::string& path) {
   only.off("mlp_bias");
   only.absent("quantization_config", "quantised weights are not supported");
   read_rope(fields, imported.family, m);
-  imported.window = read_window(fields);
+  imported.window = read_window(fields, imported.family);
   switch (imported.family) {
     case Family::kLlama:
     case Family::kQwen3:
@@ -282,6 +333,9 @@ ImportedModel read_model_json(const std::string& path) {
       break;
     case Family::kMixtral:
       read_mixtral(fields, m);
+      break;
+    case Family::kQwen3Moe:
+      read_qwen3_moe(fields, m);
       break;
     case Family::kGlm4Moe:
       read_glm4_moe(fields, m);

@@ -55,6 +55,8 @@ class Mapping {
       swiglu(theirs + "mlp.", ours + "ffn.", m_.ffn);
     } else if (family_ == Family::kMixtral) {
       mixtral(theirs + "block_sparse_moe.", ours + "moe.");
+    } else if (family_ == Family::kQwen3Moe) {
+      qwen3_moe(theirs + "mlp.", ours + "moe.");
     } else {
       glm4_moe(theirs + "mlp.", ours + "moe.");
     }
@@ -101,6 +103,11 @@ class Mapping {
   void mixtral(const std::string& theirs, const std::string& ours) {
     add(theirs + "gate.weight", {m_.moe->experts, m_.hidden}, ours + "router");
     experts(theirs, ours, {"w1", "w3", "w2"}, m_.moe->router.gate_scale);
+  }
+
+  void qwen3_moe(const std::string& theirs, const std::string& ours) {
+    add(theirs + "gate.weight", {m_.moe->experts, m_.hidden}, ours + "router");
+    experts(theirs, ours, {"gate_proj", "up_proj", "down_proj"}, m_.moe->router.gate_scale);
   }
 
   void glm4_moe(const std::string& theirs, const std::string& ours) {
@@ -152,7 +159,8 @@ int64_t mapped_tensors(const ModelConfig& m, Family family) {
   const int64_t attention = 6 + (m.qk_norm ? 2 : 0), sparse = moe_blocks(m);
   int64_t count = 2 + (writes_tied(m) ? 0 : 1) + m.layers * attention + (m.layers - sparse) * 3;
   if (sparse > 0) {
-    count += sparse * (3 * m.moe->experts + (family == Family::kMixtral ? 1 : 2 + 3));
+    const int64_t beside = family == Family::kGlm4Moe ? 2 + 3 : 1;  // the experts
+    count += sparse * (3 * m.moe->experts + beside);
   }
   return count;
 }

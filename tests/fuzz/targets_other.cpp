@@ -30,6 +30,7 @@ std::vector<std::string> model_folders() {
   facts.positions = 64;
   return {model_json(dense, Family::kLlama, facts).dump(1),
           model_json(mixture, Family::kGlm4Moe, facts).dump(1),
+          model_json(mixture, Family::kQwen3Moe, facts).dump(1),
           R"({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 64,
 "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 128,
 "vocab_size": 512, "num_local_experts": 4, "num_experts_per_tok": 2, "rms_norm_eps": 1e-5,

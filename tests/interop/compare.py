@@ -49,6 +49,8 @@ THEIRS = [
      dict(fixtures.QWEN3, **SIZES, intermediate_size=96, tie_word_embeddings=False), ""),
     ("Mixtral", fixtures.MixtralForCausalLM, fixtures.MixtralConfig,
      dict(fixtures.MIXTRAL, **SIZES, intermediate_size=48, num_local_experts=8), "switch"),
+    ("Qwen3-MoE", fixtures.Qwen3MoeForCausalLM, fixtures.Qwen3MoeConfig,
+     dict(fixtures.QWEN3_MOE, **SIZES, intermediate_size=96, moe_intermediate_size=48, num_experts=8), "switch"),
     ("GLM-4-MoE", fixtures.Glm4MoeForCausalLM, fixtures.Glm4MoeConfig,
      dict(fixtures.GLM4_MOE, **SIZES, intermediate_size=96, moe_intermediate_size=32, n_routed_experts=8), "gates"),
     ("GLM-4-MoE, bias_rate auto", fixtures.Glm4MoeForCausalLM, fixtures.Glm4MoeConfig,
@@ -60,6 +62,8 @@ OURS = [
     ("dense, qk_norm", "{qk_norm: true, kv_heads: 2}"),
     ("softmax", "{moe: {experts: 8, top_k: 2, expert_ffn: 48, router: {score: softmax, bias_rate: 0, gate_scale: 1.5, aux: switch,"
      " aux_alpha: 0.01}}}"),
+    ("softmax, norms, no sum", "{qk_norm: true, moe: {experts: 8, top_k: 2, expert_ffn: 48, first_dense_layers: 1,"
+     " router: {score: softmax, bias_rate: 0, gate_scale: 1.5, normalize_gates: false, aux: switch, aux_alpha: 0.01}}}"),
     ("sigmoid, bias, shared", "{qk_norm: true, moe: {experts: 8, top_k: 3, shared: 2, expert_ffn: 32,"
      " first_dense_layers: 1, router: {score: sigmoid, route_scale: 1.2, gate_scale: 1.7, bias_rate: 0.01}}}"),
     ("sigmoid alone", "{moe: {experts: 8, top_k: 2, expert_ffn: 48, router: {score: sigmoid, bias_rate: 0, aux: none}}}"),
@@ -103,7 +107,7 @@ def make_data(work):
             stream.append(int(anywhere[i]) if jump[i] else (5 * stream[-1] + int(noise[i])) % VOCAB)
         tokens[name] = torch.tensor(stream)
         write_shard(work / f"{name}.bin", tokens[name])
-    run("assay", "tokenizer", "train", ROOT / "README.md", "--vocab-size", "300", "-o", work / "tokenizer.json")
+    run("assay", "tokenizer", "train", ROOT / "README.md", "--vocab-size", VOCAB, "-o", work / "tokenizer.json")
     (work / "base.yaml").write_text(f"""
 model: {{hidden: 64, layers: 3, heads: 2, ffn: 96, vocab_size: {VOCAB}}}
 optimizer: {{lr: {s['lr']}, beta1: {s['beta1']}, beta2: {s['beta2']}, eps: {s['eps']}, weight_decay: {s['weight_decay']}, clip: {s['clip']}}}

@@ -11,7 +11,7 @@ import sys
 import torch
 from safetensors.torch import save_file
 from transformers import (Glm4MoeConfig, Glm4MoeForCausalLM, LlamaConfig, LlamaForCausalLM, MixtralConfig,
-                          MixtralForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+                          MixtralForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 POSITIONS = 24
 SHAPE = dict(vocab_size=64, hidden_size=32, num_attention_heads=2, num_key_value_heads=1, head_dim=32,
@@ -24,6 +24,9 @@ GLM4_MOE = dict(SHAPE, intermediate_size=24, moe_intermediate_size=16, num_hidde
                 n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, first_k_dense_replace=1, n_group=1,
                 topk_group=1, routed_scaling_factor=1.7, norm_topk_prob=True, use_qk_norm=True,
                 partial_rotary_factor=1.0, attention_bias=False, tie_word_embeddings=False)
+QWEN3_MOE = dict(SHAPE, intermediate_size=24, moe_intermediate_size=16, num_hidden_layers=3, rms_norm_eps=1e-6,
+                 num_experts=6, num_experts_per_tok=2, norm_topk_prob=False, decoder_sparse_step=1, mlp_only_layers=[0],
+                 attention_bias=False, tie_word_embeddings=False)
 
 # Name, model class, configuration class, fields, type of the saved weights, shard size.
 MODELS = [
@@ -31,6 +34,7 @@ MODELS = [
     ("qwen3", Qwen3ForCausalLM, Qwen3Config, QWEN3, torch.float16, "1GB"),
     ("mixtral", MixtralForCausalLM, MixtralConfig, MIXTRAL, torch.bfloat16, "1GB"),
     ("glm4_moe", Glm4MoeForCausalLM, Glm4MoeConfig, GLM4_MOE, torch.bfloat16, "24KB"),
+    ("qwen3_moe", Qwen3MoeForCausalLM, Qwen3MoeConfig, QWEN3_MOE, torch.bfloat16, "1GB"),
 ]
 
 

@@ -107,6 +107,11 @@ TEST_CASE("fields that are missing, of another type or contradictory are refused
   refused_with("glm4_moe", "first_k_dense_replace", 0, "describes a model of");
   refused_with("glm4_moe", "norm_topk_prob", nullptr,
                "norm_topk_prob is null, expected true or false");
+  refused_with("qwen3_moe", "num_experts", absent, "num_experts is missing");
+  refused_with("qwen3_moe", "norm_topk_prob", nullptr,
+               "norm_topk_prob is null, expected true or false");
+  refused_with("qwen3_moe", "mlp_only_layers", json::array(), "describes a model of");
+  refused_with("qwen3_moe", "mlp_only_layers", 1, "mlp_only_layers is 1: expected a list");
 }
 
 TEST_CASE("unsupported features are refused") {
@@ -130,6 +135,10 @@ TEST_CASE("unsupported features are refused") {
   refused_with("llama", "quantization_config", json::object(), "quantization_config is an object");
   refused_with("mixtral", "sliding_window", 16, "sliding_window is 16");
   refused_with("glm4_moe", "n_group", 2, "n_group is 2");
+  refused_with("qwen3_moe", "decoder_sparse_step", 2, "decoder_sparse_step is 2: only the first");
+  for (const json& blocks : {json{1}, json{0, 0}, json{0, 2}, json{0, 1, 2, 3}, json{-1}}) {
+    refused_with("qwen3_moe", "mlp_only_layers", blocks, "only the first blocks may be dense");
+  }
   refused_with("glm4_moe", "partial_rotary_factor", 0.5, "partial_rotary_factor is 0.5");
   refused_with("glm4_moe", "partial_rotary_factor", "(absent)", "partial_rotary_factor is absent");
   refused_with("llama", "partial_rotary_factor", 0.25, "partial_rotary_factor is 0.25");
@@ -139,7 +148,7 @@ TEST_CASE("unsupported features are refused") {
   refused_with("glm4_moe", "rope_scaling",
                {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}},
                "rope_scaling.partial_rotary_factor is 0.5, but outside of rope_scaling");
-  for (const char* name : {"llama", "qwen3", "mixtral", "glm4_moe"}) {
+  for (const char* name : {"llama", "qwen3", "mixtral", "qwen3_moe", "glm4_moe"}) {
     refused_with(name, "rope_parameters",
                  {{"rope_theta", 5000.0}, {"rope_type", "default"}, {"partial_rotary_factor", 0.5}},
                  "rope_parameters.partial_rotary_factor is 0.5: positions must rotate whole heads");

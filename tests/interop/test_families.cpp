@@ -9,7 +9,7 @@ namespace assay::test_families {
 namespace {
 
 std::vector<std::string> fixtures() {
-  return {"llama", "qwen3", "mixtral", "glm4_moe"};
+  return {"llama", "qwen3", "mixtral", "qwen3_moe", "glm4_moe"};
 }
 
 Config mixture(const std::string& score) {
@@ -18,7 +18,7 @@ Config mixture(const std::string& score) {
                           .top_k = 2,
                           .expert_ffn = 16,
                           .router = {.score = *choice_named<RouterScore>(score)}};
-  if (score == "softmax") c.model.moe->router.bias_rate = 0;  // Mixtral has no such bias
+  if (score == "softmax") c.model.moe->router.bias_rate = 0;  // their classes have no such bias
   return c;
 }
 
@@ -55,6 +55,12 @@ TEST_CASE("a configuration is exported as the class that matches it exactly") {
   REQUIRE(choose_family(mixture("softmax").model) == Family::kMixtral);
   REQUIRE(choose_family(mixture("sigmoid").model) == Family::kGlm4Moe);
   c = mixture("softmax");
+  c.model.qk_norm = true;
+  REQUIRE(choose_family(c.model) == Family::kQwen3Moe);
+  c.model.moe->first_dense_layers = 1;
+  c.model.moe->router.normalize_gates = false;
+  REQUIRE(choose_family(c.model) == Family::kQwen3Moe);
+  c = mixture("softmax");
   c.model.moe->first_dense_layers = 2;  // both layers are dense, so there is no router
   REQUIRE(choose_family(c.model) == Family::kLlama);
 }
@@ -64,7 +70,8 @@ TEST_CASE("fields that no class supports are refused by name") {
   m.moe->shared = 1;
   refused(m, "no field for model.moe.shared = 1");
   m.qk_norm = true;
-  refused(m, "model.moe.shared = 1, model.qk_norm = true");
+  m.moe->router.bias_rate = 1e-3;
+  refused(m, "no field for model.moe.shared = 1, model.moe.router.bias_rate = 0.001");
   m = mixture("softmax").model;
   m.moe->first_dense_layers = 1;
   refused(m, "model.moe.first_dense_layers = 1");
@@ -92,18 +99,17 @@ TEST_CASE("a parameter that the map leaves out, or a part of it, is named") {
 }
 
 TEST_CASE("the map covers every element once, and its size is known without building it") {
-  for (const std::string score : {"none", "softmax", "sigmoid"}) {
+  for (const std::string kind : {"none", "softmax", "softmax, qk_norm", "sigmoid"}) {
+    const std::string score = kind.substr(0, kind.find(','));
     ModelConfig m = score == "none" ? small_model().model : mixture(score).model;
-    m.qk_norm = score == "sigmoid";
-    if (score == "sigmoid") {
-      m.moe->shared = 2;
-      m.moe->first_dense_layers = 1;
-    }
+    m.qk_norm = score == "sigmoid" || kind != score;
+    if (score == "sigmoid") m.moe->shared = 2;
+    if (m.qk_norm) m.moe->first_dense_layers = 1;
     const Family family = choose_family(m);
     const std::vector<MappedTensor> map = tensor_map(m, family);
     REQUIRE(int64_t(map.size()) == mapped_tensors(m, family));
     for (const ParameterSpec& spec : parameter_table(m)) {
-      if (spec.name.ends_with("moe.bias") && family == Family::kMixtral) continue;
+      if (spec.name.ends_with("moe.bias") && score == "softmax") continue;
       std::vector<int> covered(static_cast<size_t>(spec.size()));
       for (const MappedTensor& t : map) {
         if (t.ours != spec.name) continue;

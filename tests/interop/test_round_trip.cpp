@@ -1,4 +1,5 @@
 // Export and import are inverses.
+#include <algorithm>
 #include <filesystem>
 
 #include "data/tokenizer_files.h"
@@ -46,8 +47,18 @@ std::vector<Case> with_gains() {
   no_bias.model.moe->router.bias_rate = 0;
   Config no_sum = sigmoid;
   no_sum.model.moe->router.normalize_gates = false;
-  return {{"dense", dense},     {"tied", tied},       {"one_gain", one_gain}, {"softmax", softmax},
-          {"sigmoid", sigmoid}, {"no_bias", no_bias}, {"no_sum", no_sum}};
+  Config norms = softmax;
+  norms.model.qk_norm = true;
+  norms.model.moe->first_dense_layers = 1;
+  norms.model.moe->router.normalize_gates = false;
+  return {{"dense", dense}, {"tied", tied},       {"one_gain", one_gain}, {"softmax", softmax},
+          {"norms", norms}, {"sigmoid", sigmoid}, {"no_bias", no_bias},   {"no_sum", no_sum}};
+}
+
+Config with_gains_named(const std::string& name) {
+  const std::vector<Case> cases = with_gains();
+  return std::find_if(cases.begin(), cases.end(), [&](const Case& c) { return c.name == name; })
+      ->config;
 }
 
 void exported(const Config& config, const std::string& checkpoint, const std::string& out,
@@ -66,7 +77,7 @@ void exported(const Config& config, const std::string& checkpoint, const std::st
 
 TEST_CASE("a model imported, exported and imported again is equal to the bit") {
   const TempFolder folder;
-  for (const std::string name : {"llama", "qwen3", "mixtral", "glm4_moe"}) {
+  for (const std::string name : {"llama", "qwen3", "mixtral", "qwen3_moe", "glm4_moe"}) {
     const Imported first = imported(fixture(name), folder / name + "-1");
     exported(first.config, first.checkpoint, folder / name, DType::kF32, 20'000);
     REQUIRE(std::filesystem::exists(folder / name + "/model.safetensors.index.json"));
@@ -90,7 +101,7 @@ TEST_CASE("export keeps the bits of a model without gains, and the logits of one
     REQUIRE(back.config.model.attention_gain == AttentionGain::kOne);
     REQUIRE(back.config.model.tie_embeddings == (c.name == "one_gain"));
     const auto& moe = back.config.model.moe;
-    REQUIRE((!moe || moe->router.normalize_gates) == (c.name != "no_sum"));
+    REQUIRE((!moe || moe->router.normalize_gates == c.config.model.moe->router.normalize_gates));
     const std::vector<int32_t> tokens = some_tokens(c.config.model.vocab_size);
     const std::vector<float> before = logits(c.config.model, checkpoint, tokens);
     const std::vector<float> after = logits(back.config.model, back.checkpoint, tokens);
@@ -182,7 +193,7 @@ TEST_CASE("an export that transformers 5 does not open says so") {
 
 TEST_CASE("config.json has the fields that transformers needs") {
   const TempFolder folder;
-  const Config config = with_gains()[4].config;
+  const Config config = with_gains_named("sigmoid");
   exported(config, random_checkpoint(config, folder / "run"), folder / "hf");
   const nlohmann::json j = read_json_object(folder / "hf/config.json", "");
   REQUIRE(j["architectures"] == nlohmann::json({"Glm4MoeForCausalLM"}));
@@ -202,6 +213,21 @@ TEST_CASE("config.json has the fields that transformers needs") {
   REQUIRE(file.find("model.layers.2.mlp.experts.4.down_proj.weight")->shape ==
           std::vector<int64_t>{64, 16});
   REQUIRE(file.find("model.layers.0.mlp.gate_proj.weight")->shape == std::vector<int64_t>{48, 64});
+}
+
+TEST_CASE("config.json of a softmax router with norms of queries and keys") {
+  const TempFolder folder;
+  const Config config = with_gains_named("norms");
+  exported(config, random_checkpoint(config, folder / "run"), folder / "hf");
+  const nlohmann::json j = read_json_object(folder / "hf/config.json", "");
+  REQUIRE(j["architectures"] == nlohmann::json({"Qwen3MoeForCausalLM"}));
+  REQUIRE(j["model_type"] == "qwen3_moe");
+  REQUIRE(j["num_experts"] == 4);
+  REQUIRE(j["moe_intermediate_size"] == 16);
+  REQUIRE(j["norm_topk_prob"] == false);
+  REQUIRE(j["decoder_sparse_step"] == 1);
+  REQUIRE(j["mlp_only_layers"] == nlohmann::json({0}));
+  REQUIRE(j["use_sliding_window"] == false);
 }
 
 }  // namespace assay::test_round_trip

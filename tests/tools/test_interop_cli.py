@@ -299,6 +299,7 @@ SOFTMAX = ["--set", "model.moe.router.score=softmax", "--set", "model.moe.shared
            "--set", "model.moe.router.bias_rate=0", "--set", "model.moe.router.aux=switch"]
 check_family(False, "LlamaForCausalLM", [])
 check_family(True, "MixtralForCausalLM", SOFTMAX)
+check_family(True, "Qwen3MoeForCausalLM", [*SOFTMAX, "--set", "model.qk_norm=true", "--set", "model.moe.router.normalize_gates=false"])
 check_family(True, "Glm4MoeForCausalLM", [])
 check_own_tokenizer()
 check_unreadable_tokenizer()

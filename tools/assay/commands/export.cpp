@@ -149,7 +149,8 @@ void add_export_command(Commands& commands) {
   sub->footer(
       "The class of transformers that a model becomes:\n"
       "  dense                           LlamaForCausalLM; with model.qk_norm Qwen3ForCausalLM\n"
-      "  softmax router                  MixtralForCausalLM\n"
+      "  softmax router                  MixtralForCausalLM; with model.qk_norm "
+      "Qwen3MoeForCausalLM, also with gates that are not normalised and dense blocks first\n"
       "  sigmoid router                  Glm4MoeForCausalLM, also with a selection bias, shared "
       "experts and dense blocks first\n"
       "Gains that the class has no field for are multiplied into weights. A model that no class "

@@ -81,8 +81,9 @@ void add_import_command(Commands& commands) {
   add_set_option(sub, a->plan.sets);
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
-      "Reads LlamaForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM and Glm4MoeForCausalLM with "
-      "weights in F32, BF16 or F16. The run gets a checkpoint of step 0 with fp32 masters and an "
+      "Reads LlamaForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM, Qwen3MoeForCausalLM and "
+      "Glm4MoeForCausalLM with weights in F32, BF16 or F16. The run gets a checkpoint of step 0 "
+      "with fp32 masters and an "
       "optimizer that has taken no step, and the folder's byte-level BPE tokenizer.json if the "
       "configuration has no tokenizer.\n"
       "A model with a feature that Assay does not have (scaled RoPE frequencies, windows, biases, "
