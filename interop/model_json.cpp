@@ -245,10 +245,24 @@ int64_t read_dense_blocks(const JsonFields& fields, int64_t layers) {
   return int64_t(dense.size());
 }
 
+// transformers 4 writes num_experts, 5 writes num_local_experts and reads both.
+int64_t read_qwen3_experts(const JsonFields& fields) {
+  const char *const older = "num_experts", *const newer = "num_local_experts";
+  if (!fields.has(newer)) return fields.count(older);
+  const int64_t experts = fields.count(newer);
+  if (fields.has(older) && fields.count(older) != experts) {
+    throw UserError(fields.about(strprintf("%s is %ld, but %s is %ld", older,
+                                           long(fields.count(older)), newer, long(experts))),
+                    "versions of transformers read one or the other: write the number that the "
+                    "model has in both places");
+  }
+  return experts;
+}
+
 void read_qwen3_moe(const JsonFields& fields, ModelConfig& m) {
   OnlyValues(fields).one("decoder_sparse_step", "only the first blocks may be dense");
   MoeConfig& moe = m.moe.emplace();
-  moe.experts = fields.count("num_experts");
+  moe.experts = read_qwen3_experts(fields);
   moe.top_k = fields.count("num_experts_per_tok");
   moe.expert_ffn = fields.count("moe_intermediate_size");
   moe.first_dense_layers = read_dense_blocks(fields, m.layers);

@@ -108,6 +108,7 @@ TEST_CASE("fields that are missing, of another type or contradictory are refused
   refused_with("glm4_moe", "norm_topk_prob", nullptr,
                "norm_topk_prob is null, expected true or false");
   refused_with("qwen3_moe", "num_experts", absent, "num_experts is missing");
+  refused_with("qwen3_moe", "num_local_experts", 5, "num_experts is 6, but num_local_experts is 5");
   refused_with("qwen3_moe", "norm_topk_prob", nullptr,
                "norm_topk_prob is null, expected true or false");
   refused_with("qwen3_moe", "mlp_only_layers", json::array(), "describes a model of");
@@ -163,6 +164,12 @@ TEST_CASE("fields are found where newer files store them") {
     config["rope_parameters"] = {{"rope_theta", 5000.0}, {"rope_type", "default"}};
   });
   REQUIRE(imported(model.path, model.folder / "run").config.model.rope_theta == 5000.0);
+  const Damaged mixture("qwen3_moe");
+  mixture.change([](json& config) {
+    config["num_local_experts"] = config["num_experts"];
+    config.erase("num_experts");
+  });
+  REQUIRE(imported(mixture.path, mixture.folder / "run").config.model.moe->experts == 6);
 }
 
 TEST_CASE("Llama folders of before rope_theta have its class's default") {
