@@ -87,7 +87,8 @@ def make_what_it_knows():
 
 def main():
     assay, name = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
-    shutil.rmtree(PLACE, ignore_errors=True)
+    if PLACE.exists():
+        sys.exit(f"error: {PLACE} is there already\nhint: move it away; the files are made there, and then it is removed")
     PLACE.mkdir(parents=True)
     (PLACE / "config.yaml").write_text(CONFIG)
     shutil.copy(assay, PLACE / "assay")

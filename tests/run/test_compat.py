@@ -26,7 +26,8 @@ def last_loss(run):
 def check_evaluation(place):
     """`eval` of the checkpoint says what that version said: the losses, and which questions of the small bundle are right."""
     then = json.loads((place / "eval.json").read_text())
-    now = json.loads(call(place, "eval", "run", "--tasks", "loss,bpb,core", "--bundle", "bundle", "--json"))
+    here = f"data.cache={place / 'cache'}"  # not /opt/assay, where the files were made
+    now = json.loads(call(place, "eval", "run", "--tasks", "loss,bpb,core", "--bundle", "bundle", "--set", here, "--json"))
     for name in ("val_loss_nats", "val_bits_per_byte"):
         check(math.isclose(now[name], then[name], rel_tol=1e-4), f"{name}: {now[name]}, that version's was {then[name]}")
     for a, b in zip(then["core"]["tasks"], now["core"]["tasks"], strict=True):
