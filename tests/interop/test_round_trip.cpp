@@ -55,12 +55,6 @@ std::vector<Case> with_gains() {
           {"norms", norms}, {"sigmoid", sigmoid}, {"no_bias", no_bias},   {"no_sum", no_sum}};
 }
 
-Config with_gains_named(const std::string& name) {
-  const std::vector<Case> cases = with_gains();
-  return std::find_if(cases.begin(), cases.end(), [&](const Case& c) { return c.name == name; })
-      ->config;
-}
-
 void exported(const Config& config, const std::string& checkpoint, const std::string& out,
               DType dtype = DType::kF32, int64_t shard_bytes = 1 << 30,
               const ImportedFacts& facts = {}) {
@@ -71,6 +65,16 @@ void exported(const Config& config, const std::string& checkpoint, const std::st
                      .shard_bytes = shard_bytes,
                      .imported = facts},
                     std::nullopt);
+}
+
+// config.json of a model of with_gains(), which is exported to FOLDER/hf.
+nlohmann::json exported_json(const std::string& name, const TempFolder& folder) {
+  const std::vector<Case> cases = with_gains();
+  const Config config = std::find_if(cases.begin(), cases.end(), [&](const Case& c) {
+                          return c.name == name;
+                        })->config;
+  exported(config, random_checkpoint(config, folder / "run"), folder / "hf");
+  return read_json_object(folder / "hf/config.json", "");
 }
 
 }  // namespace
@@ -193,9 +197,7 @@ TEST_CASE("an export that transformers 5 does not open says so") {
 
 TEST_CASE("config.json has the fields that transformers needs") {
   const TempFolder folder;
-  const Config config = with_gains_named("sigmoid");
-  exported(config, random_checkpoint(config, folder / "run"), folder / "hf");
-  const nlohmann::json j = read_json_object(folder / "hf/config.json", "");
+  const nlohmann::json j = exported_json("sigmoid", folder);
   REQUIRE(j["architectures"] == nlohmann::json({"Glm4MoeForCausalLM"}));
   REQUIRE(j["model_type"] == "glm4_moe");
   REQUIRE(j["torch_dtype"] == "float32");
@@ -217,9 +219,7 @@ TEST_CASE("config.json has the fields that transformers needs") {
 
 TEST_CASE("config.json of a softmax router with norms of queries and keys") {
   const TempFolder folder;
-  const Config config = with_gains_named("norms");
-  exported(config, random_checkpoint(config, folder / "run"), folder / "hf");
-  const nlohmann::json j = read_json_object(folder / "hf/config.json", "");
+  const nlohmann::json j = exported_json("norms", folder);
   REQUIRE(j["architectures"] == nlohmann::json({"Qwen3MoeForCausalLM"}));
   REQUIRE(j["model_type"] == "qwen3_moe");
   REQUIRE(j["num_experts"] == 4);

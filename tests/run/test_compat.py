@@ -54,7 +54,7 @@ def check_matrix(place):
 
 
 def has_todays_defaults(place):
-    """Of the fields that the configurations here do not name: 0.1.0 did not shuffle and did not balance."""
+    """Of the fields that the configurations here do not name: 0.1.0 and 0.2.0 did not shuffle and did not balance."""
     return "shuffle: true" in (place / "run" / "config.yaml").read_text()
 
 
