@@ -13,7 +13,8 @@ namespace assay {
 
 namespace {
 
-constexpr int64_t kPackSteps = 64;  // steps of the dgrad layout per piece
+// Rows of the weight that a thread packs into both layouts at a time: whole panels and steps.
+constexpr int64_t kPieceRows = 64;
 // A packed weight of so many bytes is written past the caches: until the next forward pass they
 // hold other things, and a store that first reads its line costs twice as much.
 constexpr int64_t kBytesPastCaches = 256 << 10;
@@ -41,25 +42,24 @@ namespace cpu {
 template <typename T>
 void weight_stack_pack(Exec on, const WeightStackPack<T>& a) {
   const int64_t experts = a.plain.dim[0], out = a.plain.dim[1], in = a.plain.dim[2];
-  const int64_t forward_pieces = ceil_div(out, panel::kPanelCols<T>);
-  const int64_t dgrad_pieces = ceil_div(panel::steps<T>(out), kPackSteps);
-  const int64_t pieces = forward_pieces + dgrad_pieces;
+  constexpr int64_t kPanels = kPieceRows / panel::kPanelCols<T>;
+  constexpr int64_t kSteps = kPieceRows / panel::kStep<T>;
+  const int64_t panels = ceil_div(out, panel::kPanelCols<T>), steps = panel::steps<T>(out);
+  const int64_t pieces = ceil_div(out, kPieceRows);
   const bool past_caches = a.packed.dim[0] >= kBytesPastCaches;
   parallel_for(on, experts * pieces, [&](int64_t p) {
     const int64_t e = p / pieces, piece = p % pieces;
     const T* w = a.plain.data + e * out * in;
     std::byte* packed = a.packed.data + e * weight_pack_bytes<T>(out, in);
-    if (piece < forward_pieces) {
-      uint32_t* panels = reinterpret_cast<uint32_t*>(packed);
-      panel::pack_transposed<T>(
-          {.panels = panels, .w = w, .cols = out, .k = in, .past_caches = past_caches}, piece,
-          piece + 1);
-      return;
-    }
-    const int64_t begin = (piece - forward_pieces) * kPackSteps;
+    panel::pack_transposed<T>({.panels = reinterpret_cast<uint32_t*>(packed),
+                               .w = w,
+                               .cols = out,
+                               .k = in,
+                               .past_caches = past_caches},
+                              piece * kPanels, std::min(panels, (piece + 1) * kPanels));
     packed += weight_pack_dgrad_offset<T>(out, in);
     panel::pack_rows<T>({.panels = reinterpret_cast<uint32_t*>(packed),
-                         .panel_words = panel::kPanelCols<T> * panel::steps<T>(out),
+                         .panel_words = panel::kPanelCols<T> * steps,
                          .panel_cols = panel::kPanelCols<T>,
                          .x = w,
                          .stride = in,
@@ -67,7 +67,7 @@ void weight_stack_pack(Exec on, const WeightStackPack<T>& a) {
                          .k = out,
                          .cols = in,
                          .past_caches = past_caches},
-                        begin, std::min(begin + kPackSteps, panel::steps<T>(out)));
+                        piece * kSteps, std::min(steps, (piece + 1) * kSteps));
   });
 }
 

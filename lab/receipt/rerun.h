@@ -21,6 +21,7 @@ struct RerunOptions {
   std::vector<std::string> data;  // folders searched for shards before their recorded places
   std::string gpu;                // name of the GPU that can be used here; "": none
   std::string gpu_problem = {};   // why none can be
+  int guard_exit = 0;             // status of `assay train` whose run a guard stopped
 };
 
 // One check per run; for a matrix one for each of its runs. UserError: more steps than the run has,

@@ -57,7 +57,7 @@ struct NotAvailable : std::runtime_error {
 // NotAvailable for a file that is absent, UserError for one that is damaged.
 class RunEvidence {
  public:
-  // step: the sealed step of the telemetry; by default its last step.
+  // step: the sealed step of the telemetry; by default its last step, which run.steps bounds.
   explicit RunEvidence(std::string folder, std::optional<int64_t> step = {});
 
   const std::string& folder() const { return folder_; }

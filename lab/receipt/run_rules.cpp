@@ -334,7 +334,7 @@ const TelemetryReader& RunEvidence::telemetry() {
 }
 
 int64_t RunEvidence::step() {
-  if (!step_) step_ = telemetry().steps_done();
+  if (!step_) step_ = recorded_steps(telemetry(), config().run.steps, folder_);
   return *step_;
 }
 

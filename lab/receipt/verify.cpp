@@ -15,6 +15,7 @@
 #include "lab/receipt/telemetry_dump.h"
 #include "lab/runs/launches.h"
 #include "lab/runs/recorded_data.h"
+#include "lab/runs/run_record.h"
 
 namespace assay {
 namespace {
@@ -87,6 +88,7 @@ class Verifier {
       const std::string what = "input " + input.kind + " " + shown_name(input);
       check(what, [&] { check_input(what, input, receipt, folder); });
     }
+    check("telemetry", [&] { check_later_steps(receipt, evidence); });
     check("contract", [&] { check_contract(receipt, evidence); });
     check("meta.json", [&] { check_recorded_data(receipt, run.string()); });
     check("precision", [&] { check_precision(receipt, evidence); });
@@ -193,6 +195,30 @@ class Verifier {
     }
     add(Finding::kDrift, what,
         differs(dump.sha256, input.sha256) + (tables.empty() ? "" : " (" + tables + ")"));
+  }
+
+  static bool is_readable(RunEvidence& evidence) {
+    try {
+      evidence.config();
+      evidence.telemetry().steps_done();
+      return true;
+    } catch (const NotAvailable&) {
+    } catch (const UserError&) {
+    }
+    return false;
+  }
+
+  // `assay compare` and others read all steps. A finding only if there are some after the sealed
+  // one; files that are missing or damaged have findings of their own.
+  void check_later_steps(const Receipt& receipt, RunEvidence& evidence) {
+    if (!is_readable(evidence)) return;
+    const int64_t steps =
+        recorded_steps(evidence.telemetry(), evidence.config().run.steps, evidence.folder());
+    if (steps <= receipt.sealed_step) return;
+    add(Finding::kNotAvailable, "telemetry",
+        strprintf("the run went on to step %ld: the receipt, made at step %ld, does not cover the "
+                  "later ones (`assay receipt make` makes it again)",
+                  long(steps), long(receipt.sealed_step)));
   }
 
   // `assay compare` and others take from meta.json what a run was trained on. A finding only if it

@@ -19,10 +19,11 @@ const char* finding_name(Finding finding);  // "same", "not available", "drift"
 
 struct Check {
   Finding finding = Finding::kSame;
-  std::string what;      // "claim val_loss_final", "input config config.yaml", "receipt"
-  std::string detail;    // the value, or what differs
-  std::string run;       // in a matrix: the folder of the run; "" = the matrix itself
-  bool no_data = false;  // a file of the run's data is nowhere: --data names where else to look
+  std::string what;       // "claim val_loss_final", "input config config.yaml", "receipt"
+  std::string detail;     // the value, or what differs
+  std::string run;        // in a matrix: the folder of the run; "" = the matrix itself
+  bool no_data = false;   // a file of the run's data is nowhere: --data names where else to look
+  bool is_rerun = false;  // the run was trained again, or should have been
 };
 
 struct VerifyOptions {

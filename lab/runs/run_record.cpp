@@ -169,7 +169,7 @@ RunRecord begun_record(const std::string& path) {
 }
 
 void read_telemetry(const TelemetryReader& telemetry, RunRecord& run) {
-  run.steps_done = telemetry.steps_done();
+  run.steps_done = recorded_steps(telemetry, run.config.run.steps, run.path);
   run.last_logged = telemetry.last_step().value_or(0);
   run.tokens = run.steps_done * run.config.run.batch_tokens;
   run.val_loss_nats = telemetry.eval("val", "loss_nats");
@@ -191,6 +191,16 @@ void read_telemetry(const TelemetryReader& telemetry, RunRecord& run) {
 }
 
 }  // namespace
+
+int64_t recorded_steps(const TelemetryReader& telemetry, int64_t run_steps,
+                       const std::string& run) {
+  const int64_t steps = telemetry.steps_done();
+  if (steps <= run_steps) return steps;
+  throw UserError(strprintf("%s: its telemetry has a value of step %ld, but run.steps is %ld",
+                            run.c_str(), long(steps), long(run_steps)),
+                  "training did not write it: put back a copy of the run's telemetry.db and "
+                  "config.yaml");
+}
 
 RunRecord read_run(const std::string& path) {
   RunRecord run = begun_record(path);

@@ -66,7 +66,11 @@ struct RunRecord {
 // only at the last step ends a run.
 std::optional<double> finite_value(const std::optional<EvalValue>& eval);
 
-// UserError if there is no run or it logged nothing.
+// The largest step of the run's telemetry. UserError if it is later than run.steps: no run makes
+// such a step, so another program wrote it.
+int64_t recorded_steps(const TelemetryReader& telemetry, int64_t run_steps, const std::string& run);
+
+// UserError if there is no run, it logged nothing, or its telemetry has a step after run.steps.
 RunRecord read_run(const std::string& run);
 // The same, with the telemetry of the run, which is open.
 RunRecord read_run(const std::string& run, const TelemetryReader& telemetry);

@@ -17,11 +17,12 @@ namespace assay {
 struct FakeRun {
   static constexpr int64_t kSteps = 40;
 
-  std::string path;        // the run
-  std::string data;        // folder of its shards
-  double loss = 4.25;      // of the last evaluation; that at step 20 is 0.25 lower
-  double step_loss = 5.0;  // of every step
-  int64_t window = 100;    // telemetry.window
+  std::string path;          // the run
+  std::string data;          // folder of its shards
+  double loss = 4.25;        // of the last evaluation; that at step 20 is 0.25 lower
+  double step_loss = 5.0;    // of every step
+  int64_t window = 100;      // telemetry.window
+  int64_t planned = kSteps;  // run.steps
 
   void write() const {
     Config config;
@@ -29,7 +30,7 @@ struct FakeRun {
     config.model.moe = MoeConfig();
     config.model.moe->experts = 4;
     config.model.moe->first_dense_layers = 1;
-    config.run.steps = kSteps;
+    config.run.steps = planned;
     config.run.target_loss = 4.1;
     config.telemetry.window = window;
     config.data.train = {data + "/t.bin"};

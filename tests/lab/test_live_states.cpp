@@ -26,9 +26,9 @@ struct Place {
   fs::path folder = fs::temp_directory_path() / ("assay-live-states-" + std::to_string(getpid()));
   std::string run = folder / "moe";
 
-  Place() {
+  explicit Place(int64_t planned = FakeRun::kSteps) {
     fs::remove_all(folder);
-    FakeRun{.path = run, .data = folder / "data"}.write();
+    FakeRun{.path = run, .data = folder / "data", .planned = planned}.write();
   }
   ~Place() { fs::remove_all(folder); }
   std::string screen() const {
@@ -95,7 +95,7 @@ TEST_CASE("live: where not all runs fit, those that are training come first") {
 
 // A good run and an odd one, watched together.
 struct TwoRuns {
-  Place place;
+  Place place{60};
   std::string odd = place.folder / "odd";
   LiveFeed::Clock::time_point now = LiveFeed::Clock::now();
   LiveFeed feed{{place.run, odd}, 2, [this] { return now; }};

@@ -8,6 +8,7 @@
 #include "lab/receipt/telemetry_dump.h"
 #include "lab/receipt/verify.h"
 #include "lab/runs/launches.h"
+#include "lab/runs/run_record.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"
@@ -25,8 +26,8 @@ struct Sealed {
   TempFolder folder;
   std::string run = folder / "bundle/moe";
   std::string receipt = run + "/receipt.json";
-  Sealed() {
-    FakeRun{.path = run, .data = folder / "data"}.write();
+  explicit Sealed(int64_t planned = FakeRun::kSteps) {
+    FakeRun{.path = run, .data = folder / "data", .planned = planned}.write();
     write_receipt(receipt, make_run_receipt(run, run));
   }
 };
@@ -163,8 +164,22 @@ TEST_CASE("a second receipt of the same run is identical") {
   REQUIRE(contributing_launches(s.run, 60).size() == 2);  // if it had trained on
 }
 
+TEST_CASE("nothing is read from a run with a step after its last") {
+  const Sealed s;
+  sql(s.run, "INSERT INTO eval VALUES(41, 'val', 'loss_nats', 3.0, 4096)");
+  const char* what = "its telemetry has a value of step 41, but run.steps is 40";
+  expect_error([&] { make_run_receipt(s.run, s.run); }, what);
+  expect_error([&] { read_run(s.run); }, what);
+}
+
 TEST_CASE("every change is reported as drift by name") {
   const Change rows[] = {
+      change(
+          "an evaluation after the last step",
+          [](const Sealed& s) {
+            sql(s.run, "INSERT INTO eval VALUES(41, 'val', 'loss_nats', 3.0, 4096)");
+          },
+          "telemetry: ", "a value of step 41, but run.steps is 40"),
       change(
           "an evaluation",
           [](const Sealed& s) { sql(s.run, "UPDATE eval SET value = 3.9 WHERE step = 20"); },
@@ -417,8 +432,8 @@ TEST_CASE("data that moved is found by name and hash") {
   REQUIRE(v.count(Finding::kDrift) + v.count(Finding::kNotAvailable) == 0);
 }
 
-TEST_CASE("later evaluations and steps do not invalidate a receipt") {
-  const Sealed s;
+TEST_CASE("later evaluations and steps do not invalidate a receipt, which does not cover them") {
+  const Sealed s(60);
   make_folders(s.run + "/evals");
   write_file_atomic(s.run + "/evals/core.json", "{}");
   sql(s.run, "INSERT INTO eval VALUES(60, 'val', 'loss_nats', 3.0, 4096)");
@@ -428,6 +443,9 @@ TEST_CASE("later evaluations and steps do not invalidate a receipt") {
   const Verification v = verify_receipt(s.run, kThisBuild);
   INFO(text_of(v));
   REQUIRE(v.count(Finding::kDrift) == 0);
+  REQUIRE(v.count(Finding::kNotAvailable) == 1);
+  REQUIRE(text_of(v).find("not available telemetry: the run went on to step 60: the receipt, made "
+                          "at step 40, does not cover") != std::string::npos);
 }
 
 TEST_CASE("the results of two runs are compared without their times") {

@@ -57,7 +57,9 @@ def check_whole(place):
     again = place.matrix("m.yaml", "whole")
     check("0 to train" in again.stderr and "edited" not in again.stderr, f"finished runs are kept: {again.stderr}")
     check(again.stdout == text, "the table is on stdout")
-    verified = assay("receipt", "verify", whole)
+    verified = assay("receipt", "verify", whole, "--rerun", "1")
+    reruns = [line for line in verified.stdout.splitlines() if "rerun of 1 steps" in line]
+    check(len(reruns) == len(RUNS) and all("bit for bit" in line for line in reruns), f"every run is trained again: {reruns}")
     check(verified.returncode == 0 and "totalDN.moe.fp32.val_loss_minus_first.mean" in verified.stdout, verified)
     (whole / "summary.csv").write_text((whole / "summary.csv").read_text().replace("moe", "mow"))
     edited = assay("receipt", "verify", whole, "-q")

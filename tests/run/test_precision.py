@@ -122,6 +122,8 @@ def check_not_finite_end(place):
         check(checkpoints(place.run("end")) == [], "no checkpoint is saved")
         told = rows(place.run("end"), "SELECT step, kind FROM event WHERE kind IN ('non_finite', 'landing', 'checkpoint')")
         check(set(told) == {(1, "non_finite")}, told)
+    rerun = assay("receipt", "verify", place.run("end"), "--rerun", "1")
+    check(rerun.returncode == 0 and "bit for bit" in rerun.stdout, f"a rerun ends the same way: {rerun}")
     # A run that an older version called finished is not finished either.
     place.train("old", "--set", "run.steps=2", "--set", "schedule={warmup: 0, warmdown: 0}")
     with contextlib.closing(sqlite3.connect(place.run("old") / "telemetry.db")) as db, db:

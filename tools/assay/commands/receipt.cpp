@@ -100,12 +100,12 @@ std::vector<Check> without_repetition(const std::vector<Check>& checks) {
   return shown;
 }
 
-// Prints all checks, those of a matrix's runs only where the finding is not kSame; if quiet only
-// what differs.
+// Prints all checks, those of a matrix's runs only where the finding is not kSame or the run was
+// trained again; if quiet only what differs.
 void print_verification(const Verification& v, bool quiet) {
   std::printf("%s: %s %s\n", v.path.c_str(), v.kind.c_str(), v.name.c_str());
   for (const Check& check : without_repetition(v.checks)) {
-    if (!check.run.empty() && check.finding == Finding::kSame) continue;
+    if (!check.run.empty() && check.finding == Finding::kSame && !check.is_rerun) continue;
     const bool drift = check.finding == Finding::kDrift;
     if (quiet && !drift) continue;
     const std::string run = check.run.empty() ? "" : check.run + ": ";
@@ -128,7 +128,11 @@ void print_failure(const Verification& v) {
 }
 
 RerunOptions rerun_options(const VerifyArguments& a) {
-  RerunOptions options{.steps = *a.rerun, .program = kThisProgram, .data = a.data, .gpu = ""};
+  RerunOptions options{.steps = *a.rerun,
+                       .program = kThisProgram,
+                       .data = a.data,
+                       .gpu = "",
+                       .guard_exit = kExitStoppedByGuard};
   try {
     const gpu::DeviceFacts facts = gpu::device_facts();
     gpu::require_usable(facts);
