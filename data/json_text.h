@@ -4,10 +4,8 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/file.h"
 
@@ -75,20 +73,7 @@ std::string text_or_empty(const Json& object, const std::string& key) {
 
 // A key that an object of the text has twice, of which a program reads the last and a person the
 // first; "" if none has, or the text is not JSON.
-inline std::string first_repeated_key(std::string_view text) {
-  using Event = nlohmann::json::parse_event_t;
-  std::vector<std::set<std::string>> open;
-  std::string repeated;
-  const auto look = [&](int, Event event, nlohmann::json& key) {
-    if (event == Event::object_start) open.emplace_back();
-    if (event == Event::object_end) open.pop_back();
-    if (event == Event::key && repeated.empty() && !open.back().insert(key).second) repeated = key;
-    return true;
-  };
-  if (json_is_too_deep(text)) return "";
-  return nlohmann::json::parse(text, look, /*allow_exceptions=*/false).is_discarded() ? ""
-                                                                                      : repeated;
-}
+std::string first_repeated_key(std::string_view text);
 
 // json_of() a file; discarded too if it is not there. UserError if it cannot be read.
 template <typename Json = nlohmann::json>

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "data/json_text.h"
 #include "data/sha256.h"
+#include "data/tokenizer_settings.h"
 
 namespace assay {
 
@@ -199,8 +200,8 @@ void add_merge_line(Builder& builder, const std::string& line, const std::string
   builder.add_merge(line.substr(0, space), line.substr(space + 1));
 }
 
-// Tokens in the order of their ids. Built as object_t, because ordered_json searches the whole
-// object at each [].
+// Tokens in the order of their ids. Built as object_t, whose emplace_back() does not search all
+// tokens, as [] would.
 ordered_json vocab_object(const Tokenizer& tokenizer) {
   const std::vector<std::string>& bytes = tokenizer.vocabulary().bytes;
   ordered_json::object_t vocab;
@@ -248,6 +249,8 @@ Tokenizer parse_tokenizer_json(const std::string& text, const std::string& name)
     if (special.is_boolean() && !special.get<bool>())
       refuse(name, "added_tokens has " + content.dump() +
                        " with special: false, which would be found inside of ordinary text");
+    if (const std::string flag = matching_flag(added); !flag.empty())
+      refuse(name, "added_tokens has " + content.dump() + " with " + flag + ": true");
     builder.add_special(member(added, "id"), content.get<std::string>());
   }
   for (const json& merge : merges) {
@@ -300,30 +303,14 @@ std::vector<std::string> tokenizer_paths(const std::string& path) {
   return {file, fs::path(file).replace_filename("merges.txt").string()};
 }
 
-// added_tokens.json beside vocab.json may name tokens that vocab.json does not have: they are found
-// inside of text, and do not say whether they are special.
-static void refuse_added_tokens(const std::string& vocab_path, const std::string& vocab_text) {
-  const std::string path =
-      std::filesystem::path(vocab_path).replace_filename("added_tokens.json").string();
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return;
-  const json vocab = parse_json(vocab_text, vocab_path),
-             added = parse_json(read_regular_file(path), path);
-  for (const auto& [token, id] : added.items()) {
-    if (!vocab.contains(token))
-      refuse(path, json(token).dump() + " is not in " + vocab_path +
-                       ": such tokens are found inside of ordinary text");
-  }
-}
-
 Tokenizer read_tokenizer(const std::string& path) {
   const std::vector<std::string> files = tokenizer_paths(path);
   const std::string text = read_regular_file(files.front());
-  if (files.size() == 2) {
-    refuse_added_tokens(files.front(), text);
-    return parse_gpt2_files(text, read_regular_file(files.back()), files.front());
-  }
-  return parse_tokenizer_json(text, files.front());
+  Tokenizer tokenizer = files.size() == 2
+                            ? parse_gpt2_files(text, read_regular_file(files.back()), files.front())
+                            : parse_tokenizer_json(text, files.front());
+  refuse_other_settings(files.front(), tokenizer);
+  return tokenizer;
 }
 
 static std::string json_with(const Tokenizer& tokenizer, const ordered_json& post_processor) {

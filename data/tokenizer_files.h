@@ -14,7 +14,8 @@
 namespace assay {
 
 // path: a tokenizer.json, a vocab.json (with merges.txt beside it), or a folder with either.
-// UserError naming file and cause: missing, not JSON, another kind of tokenizer, inconsistent.
+// UserError naming file and cause: missing, not JSON, another kind of tokenizer, inconsistent, or
+// with other settings beside it (data/tokenizer_settings.h).
 Tokenizer read_tokenizer(const std::string& path);
 // The files that read_tokenizer(path) reads: one, or vocab.json and merges.txt. UserError for a
 // folder with neither kind.

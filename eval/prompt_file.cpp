@@ -29,26 +29,44 @@ struct Written {
   int32_t id = -1;
 };
 
-// The first one at `from` or after it; of two at the same place the longer.
-Written next_special(std::string_view text, size_t from, const Vocabulary& vocabulary) {
-  Written next;
-  for (const int32_t id : vocabulary.special) {
-    const std::string& name = vocabulary.bytes[size_t(id)];
-    if (name.empty()) continue;
-    const size_t at = text.find(name, from);
-    if (at == std::string_view::npos) continue;
-    const bool longer =
-        next.id >= 0 && at == next.at && name.size() > vocabulary.bytes[size_t(next.id)].size();
-    if (next.id < 0 || at < next.at || longer) next = {at, id};
+// The special tokens that are written in a text, one after the other.
+class SpecialTokensIn {
+ public:
+  SpecialTokensIn(std::string_view text, const Vocabulary& vocabulary)
+      : text_(text), vocabulary_(vocabulary) {
+    for (const int32_t id : vocabulary.special) {
+      if (!name_of(id).empty()) found_.push_back({.at = text.find(name_of(id)), .id = id});
+    }
   }
-  return next;
-}
+
+  // The first one at `from` or after it; of two at the same place the longer. `from` must ascend
+  // from call to call: the text is searched once for each token.
+  Written next(size_t from) {
+    Written first;
+    for (Written& one : found_) {
+      if (one.at < from) one.at = text_.find(name_of(one.id), from);
+      if (one.at == std::string_view::npos) continue;
+      const bool longer =
+          first.id >= 0 && one.at == first.at && name_of(one.id).size() > name_of(first.id).size();
+      if (first.id < 0 || one.at < first.at || longer) first = one;
+    }
+    return first;
+  }
+
+ private:
+  const std::string& name_of(int32_t id) const { return vocabulary_.bytes[size_t(id)]; }
+
+  std::string_view text_;
+  const Vocabulary& vocabulary_;
+  std::vector<Written> found_;  // of each token the next place where it is
+};
 
 // Appends the tokens of `text`, its special tokens by their ids.
 void encode_with_special(std::string_view text, const Vocabulary& vocabulary, Encoder& encoder,
                          std::vector<int32_t>& tokens) {
+  SpecialTokensIn specials(text, vocabulary);
   for (size_t from = 0; from < text.size();) {
-    const Written special = next_special(text, from, vocabulary);
+    const Written special = specials.next(from);
     encoder.encode(text.substr(from, special.at - from), tokens);
     if (special.id < 0) return;
     tokens.push_back(special.id);
@@ -109,7 +127,7 @@ std::vector<std::vector<int32_t>> encode_prompts(const std::vector<std::string>&
 }
 
 std::string special_token_in(std::string_view text, const Tokenizer& tokenizer) {
-  const Written special = next_special(text, 0, tokenizer.vocabulary());
+  const Written special = SpecialTokensIn(text, tokenizer.vocabulary()).next(0);
   return special.id < 0 ? "" : tokenizer.vocabulary().bytes[size_t(special.id)];
 }
 

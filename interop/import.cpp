@@ -267,6 +267,26 @@ bool takes_folder_tokenizer(const DataConfig& data) {
   return data.tokenizer.empty() && !data.synth;
 }
 
+// What config.json has another id for than the run, where <|endoftext|> is both.
+void note_other_ends(const ImportedFacts& facts, const Tokenizer& tokenizer,
+                     std::vector<std::string>& notes) {
+  const int32_t eot = tokenizer.eot();
+  const auto has = [&](const nlohmann::ordered_json& ids) {
+    return ids.is_null() || ids == eot ||
+           (ids.is_array() && std::find(ids.begin(), ids.end(), eot) != ids.end());
+  };
+  std::string other;
+  if (!has(facts.bos)) other = "bos_token_id is " + facts.bos.dump();
+  if (!has(facts.eos)) {
+    other += (other.empty() ? "" : " and ") + ("eos_token_id is " + facts.eos.dump());
+  }
+  if (other.empty()) return;
+  notes.push_back(
+      strprintf("config.json: %s; here every text begins with, and a sample ends at, "
+                "<|endoftext|> (id %d)",
+                other.c_str(), eot));
+}
+
 // The folder's tokenizer, of which the given data must be; none, and a note, if there is none that
 // the run could use.
 FolderTokenizer tokenizer_for_run(const std::string& folder, const ImportedModel& model,
@@ -284,6 +304,8 @@ FolderTokenizer tokenizer_for_run(const std::string& folder, const ImportedModel
   } else if (takes) {
     require_vocabulary(*found.tokenizer, folder, model.model.vocab_size);
   }
+  if (found.tokenizer && found.tokenizer->has_eot())
+    note_other_ends(model.facts, *found.tokenizer, notes);
   return found;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "data/json_text.h"
+#include "engine/run/imported_run.h"
 #include "engine/run/run_dir.h"
 
 namespace assay {
@@ -28,15 +29,20 @@ ordered_json ids_of(const ordered_json& fields, const char* key) {
   return known ? *at : ordered_json(nullptr);
 }
 
+int64_t count_of(const ordered_json& fields, const char* key) {
+  constexpr uint64_t kLargest = uint64_t{1} << 30;  // as JsonFields::count()
+  const auto at = fields.find(key);
+  const bool known = at != fields.end() && is_id(*at) && at->get<uint64_t>() <= kLargest;
+  return known ? at->get<int64_t>() : 0;
+}
+
 }  // namespace
 
 ImportedFacts facts_of(const ordered_json& fields) {
   ImportedFacts facts;
   if (!fields.is_object()) return facts;
-  constexpr uint64_t kLargest = uint64_t{1} << 30;  // as JsonFields::count()
-  const auto at = fields.find(kPositions);
-  const bool known = at != fields.end() && is_id(*at) && at->get<uint64_t>() <= kLargest;
-  if (known) facts.positions = at->get<int64_t>();
+  facts.positions = count_of(fields, kPositions);
+  facts.window = count_of(fields, kImportedWindow);
   facts.bos = ids_of(fields, kBos);
   facts.eos = ids_of(fields, kEos);
   return facts;
@@ -44,6 +50,7 @@ ImportedFacts facts_of(const ordered_json& fields) {
 
 void add_facts(ordered_json& imported, const ImportedFacts& facts) {
   if (facts.positions > 0) imported[kPositions] = facts.positions;
+  if (facts.window > 0) imported[kImportedWindow] = facts.window;
   if (!facts.bos.is_null()) imported[kBos] = facts.bos;
   if (!facts.eos.is_null()) imported[kEos] = facts.eos;
 }

@@ -10,6 +10,7 @@ namespace assay {
 
 struct ImportedFacts {
   int64_t positions = 0;            // longest context; 0 = unknown
+  int64_t window = 0;               // of attention, beyond which a context must not go; 0 = none
   nlohmann::ordered_json bos, eos;  // an id or a list of ids; null = unknown
 };
 

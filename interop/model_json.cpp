@@ -112,6 +112,9 @@ void require_usual_frequencies(const JsonFields& rope) {
     if (rope.text_or(key, "default") == "default") continue;
     OnlyValues(rope).refuse(key, "scaled frequencies are not supported");
   }
+  // Versions of transformers refuse or ignore a factor without a type.
+  if (rope.has("factor") && !rope.has("rope_type") && !rope.has("type"))
+    OnlyValues(rope).refuse("factor", "scaled frequencies are not supported");
 }
 
 // In rope_scaling and rope_parameters transformers 5 reads rotary fields instead of those beside
@@ -363,6 +366,7 @@ ImportedModel read_model_json(const std::string& path) {
   imported.further_blocks = fields.optional_count("num_nextn_predict_layers", 0).value_or(0);
   imported.facts = facts_of(fields.all());
   imported.facts.positions = fields.optional_count("max_position_embeddings").value_or(0);
+  imported.facts.window = imported.window;
   return imported;
 }
 

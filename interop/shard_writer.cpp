@@ -62,7 +62,7 @@ int64_t PlannedTensor::size() const {
 WrittenShards write_shards(const std::string& folder, const std::vector<PlannedTensor>& tensors,
                            int64_t shard_bytes, const FillTensor& fill) {
   const std::vector<WeightShard> shards = cut(tensors, shard_bytes);
-  nlohmann::ordered_json places = nlohmann::ordered_json::object();
+  nlohmann::ordered_json::object_t places;  // emplace_back() does not search all names
   WrittenShards written;
   for (size_t s = 0; s < shards.size(); ++s) {
     const std::string name =
@@ -71,7 +71,7 @@ WrittenShards write_shards(const std::string& folder, const std::vector<PlannedT
     write_shard(folder + "/" + name, tensors, shards[s], fill);
     written.files.push_back(name);
     for (size_t i = shards[s].begin; i < shards[s].end; ++i) {
-      places[tensors[i].name] = name;
+      places.emplace_back(tensors[i].name, name);
       written.bytes += tensors[i].bytes();
     }
   }

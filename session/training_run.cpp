@@ -186,6 +186,7 @@ Config TrainingRun::open_folder() {
       [this](const std::string& text) { log_->warn(text); }, group);
   so_far_ = RunSoFar(*checkpoints_);
   require_imported_weights(*dir_, so_far_);
+  require_within_window(dir_->path(), config().run.sequence, "run.sequence");
   if (so_far_.checkpoint()) {
     checkpoints_->keep_until_saved(so_far_.configuration().run.keep_checkpoints);
   }

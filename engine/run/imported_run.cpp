@@ -24,6 +24,18 @@ std::string imported_text(const std::string& run, const char* key) {
   return is_imported(run) ? text_or_empty(json_in_file(run + "/" + kImportedFile), key) : "";
 }
 
+void require_within_window(const std::string& run, int64_t context, const std::string& setting) {
+  if (!is_imported(run)) return;
+  const auto imported = json_in_file(run + "/" + kImportedFile);
+  if (!imported.is_object() || !imported.contains(kImportedWindow)) return;
+  const auto& window = imported[kImportedWindow];
+  if (!window.is_number_integer() || window.get<int64_t>() >= context) return;
+  throw UserError(strprintf("%s is %ld, but the model was imported with a sliding window of %ld",
+                            setting.c_str(), long(context), long(window.get<int64_t>())),
+                  strprintf("sliding windows are not supported: at most %ld tokens do not need one",
+                            long(window.get<int64_t>())));
+}
+
 std::string imported_folder(const std::string& run) {
   try {
     return imported_text(run, kImportedFolder);

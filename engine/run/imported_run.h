@@ -2,6 +2,7 @@
 // Training cannot make those weights again.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace assay {
@@ -11,6 +12,11 @@ bool is_imported(const std::string& run);
 
 // A text that its imported.json has; "" if there is none. UserError if the file cannot be read.
 std::string imported_text(const std::string& run, const char* key);
+
+// UserError if the model was imported with a sliding window of attention that is shorter than this
+// context, in tokens: all of the context would be attended to. setting: what sets the context.
+constexpr const char* kImportedWindow = "sliding_window";  // in imported.json
+void require_within_window(const std::string& run, int64_t context, const std::string& setting);
 
 // The folder that the model was imported from; "" if that is not known.
 std::string imported_folder(const std::string& run);

@@ -58,22 +58,13 @@ void read_exactly(int file, const std::string& path, int64_t offset, void* data,
   }
 }
 
-// json::parse silently keeps the last of two equal names; here that is an error.
 json parse_header(const std::string& path, const std::string& text) {
-  std::vector<std::set<std::string>> names;
-  const json::parser_callback_t refuse_duplicates = [&](int, json::parse_event_t event,
-                                                        json& value) {
-    if (event == json::parse_event_t::object_start) names.emplace_back();
-    if (event == json::parse_event_t::object_end) names.pop_back();
-    if (event == json::parse_event_t::key &&
-        !names.back().insert(value.get<std::string>()).second) {
-      throw_damaged(path, "its header names " + value.get<std::string>() + " twice");
-    }
-    return true;
-  };
   if (json_is_too_deep(text)) throw_damaged(path, "its header is nested too deep");
+  if (const std::string twice = first_repeated_key(text); !twice.empty()) {
+    throw_damaged(path, "its header names " + twice + " twice");
+  }
   try {
-    return json::parse(text, refuse_duplicates);
+    return json::parse(text);
   } catch (const json::exception&) {
     throw_damaged(path, "its header is not JSON");
   }
@@ -117,17 +108,19 @@ SafetensorsFile::Entry read_entry(const std::string& path, const std::string& na
 
 std::string header_of(const std::vector<TensorRef>& tensors,
                       const std::map<std::string, std::string>& metadata) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
+  using nlohmann::ordered_json;
+  ordered_json::object_t header;  // emplace_back() does not search all names, as [] would
+  std::set<std::string> names;
+  if (!metadata.empty()) header.emplace_back("__metadata__", metadata);
   int64_t offset = 0;
   for (const TensorRef& t : tensors) {
-    CHECK(!header.contains(t.name), "two tensors are called %s", t.name.c_str());
-    header[t.name] = {{"dtype", dtype_name(t.dtype)},
-                      {"shape", t.shape},
-                      {"data_offsets", {offset, offset + t.bytes()}}};
+    CHECK(names.insert(t.name).second, "two tensors are called %s", t.name.c_str());
+    header.emplace_back(t.name, ordered_json{{"dtype", dtype_name(t.dtype)},
+                                             {"shape", t.shape},
+                                             {"data_offsets", {offset, offset + t.bytes()}}});
     offset += t.bytes();
   }
-  std::string text = header.dump();
+  std::string text = ordered_json(std::move(header)).dump();
   text.resize(round_up(text.size(), 8), ' ');  // the tensors start at a multiple of 8
   return text;
 }

@@ -136,6 +136,10 @@ TEST_CASE("tokenizers that are damaged or of another kind are refused") {
        "special: false"},
       {"added with an id that is not the vocabulary's",
        [](json& f) { f["added_tokens"][0]["id"] = 528; }, "<|endoftext|> has two ids, "},
+      {"added, and takes blanks", [](json& f) { f["added_tokens"][0]["lstrip"] = true; },
+       "\"<|endoftext|>\" with lstrip: true"},
+      {"added, and found as a word", [](json& f) { f["added_tokens"][0]["single_word"] = true; },
+       "single_word: true"},
       {"added without id", [](json& f) { f["added_tokens"][0].erase("id"); }, "is null"},
   };
   for (const Row& row : rows) {
@@ -155,6 +159,60 @@ TEST_CASE("tokenizers that are damaged or of another kind are refused") {
   without_eot["added_tokens"] = json::array();
   without_eot["model"]["vocab"].erase("<|endoftext|>");
   expect_error([&] { parse_tokenizer_json(without_eot.dump(), "t").eot(); }, "no special token");
+}
+
+TEST_CASE("settings beside a tokenizer that change its ids are refused") {
+  const Tokenizer tokenizer = small_tokenizer();
+  const int32_t eot = tokenizer.eot();
+  const json added = {{"content", "<|endoftext|>"}, {"special", true}, {"normalized", true}};
+  const auto with = [&](const char* key, const json& value) {
+    json one = added;
+    one[key] = value;
+    return json{{"added_tokens_decoder", {{std::to_string(eot), one}}}};
+  };
+  struct Row {
+    const char* file;
+    json content;
+    const char* says;  // "": accepted
+  };
+  const Row both[] = {
+      {"tokenizer_config.json", {{"add_prefix_space", false}, {"model_max_length", 1024}}, ""},
+      {"tokenizer_config.json", with("special", true), ""},
+      {"tokenizer_config.json", {{"add_prefix_space", true}}, "add_prefix_space is true"},
+      {"tokenizer_config.json", with("special", false), "special: false"},
+      {"tokenizer_config.json", with("rstrip", true), "\"<|endoftext|>\" has rstrip: true"},
+      {"tokenizer_config.json", with("content", "<pad>"),
+       "it adds the token \"<pad>\" with the id"},
+      {"tokenizer_config.json", {{"added_tokens_decoder", {{"x", added}}}}, "the id \"x\""},
+      {"tokenizer_config.json", {{"added_tokens_decoder", 3}}, "is not an object"},
+      {"tokenizer_config.json", json::array(), "is not a JSON object"},
+      {"added_tokens.json", {{"<|endoftext|>", eot}}, ""},
+      {"added_tokens.json", {{"<|endoftext|>", eot + 1}}, "which is not a special token of"},
+      {"added_tokens.json", {{"<tool>", tokenizer.vocab_size()}}, "it adds the token \"<tool>\""},
+      {"added_tokens.json", {{"!", 0}}, "it adds the token \"!\" with the id 0"},
+  };
+  const Row pair[] = {
+      {"tokenizer_config.json", {{"tokenizer_class", "GPT2TokenizerFast"}}, ""},
+      {"tokenizer_config.json", {{"tokenizer_class", "Qwen2Tokenizer"}}, "is Qwen2Tokenizer"},
+  };
+  const auto check = [&](const Row& row, bool is_pair) {
+    INFO(row.file << ": " << row.content.dump() << (is_pair ? ", beside vocab.json" : ""));
+    const TempFolder folder;
+    is_pair ? write_gpt2_files(tokenizer, folder.path())
+            : write_tokenizer_json(tokenizer, folder / "tokenizer.json");
+    write_file_atomic(folder / row.file, row.content.dump());
+    if (std::string(row.says).empty()) {
+      REQUIRE(tokenizer_hash(read_tokenizer(folder.path())) == tokenizer_hash(tokenizer));
+    } else {
+      expect_error([&] { read_tokenizer(folder.path()); }, row.says);
+    }
+  };
+  for (const Row& row : both) {
+    check(row, false);
+    check(row, true);
+  }
+  for (const Row& row : pair) check(row, true);
+  check({"tokenizer_config.json", {{"tokenizer_class", "Qwen2Tokenizer"}}, ""}, false);
 }
 
 TEST_CASE("paths without a tokenizer are refused") {

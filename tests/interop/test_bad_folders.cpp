@@ -5,6 +5,8 @@
 #include <map>
 
 #include "data/tokenizer_files.h"
+#include "engine/run/imported_run.h"
+#include "interop/imported_facts.h"
 #include "interop/json_fields.h"
 #include "tests/data/expect_error.h"
 #include "tests/interop/interop_fixture.h"
@@ -204,6 +206,12 @@ TEST_CASE("rope_parameters beside a rope_scaling, which transformers 5 reads, mu
   model.refused("rope_parameters.rope_theta is 500000.0, but outside of rope_parameters");
 }
 
+TEST_CASE("a factor of rope_scaling without its type is refused") {
+  const Damaged model("llama");
+  model.change([](json& config) { config["rope_scaling"] = {{"factor", 2.0}}; });
+  model.refused("rope_scaling.factor is 2.0: scaled frequencies are not supported");
+}
+
 TEST_CASE("a head beside a tied embedding must be that embedding") {
   const Damaged model("llama");
   model.change([](json& config) { config["tie_word_embeddings"] = true; });
@@ -228,7 +236,12 @@ TEST_CASE("a sliding window as long as the context bounds the sequence") {
   const Damaged model("mixtral");
   model.change([](json& config) { config["sliding_window"] = 64; });
   model.refused("sliding_window is 64, but run.sequence is 256", {"run.sequence=256"});
-  REQUIRE(imported(model.path, model.folder / "run").config.run.sequence == 64);
+  const std::string run = model.folder / "run";
+  REQUIRE(imported(model.path, run).config.run.sequence == 64);
+  REQUIRE(imported_facts(run).window == 64);
+  require_within_window(run, 64, "--context");
+  expect_error([&] { require_within_window(run, 65, "--context"); },
+               "--context is 65, but the model was imported with a sliding window of 64");
 }
 
 TEST_CASE("weights that do not match config.json are refused") {

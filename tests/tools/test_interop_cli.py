@@ -81,6 +81,15 @@ def check_own_tokenizer():
             refused = assay("eval", back, *other, *more)
             check(refused.returncode == 1 and "another tokenizer (300 tokens" in refused.stderr and "(512 tokens" in refused.stderr,
                   refused.stderr)
+        config = json.loads((out / "config.json").read_text())
+        eot = config["eos_token_id"]
+        (out / "config.json").write_text(json.dumps({**config, "bos_token_id": 7, "eos_token_id": [eot, 9]}))
+        said = works("import", out, "-o", w.run("other_begin"), "--config", w.config)
+        check(f"bos_token_id is 7; here every text begins with, and a sample ends at, <|endoftext|> (id {eot})" in said, said)
+        (out / "config.json").write_text(json.dumps(config))
+        (out / "tokenizer_config.json").write_text('{"add_prefix_space": true}')
+        said = works("import", out, "-o", w.run("prefixed"), "--set", "data.check_tokenizer=false")
+        check("no tokenizer was imported: " in said and "add_prefix_space is true" in said, said)
         works("export", back, "-o", again)
         check((again / "tokenizer.json").read_bytes() == (out / "tokenizer.json").read_bytes(), "another tokenizer is exported")
         text = [json.loads(works("sample", run, "--prompt", "Once upon a", "--temperature", "0", "--tokens", "20", "--json"))["texts"]

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "engine/config/schedule.h"
+#include "engine/run/imported_run.h"
 #include "eval/generate.h"
 #include "eval/prompt_file.h"
 #include "session/loaded_model.h"
@@ -278,6 +279,7 @@ int sample(const SampleArguments& a) {
   if (a.interactive) check_interactive(a);
   const CheckpointSource source = open_checkpoint(a.checkpoint);
   const int64_t context = a.context > 0 ? a.context : source.config.run.sequence;
+  require_within_window(run_of(source), context, a.context > 0 ? "--context" : "run.sequence");
   if (a.interactive) {
     return continue_typed_lines(a, source, checkpoint_tokenizer(source, a.tokenizer), context);
   }
