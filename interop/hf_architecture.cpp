@@ -29,16 +29,19 @@ std::vector<std::string> beyond_mixtral(const MoeConfig& moe) {
 
 Family softmax_family(const ModelConfig& m) {
   const std::vector<std::string> beyond = beyond_softmax(*m.moe);
+  const std::vector<std::string> needs_norms =
+      m.qk_norm ? std::vector<std::string>() : beyond_mixtral(*m.moe);
   if (!beyond.empty()) {
+    const std::string also =
+        needs_norms.empty() ? "" : "; nor, without model.qk_norm, for " + joined(needs_norms, ", ");
     throw UserError(
         "a softmax router is exported as MixtralForCausalLM or Qwen3MoeForCausalLM, "
         "which have no field for " +
-            joined(beyond, ", "),
+            joined(beyond, ", ") + also,
         "train without it, or with model.moe.router.score: sigmoid, which is exported "
         "as Glm4MoeForCausalLM");
   }
   if (m.qk_norm) return Family::kQwen3Moe;
-  const std::vector<std::string> needs_norms = beyond_mixtral(*m.moe);
   if (needs_norms.empty()) return Family::kMixtral;
   throw UserError(
       "a softmax router without model.qk_norm is exported as MixtralForCausalLM, which "

@@ -81,6 +81,7 @@ std::string end_text(const RunStatus& s) {
   static const std::map<std::string, std::string> texts = {
       {"target_loss", "finished: target loss reached"},
       {"interrupted", "stopped"},
+      {"stop_after", "stopped by --stop-after"},
       {"non_finite", "stopped: NaN or infinite"},
       {"collapse_stop", "stopped by telemetry.collapse_stop: routers collapsed"}};
   if (s.end == "steps") return "finished";

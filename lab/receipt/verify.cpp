@@ -222,13 +222,21 @@ class Verifier {
   }
 
   // `assay compare` and others take from meta.json what a run was trained on. A finding only if it
-  // is not what the receipt has.
+  // is not what the receipt has; a receipt of a run without meta.json lists no data.
   void check_recorded_data(const Receipt& receipt, const std::string& run) {
-    const Json meta = json_in_file<Json>(run + "/meta.json");
-    if (!meta.is_object() || !meta.contains("data_sha256")) return;
+    const auto is_data = [](const ReceiptInput& input) { return input.kind == "data"; };
+    const bool lists_data = std::any_of(receipt.inputs.begin(), receipt.inputs.end(), is_data);
+    const std::string file = run + "/meta.json";
+    std::error_code ignored;
+    if (lists_data && !fs::exists(file, ignored)) throw NotAvailable("no " + file);
+    const Json meta = json_in_file<Json>(file);
+    if (lists_data && !meta.is_object()) {
+      return add(Finding::kDrift, "meta.json", "it is damaged: not a JSON object");
+    }
+    if (!meta.is_object() || (!lists_data && !meta.contains("data_sha256"))) return;
     NamedContents recorded = content_by_name(recorded_data(meta));
     for (const ReceiptInput& input : receipt.inputs) {
-      if (input.kind != "data") continue;
+      if (!is_data(input)) continue;
       const auto same = recorded.find({input.name, input.sha256});
       if (same == recorded.end()) {
         return add(Finding::kDrift, "meta.json",

@@ -68,6 +68,11 @@ TEST_CASE("a configuration is exported as the class that matches it exactly") {
 TEST_CASE("fields that no class supports are refused by name") {
   ModelConfig m = mixture("softmax").model;
   m.moe->shared = 1;
+  m.moe->first_dense_layers = 1;
+  refused(m,
+          "no field for model.moe.shared = 1; nor, without model.qk_norm, for "
+          "model.moe.first_dense_layers = 1");
+  m.moe->first_dense_layers = 0;
   refused(m, "no field for model.moe.shared = 1");
   m.qk_norm = true;
   m.moe->router.bias_rate = 1e-3;

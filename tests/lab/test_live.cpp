@@ -86,9 +86,11 @@ TEST_CASE("live: the state of a run") {
     place.age();
     REQUIRE(run_status(place.run).state == RunState::kBrokenOff);
   }
-  SECTION("stopped by a guard") {
+  SECTION("stopped by a guard, or as asked") {
     place.sql("UPDATE event SET detail = 'non_finite' WHERE kind = 'end';");
     REQUIRE(text() == "stopped: NaN or infinite, step 40 of 40");
+    place.sql("UPDATE event SET detail = 'stop_after' WHERE kind = 'end';");
+    REQUIRE(text() == "stopped by --stop-after, step 40 of 40");
   }
   SECTION("damaged") {
     std::ofstream(place.run + "/telemetry.db", std::ios::trunc) << std::string(5000, 'x');

@@ -249,6 +249,9 @@ TEST_CASE("every change is reported as drift by name") {
           },
           "meta.json: it does not name v.bin"),
       change(
+          "a damaged meta.json", [](const Sealed& s) { cut(s.run + "/meta.json", 20); },
+          "meta.json: it is damaged: not a JSON object"),
+      change(
           "a null claim",
           [](const Sealed& s) { replace(s.receipt, "\"value\": null", "\"value\": 3"); },
           "claim layer_1_saturated_at_step: recomputed null, the receipt has 3"),
@@ -400,6 +403,9 @@ TEST_CASE("missing inputs are reported as not available, not as drift") {
       change(
           "config", [](const Sealed& s) { fs::remove(s.run + "/config.yaml"); },
           "input config config.yaml", "claim parameters_total", "contract"),
+      change(
+          "the record of what it was trained on",
+          [](const Sealed& s) { fs::remove(s.run + "/meta.json"); }, "meta.json: no "),
   };
   for (const auto& row : rows) {
     const Sealed s;
@@ -411,7 +417,8 @@ TEST_CASE("missing inputs are reported as not available, not as drift") {
       REQUIRE(text_of(v).find("not available " + missing) != std::string::npos);
     const auto without_data = std::count_if(v.checks.begin(), v.checks.end(),
                                             [](const Check& check) { return check.no_data; });
-    REQUIRE(without_data == (row.what == std::string("data") ? 2 : 0));
+    const bool finds_data = fs::exists(s.folder / "data") && fs::exists(s.run + "/meta.json");
+    REQUIRE(without_data == (finds_data ? 0 : 2));
   }
   const Sealed s;
   // The run was made by a different build of the program.
