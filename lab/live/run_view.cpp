@@ -1,5 +1,8 @@
 #include "lab/live/run_view.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/check.h"
 
 namespace assay {
@@ -11,10 +14,17 @@ std::optional<double> last_of(const TelemetryReader& telemetry, const char* name
   return last->value;
 }
 
+// NaN if the last logged step has none but an earlier one has: NaN is not recorded.
+std::optional<double> of_last_step(const TelemetryReader& telemetry, const char* name) {
+  const std::optional<StepValue> last = telemetry.last_scalar(name);
+  if (!last) return std::nullopt;
+  return last->step == telemetry.last_step() ? last->value : std::nan("");
+}
+
 RouterView router_view(const RunRecord& run) {
   return {.experts = run.config.model.moe->experts,
           .top_k = run.config.model.moe->top_k,
-          .window = run.config.telemetry.window,
+          .last = std::min(run.health->window, run.health->logged),
           .verdict = name_of(router_state(*run.health)),
           .layers = run.health->layers};
 }
@@ -24,7 +34,7 @@ void read_numbers(const TelemetryReader& telemetry, RunView& view) {
   view.train_loss_nats = telemetry.scalar("train_loss_nats");
   view.val_loss_nats = run.val_loss_nats;
   view.lr = last_of(telemetry, "lr");
-  view.gradient_norm = last_of(telemetry, "gradient_norm");
+  view.gradient_norm = of_last_step(telemetry, "gradient_norm");
   view.tokens_per_s = last_of(telemetry, "tokens_per_s");
   view.mfu_share = last_of(telemetry, "mfu_share");
   if (run.health) view.router = router_view(run);

@@ -12,7 +12,8 @@
 namespace assay {
 
 struct RouterView {
-  int64_t experts = 0, top_k = 0, window = 0;
+  int64_t experts = 0, top_k = 0;
+  int64_t last = 0;     // logged steps that the measures are over: W, or as many as there are
   std::string verdict;  // name_of(RouterState), lab/runs/router_state.h
   std::vector<LayerHealth> layers;
 };
@@ -22,6 +23,7 @@ struct RunView {
   Seen seen = Seen::kNever;
   std::vector<StepValue> train_loss_nats = {};
   std::vector<EvalValue> val_loss_nats = {};
+  // Of the last logged step. A gradient norm that is NaN there, and so not recorded, is NaN.
   std::optional<double> lr, gradient_norm, tokens_per_s, mfu_share;
   std::optional<RouterView> router;
 };

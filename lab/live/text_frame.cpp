@@ -100,7 +100,7 @@ StyledLine numbers_line(const RunView& run) {
     line.add(" at " + grouped(val.step), Style::kDim);
   }
   if (run.lr) add("lr", strprintf("%.1e", *run.lr));
-  if (run.gradient_norm) add("norm", strprintf("%.2f", *run.gradient_norm));
+  if (run.gradient_norm) add("norm", strprintf("%.2f", unsigned_nan(*run.gradient_norm)));
   if (run.tokens_per_s) add("tok/s", count_text(*run.tokens_per_s));
   if (run.mfu_share) add("mfu", strprintf("%.0f%%", 100 * *run.mfu_share));
   return line;
@@ -151,9 +151,9 @@ std::vector<StyledLine> one_run_routers(const RunView& run, FrameSize size, int 
   const RouterView& router = *run.router;
   StyledLine verdict("router: ");
   verdict.add(words(router.verdict), verdict_style(router.verdict));
-  verdict.add(
-      strprintf(" (last %ld logged steps; `assay router RUN` explains)", long(router.window)),
-      Style::kDim);
+  const std::string steps =
+      router.last == 1 ? "logged step" : grouped(router.last) + " logged steps";
+  verdict.add(" (last " + steps + "; `assay router RUN` explains)", Style::kDim);
   lines.push_back(std::move(verdict));
   // If there are more layers than rows, those with the largest loads.
   std::vector<LayerHealth> layers = router.layers;

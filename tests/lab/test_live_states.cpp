@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "engine/run/folder_lock.h"
+#include "engine/run/run_dir.h"
 #include "engine/telemetry/sqlite.h"
 #include "lab/dissect/damage.h"
 #include "lab/live/feed.h"
@@ -69,6 +70,32 @@ TEST_CASE("live: the loss of a run that stopped between two logged steps has its
   CAPTURE(text);
   REQUIRE(text.find("step 40 of 40") != std::string::npos);
   REQUIRE(text.find("loss 5.0000 at 30  val 4.2500 at 40") != std::string::npos);
+}
+
+TEST_CASE("live: the gradient norm is that of the last logged step, also where it is NaN") {
+  const Place place;
+  const auto sql = [&](const std::string& statement) {
+    Database(place.run + "/telemetry.db", Database::Mode::kCreate).run(statement);
+  };
+  REQUIRE(place.screen().find("norm") == std::string::npos);  // this run has none
+  sql("INSERT INTO scalar SELECT step, 'gradient_norm', 0.25 FROM scalar WHERE name = 'hash';");
+  REQUIRE(place.screen().find("norm 0.25") != std::string::npos);
+  // NaN is not recorded: neither the loss of that step nor its norm.
+  sql("DELETE FROM scalar WHERE step = 40 AND name IN ('train_loss_nats', 'gradient_norm');");
+  const std::string text = place.screen();
+  CAPTURE(text);
+  REQUIRE(text.find("loss 5.0000 at 39") != std::string::npos);
+  REQUIRE(text.find("norm nan") != std::string::npos);
+}
+
+TEST_CASE("live: the verdict on routers says of how many logged steps it is") {
+  const Place place;
+  REQUIRE(place.screen().find("router: too early (last 40 logged steps;") != std::string::npos);
+  const RunDir folder(place.run, RunDir::Start::kContinue);
+  Config config = *folder.previous();
+  config.telemetry.window = 10;
+  folder.write_config(config);
+  REQUIRE(place.screen().find("router: collapsed (last 10 logged steps;") != std::string::npos);
 }
 
 TEST_CASE("live: where not all runs fit, those that are training come first") {
