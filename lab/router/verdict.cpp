@@ -16,7 +16,6 @@ constexpr double kEarlyShare = 0.1;  // of the planned steps
 constexpr double kHardGates = 0.25;  // gate_entropy / ln K
 constexpr double kMoving = 3;        // turnover / its floor
 constexpr double kMovingWay = 0.5;   // or of the way from its floor to 1, if that is less
-constexpr double kFastTurns = 0.25;  // turnover beyond sampling / swing
 // As --set takes them.
 constexpr const char* kRouter = "model.moe.router.";
 const std::string kAux = std::string(kRouter) + "aux";
@@ -240,16 +239,15 @@ std::vector<RouterAdvice> advice_on_turns(const RouterAnalysis& a, const RouterC
   });
   CHECK(found != a.layers.end(), "no layer %ld", long(f.health.worst_steps_layer));
   const RouterLayer& layer = *found;
-  const double swing = layer.steps->swing / 100;
   const std::string measured =
       strprintf(
           "layer %ld: the loads of a step swing by %.0f%% of the mean load around those of "
           "the window; ",
-          long(layer.layer), 100 * swing) +
+          long(layer.layer), layer.steps->swing) +
       kept_text(layer);
   const double moved = std::sqrt(
       std::max(0.0, std::pow(layer.turnover.value_or(0), 2) - std::pow(a.turnover_floor, 2)));
-  if (router.bias_rate.on() && moved >= kFastTurns * swing) {
+  if (router.bias_rate.on() && moved >= least_change(layer.steps->swing)) {
     return {overshoots(a, router, layer, measured, strprintf("%g", router.bias_rate.number))};
   }
   return {{"scores_move", measured + (layer.turnover ? "; only " : "; ") + turnover_text(a, layer),

@@ -151,8 +151,10 @@ RouterJudgement judge_router(const RouterHealth& h) {
                   "swing by at least %.3g%% of their mean around that of the window, or its "
                   "largest load is %.0f%% of the way to its ceiling above that of the window; "
                   "sampling alone gives less, and the choices on fixed tokens, if measured, change "
-                  "by at least %g of the swing; what batches hold counts too",
-                  restless_swing(h.experts, h.top_k), 100 * kRestlessExcess, kChangedChoices)};
+                  "by at least %g of the swing, or of %.0f%% where it is more; what batches hold "
+                  "counts too",
+                  restless_swing(h.experts, h.top_k), 100 * kRestlessExcess, kChangedChoices,
+                  100 * kLargestTurns)};
   }
   if (h.first_saturated()) {
     return {RouterState::kRecovered, "even now; a layer was saturated earlier"};

@@ -59,11 +59,15 @@ double restless_swing(int64_t experts, int64_t top_k) {
   return std::min(kRestlessSwing, ceiling / 2);
 }
 
+double least_change(double swing) {
+  return kChangedChoices * std::min(swing / 100, kLargestTurns);
+}
+
 bool is_restless(const StepLoads& steps, double window_max_load_norm, int64_t experts,
                  int64_t top_k) {
   if (top_k < 1 || experts <= top_k) return false;
   if (steps.swing < steps.cv_floor) return false;  // sampling says as much
-  if (steps.changed && *steps.changed < kChangedChoices * steps.swing / 100) return false;
+  if (steps.changed && *steps.changed < least_change(steps.swing)) return false;
   const double rise = steps.max_load_norm - window_max_load_norm;
   const double way = 1 - double(top_k) / double(experts);
   return steps.swing >= restless_swing(experts, top_k) || rise >= kRestlessExcess * way;

@@ -43,7 +43,12 @@ inline constexpr double kRestlessSwing = 50;    // percent of the mean load
 inline constexpr double kRestlessExcess = 0.5;  // of the way from even loads to the ceiling
 // changed / swing from which on the router may take turns. Turns move swing / sqrt(pi) = 0.56 swing
 // of the assignments from one step to a distant one, if loads are normally distributed: with less
-// than this the router makes less than half of that, and what batches hold makes the rest.
+// than this the router makes less than half of that, and what batches hold makes the rest. Nothing
+// moves more than all assignments, which is 0.56 swing at a swing of sqrt(pi) = 1.77: a larger one
+// counts as that.
 inline constexpr double kChangedChoices = 0.25;
+inline constexpr double kLargestTurns = 1.772453850905516;  // of the mean load: sqrt(pi)
+// By that rule, the least share of the choices that changes where turns make the swing (percent).
+double least_change(double swing);
 
 }  // namespace assay

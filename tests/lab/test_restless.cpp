@@ -273,7 +273,8 @@ TEST_CASE("restless: where the router keeps its choices the batches differ, howe
   REQUIRE(router.state == RouterState::kRestless);
   REQUIRE(
       router.rule.ends_with("and the choices on fixed tokens, if measured, change by at least 0.25 "
-                            "of the swing; what batches hold counts too"));
+                            "of the swing, or of 177% where it is more; what batches hold counts "
+                            "too"));
   // An earlier run, or one shorter than two probes.
   const RouterVerdict unknown = said({}, {});
   REQUIRE(unknown.state == RouterState::kRestless);
@@ -284,6 +285,24 @@ TEST_CASE("restless: where the router keeps its choices the batches differ, howe
   REQUIRE(is_restless(turns, 0.5, 8, 4));
   turns.changed = 0.04;
   REQUIRE(!is_restless(turns, 0.5, 8, 4));
+}
+
+TEST_CASE("restless: one probe is enough for turns of any size, as no more than all can move") {
+  // 4096 experts, top-7, each step another seven: the swing is 2400% of the mean load.
+  const auto taking = [](double swing, double changed) {
+    return is_restless({.cv_floor = 50, .max_load_norm = 1, .swing = swing, .changed = changed},
+                       0.002, 4096, 7);
+  };
+  REQUIRE(taking(2400, 1));
+  REQUIRE((taking(2400, 0.444) && !taking(2400, 0.442)));  // sqrt(pi) / 4 of the choices
+  REQUIRE((taking(170, 0.426) && !taking(170, 0.424)));    // a quarter of a smaller swing
+  // Nor can the turnover between two steps be more than all assignments.
+  RouterAnalysis a =
+      even_with({.cv = 385, .cv_floor = 35, .max_load_norm = 0.2, .swing = 380, .changed = 0.5});
+  a.layers[0].turnover = 0.6;
+  const RouterVerdict verdict = router_verdict(a, with_bias(1e-2));
+  REQUIRE(verdict.state == RouterState::kRestless);
+  REQUIRE(verdict.advice[0].rule == "bias_overshoots");
 }
 
 TEST_CASE("restless: logged steps that are not neighbours do not show that a bias overshoots") {
