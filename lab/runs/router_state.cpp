@@ -1,12 +1,22 @@
 #include "lab/runs/router_state.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/check.h"
 #include "engine/telemetry/router_stats.h"
 
 namespace assay {
 namespace {
+
+// What sampling alone gives is no swing. Layers without one, as where the window shows all, are told
+// apart by how uneven their steps are.
+bool is_worse(const StepLoads& a, const StepLoads& b) {
+  const auto badness = [](const StepLoads& s) {
+    return std::tuple(s.swing < s.cv_floor ? 0 : s.swing, s.cv, s.max_load_norm);
+  };
+  return badness(a) > badness(b);
+}
 
 // In the order of the layers; the restless ones come before others.
 void add_steps(const LayerHealth& layer, RouterHealth& health) {
@@ -16,7 +26,7 @@ void add_steps(const LayerHealth& layer, RouterHealth& health) {
   const bool first_restless = restless && health.restless.empty();
   if (restless) health.restless.push_back(layer.layer);
   if (!restless && !health.restless.empty()) return;
-  if (!health.worst_steps || first_restless || layer.steps->swing > health.worst_steps->swing) {
+  if (!health.worst_steps || first_restless || is_worse(*layer.steps, *health.worst_steps)) {
     health.worst_steps = layer.steps;
     health.worst_steps_layer = layer.layer;
   }

@@ -46,7 +46,8 @@ struct RouterHealth {
   double dead_share = 0;               // experts without an assignment, share of all routed experts
   std::vector<int64_t> saturated;      // layers, by the rule of engine/telemetry/router_stats.h
   std::vector<int64_t> restless = {};  // layers, by is_restless()
-  // Of the layer with the largest swing, a restless one if there is any.
+  // Of the layer with the largest swing, a restless one if there is any; where no swing is above
+  // what sampling gives, of the layer with the largest cv.
   std::optional<StepLoads> worst_steps = {};
   int64_t worst_steps_layer = 0;  // block index
 

@@ -339,4 +339,19 @@ TEST_CASE("restless: the numbers are those of the restless layer with the larges
   REQUIRE(health_of({layers.data(), 1}, 64, 4).restless.empty());
 }
 
+TEST_CASE("restless: where the window shows it all, the single steps named are the worst layer's") {
+  std::vector<LayerHealth> layers(3);
+  const double cv[] = {8, 1824, 139};
+  for (size_t i = 0; i < 3; ++i) {
+    layers[i] = {.layer = int64_t(i), .max_load_norm = i == 1 ? 0.94 : 0.1};
+    layers[i].steps = StepLoads{.cv = cv[i], .cv_floor = 5, .max_load_norm = 0.1};
+  }
+  layers[0].steps->swing = 4;  // less than sampling gives; the others have none
+  layers[1].steps->max_load_norm = 0.94;
+  const RouterHealth health = health_of(layers, 4096, 7);
+  REQUIRE(health.worst_steps_layer == 1);
+  REQUIRE(health.steps_text().starts_with(
+      "at single steps K*max_load 0.94 and cv 1824% of the mean load (layer 1)"));
+}
+
 }  // namespace assay::test_restless
