@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/check.h"
+#include "base/shell_word.h"
 #include "engine/run/run_dir.h"
 #include "lab/matrix/claims.h"
 #include "lab/receipt/make.h"
@@ -117,16 +119,27 @@ void add_claim(std::vector<ClaimSpec>& claims, const ClaimResult& result) {
                     .how = how_verdict(claim.relation, claim.number, claim.within, terms)});
 }
 
-// With a receipt of its own, which is made if there is none.
+// True of a run that has none, since it was killed before it wrote one, or one of other steps, since
+// it was trained further and killed.
+bool needs_receipt(const std::string& run, const std::string& own, const RunRecord& record) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(own, ignored)) return true;
+  try {
+    return read_receipt(own).sealed_step != record.steps_done;
+  } catch (const DamagedReceipt& damaged) {
+    throw UserError(own + ": " + damaged.what(),
+                    "`assay receipt make " + shell_word(run) +
+                        "` makes it anew, of the run's files as they are now");
+  }
+}
+
+// With a receipt of its own, of the steps that it has done.
 void add_run(Bundle& bundle, const MatrixFolder& folder, const std::string& run,
              const RunRecord& record) {
   bundle.runs.push_back(run);
   if (!record.reused_from.empty()) bundle.files.push_back(run + "/" + kReusedFile);
-  const std::string own = folder.file(run + "/" + kReceiptName);
-  std::error_code ignored;
-  if (!std::filesystem::exists(own, ignored)) {
-    write_receipt(own, make_run_receipt(folder.file(run), folder.file(run)));
-  }
+  const std::string path = folder.file(run), own = folder.file(run + "/" + kReceiptName);
+  if (needs_receipt(path, own, record)) write_receipt(own, make_run_receipt(path, path));
 }
 
 }  // namespace
@@ -144,6 +157,9 @@ Receipt make_matrix_receipt(const MatrixFolder& folder, const MatrixSummary& sum
     bundle.environment["claims_seal"] = seal_to_json(*summary.seal);
   }
   if (!summary.mixed_data.empty()) bundle.environment["different_data"] = summary.mixed_data;
+  for (const std::string& run : summary.not_finite) {
+    bundle.environment["not_finite_runs"].push_back(run);
+  }
   for (const ContractTable& table : summary.tables) {
     ReceiptJson contract;
     contract["kind"] = table.contract.kind_text();
@@ -158,7 +174,13 @@ Receipt make_matrix_receipt(const MatrixFolder& folder, const MatrixSummary& sum
   for (const ClaimResult& r : evaluate_claims(summary.matrix->file.claims, summary.tables)) {
     add_claim(bundle.claims, r);
   }
-  return make_bundle_receipt(bundle);
+  try {
+    return make_bundle_receipt(bundle);
+  } catch (const NotAvailable& absent) {
+    throw UserError(folder.path() + " cannot have a receipt: " + absent.what(),
+                    "a run lacks what its row of the tables was made of: `assay receipt verify` of "
+                    "that run names it; then give the same command again");
+  }
 }
 
 }  // namespace assay

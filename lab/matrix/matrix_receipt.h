@@ -8,8 +8,9 @@
 
 namespace assay {
 
-// Covers the finished runs. Writes the receipt of a run that was killed before it had one. The
-// summary's files must be written already.
+// Covers the finished runs and those that telemetry.collapse_stop ended; runs that diverged are in
+// no mean, and their names are in `environment`. Writes the receipt of a run that has none, or one
+// of other steps than it has done. The summary's files must be written already.
 Receipt make_matrix_receipt(const MatrixFolder& folder, const MatrixSummary& summary);
 
 }  // namespace assay

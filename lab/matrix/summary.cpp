@@ -152,6 +152,9 @@ Statuses read_runs(MatrixSummary& summary, const MatrixFolder& folder) {
       if (was_stopped(now) && now.end == run_end_name(RunEnd::kCollapseStop)) {
         summary.stopped.emplace(cell.run, read_run(folder.run(cell)));
       }
+      if (was_stopped(now) && now.end == run_end_name(RunEnd::kNonFinite)) {
+        summary.not_finite.push_back(cell.run);
+      }
     }
     summary.cells += 1;
     summary.done += summary.records.contains(cell.run) ? 1 : 0;

@@ -118,6 +118,8 @@ struct MatrixSummary {
   const Matrix* matrix = nullptr;
   std::map<std::string, RunRecord> records;  // finished runs, by name
   std::map<std::string, RunRecord> stopped;  // by telemetry.collapse_stop
+  // Runs that diverged, by name: stopped since a value was NaN or infinite. They are in no mean.
+  std::vector<std::string> not_finite = {};
   int64_t cells = 0, done = 0, unavailable = 0;
   std::vector<UserError> unread = {};  // "RUN counts as unfinished: WHY it cannot be read"
   std::string different_data;          // of different_data() in lab/matrix/matrix.h

@@ -54,13 +54,23 @@ def check_whole(place):
         check(words in text, f"summary.md has {words!r}:\n{text}")
     # As if the run was killed before its receipt was written.
     (whole / RUNS[2] / "receipt.json").unlink()
+    # As if it was killed when it was trained further: its receipt is of fewer steps.
+    early = whole / RUNS[1] / "receipt.json"
+    stale = json.loads(early.read_text())
+    early.write_text(json.dumps({**stale, "sealed_step": stale["sealed_step"] - 1}))
     again = place.matrix("m.yaml", "whole")
+    made = early.read_text()
+    check(json.loads(made)["sealed_step"] == stale["sealed_step"], "the receipt of other steps is made anew")
     check("0 to train" in again.stderr and "edited" not in again.stderr, f"finished runs are kept: {again.stderr}")
     check(again.stdout == text, "the table is on stdout")
     verified = assay("receipt", "verify", whole, "--rerun", "1")
     reruns = [line for line in verified.stdout.splitlines() if "rerun of 1 steps" in line]
     check(len(reruns) == len(RUNS) and all("bit for bit" in line for line in reruns), f"every run is trained again: {reruns}")
     check(verified.returncode == 0 and "totalDN.moe.fp32.val_loss_minus_first.mean" in verified.stdout, verified)
+    early.write_text(made[:900])
+    damaged = place.matrix("m.yaml", "whole", "--summary", expect=1)
+    check(is_refusal(damaged, f"{early}: the file is damaged", f"assay receipt make {early.parent}", said_before=True), damaged.stderr)
+    early.write_text(made)
     (whole / "summary.csv").write_text((whole / "summary.csv").read_text().replace("moe", "mow"))
     edited = assay("receipt", "verify", whole, "-q")
     check(edited.returncode == 2 and [line.split()[0] for line in edited.stdout.splitlines()[1:-1]] == ["DRIFT"],

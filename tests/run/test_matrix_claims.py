@@ -177,6 +177,10 @@ def check_stopped(place):
     check("\n2 undecided, " in page and f"undecided: {why}" in page, page)
     verified = assay("receipt", "verify", guarded)
     check(verified.returncode == 0, verified.stdout)
+    receipt, whole = (json.loads((folder / "receipt.json").read_text()) for folder in (guarded, runs))
+    check(receipt["environment"]["not_finite_runs"] == ["moe-activeDN-fp32-seed2"] and "not_finite_runs" not in whole["environment"],
+          receipt["environment"])
+    check([i["name"] for i in whole["inputs"] if i not in receipt["inputs"] and i["kind"] == "run"] == ["moe-activeDN-fp32-seed2"], receipt["inputs"])
 
 
 def check_sealed(place):
