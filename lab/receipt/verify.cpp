@@ -233,7 +233,11 @@ class Verifier {
     if (lists_data && !meta.is_object()) {
       return add(Finding::kDrift, "meta.json", "it is damaged: not a JSON object");
     }
-    if (!meta.is_object() || (!lists_data && !meta.contains("data_sha256"))) return;
+    if (!meta.is_object()) return;
+    if (!meta.contains("data_sha256")) {
+      if (lists_data) throw NotAvailable(file + " names no data");
+      return;
+    }
     NamedContents recorded = content_by_name(recorded_data(meta));
     for (const ReceiptInput& input : receipt.inputs) {
       if (!is_data(input)) continue;
