@@ -46,6 +46,8 @@ class Evaluator {
   // The task of one of its results: if telemetry has it for a step, the evaluation was done there.
   virtual std::string task() const = 0;
   virtual bool due(const EvalMoment& at) const = 0;
+  // It is due whenever so many steps more are done; 0: only at landings or at the last step.
+  virtual int64_t every() const = 0;
   // Does not change the training state. The first result of a run's first evaluator is compared
   // with run.target_loss. Returns nullopt if interrupted: the resumed run evaluates again.
   virtual std::optional<Evaluation> evaluate(Exec on, Model& model, const EvalMoment& at,

@@ -28,6 +28,7 @@ class Validation final : public Evaluator {
   void plan(MemoryPlan& plan, int planned_ranks = 1);
   std::string task() const override { return task_; }
   bool due(const EvalMoment& at) const override;
+  int64_t every() const override { return every_; }
   std::optional<Evaluation> evaluate(Exec on, Model& model, const EvalMoment& at,
                                      const EvalWatch& watch) override;
   std::vector<EvalResult> run(Exec on, Model& model);

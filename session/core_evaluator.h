@@ -35,6 +35,7 @@ class TrainingCore final : public Evaluator {
 
   std::string task() const override { return "core"; }
   bool due(const EvalMoment& at) const override;
+  int64_t every() const override { return config_.every; }
   std::optional<Evaluation> evaluate(Exec on, Model& model, const EvalMoment& at,
                                      const EvalWatch& watch) override;
 

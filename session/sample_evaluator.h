@@ -33,6 +33,7 @@ class TrainingSamples final : public Evaluator {
 
   std::string task() const override { return "samples"; }
   bool due(const EvalMoment& at) const override;
+  int64_t every() const override { return every_; }
   std::optional<Evaluation> evaluate(Exec on, Model& model, const EvalMoment& at,
                                      const EvalWatch& watch) override;
 

@@ -24,6 +24,7 @@ enum Scalar {
   kTokens,
   kTokensPerS,
   kTrainSeconds,
+  kEta,
   kCpuJoules,
   kGpuJoules,
   kMfu,
@@ -61,6 +62,7 @@ std::vector<std::string> scalar_names(const std::vector<std::string>& sources, b
                                  "tokens",
                                  "tokens_per_s",
                                  "train_s",
+                                 "eta_s",
                                  "cpu_joules",
                                  "gpu_joules",
                                  "mfu_share",
@@ -218,8 +220,9 @@ void RunRecorder::step(Exec on, const StepStats& stats, const StepTimes& times, 
                 .grad_norm = stats.gradient_norm,
                 .step_ms = 1e3 * seconds,
                 .tokens_per_s = tokens_per_s,
-                .seconds_left = eta_.seconds_left(config_.steps - done),
+                .seconds_left = eta_.seconds_left(config_.steps - done) + times.other_left_s,
                 .hash = stats.hash};
+  s[kEta] = line.seconds_left;
   if (config_.limit_flops_per_s > 0) {
     s[kMfu] = config_.flops_per_token * tokens_per_s / config_.limit_flops_per_s;
     line.mfu_percent = 100 * s[kMfu];

@@ -39,6 +39,7 @@ struct StepTimes {
   double step_s = 0;
   double train_s = 0;
   double hash_s = std::numeric_limits<double>::quiet_NaN();  // of the parameters, after the step
+  double other_left_s = 0;  // of the evaluations and saves that are left, as measured so far
   Energy energy = {};
   std::vector<RankStep> ranks = {};  // what each rank did in the step; empty: there is one
 };

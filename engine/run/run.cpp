@@ -9,6 +9,7 @@
 #include "comm/agree.h"
 #include "cuda/transfer.h"
 #include "engine/run/best_checkpoint.h"
+#include "engine/run/other_work.h"
 #include "engine/run/saved_run.h"
 #include "engine/same_bits.h"
 
@@ -17,9 +18,6 @@ namespace assay {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Checkpoints by time take at most this share of the run's time.
-constexpr double kSavingShare = 0.05;
 
 class Run {
  public:
@@ -34,6 +32,7 @@ class Run {
         saved_(start.steps_done),
         same_until_(start.steps_done),
         best_(parts, start),
+        other_(parts.config.run, parts.evaluators, parts.landings),
         seconds_before_(start.train_s),
         energy_(parts.energy, start.energy) {
     if (done_ == 0) return;
@@ -88,10 +87,9 @@ class Run {
 
   // By the clock, which changes when a run is saved but no bit of what it computes.
   bool due_by_time() const {
-    const double minutes = p_.config.run.checkpoint_minutes;
-    if (minutes <= 0) return false;
+    if (p_.config.run.checkpoint_minutes <= 0) return false;
     return of_first_rank(
-        group_, seconds_since(saved_at_) >= std::max(60 * minutes, save_seconds_ / kSavingShare));
+        group_, seconds_since(saved_at_) >= seconds_between_saves(p_.config.run, save_seconds_));
   }
 
   bool milestone() const { return due(p_.config.run.milestone_every) || landing(done_); }
@@ -203,6 +201,7 @@ class Run {
       const StepTimes times{.step_s = seconds,
                             .train_s = seconds_before_ + train_seconds_,
                             .hash_s = hash_seconds,
+                            .other_left_s = other_seconds_left(),
                             .energy = energy_.total(),
                             .ranks = rank_steps(stats, seconds)};
       join_probe();
@@ -210,6 +209,20 @@ class Run {
     }
     p_.recorder.took(seconds_since(start));
     return stats;
+  }
+
+  // Of the evaluations and saves that this step and those after it will need.
+  double other_seconds_left() const {
+    const double mean = train_seconds_ / double(steps_here_);
+    return other_.seconds_left(done_, mean * double(steps_ - done_));
+  }
+
+  // Records an evaluation that began at `start`.
+  void record(const Evaluator& evaluator, int64_t step, const Evaluation& evaluation,
+              Clock::time_point start) {
+    const double seconds = seconds_since(start);
+    other_.evaluated(evaluator, seconds);
+    p_.recorder.evaluation(step, evaluation, seconds);
   }
 
   // Seconds that it took.
@@ -270,15 +283,15 @@ class Run {
     if (recorded(0, validation)) return;
     const auto start = Clock::now();
     p_.recorder.evaluating(0, "initial weights", 0, 0);
-    const Evaluation evaluation = *evaluate(validation, moment(0), {});
-    p_.recorder.evaluation(0, evaluation, seconds_since(start));
+    record(validation, 0, *evaluate(validation, moment(0), {}), start);
   }
 
   Target validate() {
     if (!validated(done_)) return Target::kNotReached;
     const auto start = Clock::now();
-    const Evaluation evaluation = *evaluate(*p_.evaluators.front(), moment(done_), {});
-    p_.recorder.evaluation(done_, evaluation, seconds_since(start));
+    Evaluator& validation = *p_.evaluators.front();
+    const Evaluation evaluation = *evaluate(validation, moment(done_), {});
+    record(validation, done_, evaluation, start);
     const double loss = loss_of(evaluation);
     validation_loss_ = loss;
     best_.validated(done_, loss);
@@ -326,7 +339,7 @@ class Run {
       try {
         const std::optional<Evaluation> done = evaluate(evaluator, at, watch);
         if (!done) return Measured::kNotAll;
-        p_.recorder.evaluation(done_, *done, seconds_since(start));
+        record(evaluator, done_, *done, start);
       } catch (const UserError& error) {  // a failed evaluation does not end training
         if (!failed_in_step(error)) throw;
         p_.recorder.no_evaluation(done_, evaluator.task(), error.what());
@@ -361,6 +374,7 @@ class Run {
     saved_ = done_;
     saved_at_ = Clock::now();
     save_seconds_ = seconds_since(start);
+    other_.saved(save_seconds_);
     return folder;
   }
 
@@ -478,6 +492,7 @@ class Run {
   double save_seconds_ = 0;  // of the newest checkpoint
   int64_t same_until_;       // step after which all ranks were seen to have the same parameters
   BestCheckpoint best_;
+  OtherWork other_;
   double validation_loss_ = 0;  // of the last step that was validated; 0 before
   std::string overflow_;        // of the last evaluation: the first operand that is not finite
   int64_t steps_here_ = 0;

@@ -54,6 +54,17 @@ bool has_telemetry(const std::string& database) {
   throw_unread(database, error, "check the file and its disk: ls -l " + shell_word(database));
 }
 
+// What the line of the last logged step says. Absent where an earlier version wrote it, and after a
+// launch that has logged none yet: it may plan other steps.
+std::optional<double> recorded_left(const TelemetryReader& telemetry) {
+  const std::optional<StepValue> eta = telemetry.last_scalar("eta_s");
+  if (!eta || eta->step != telemetry.last_step()) return std::nullopt;
+  Statement resumed(telemetry.database(),
+                    "SELECT 1 FROM event WHERE kind = 'resume' AND step >= ? LIMIT 1");
+  if (resumed.bind(0, eta->step).step()) return std::nullopt;
+  return eta->value;
+}
+
 void read_telemetry(const std::string& path, Wait wait, RunStatus& status) {
   const bool locked = folder_in_use(path);
   const std::string database = telemetry_file(path);
@@ -66,7 +77,10 @@ void read_telemetry(const std::string& path, Wait wait, RunStatus& status) {
   const TelemetryReader telemetry(database, wait);
   const std::string end = telemetry.end();
   status.step = end.empty() ? telemetry.last_step().value_or(0) : telemetry.steps_done();
-  status.seconds_left = seconds_left(telemetry.scalar("train_s"), status.steps);
+  status.seconds_left = recorded_left(telemetry);
+  if (!status.seconds_left) {
+    status.seconds_left = seconds_left(telemetry.scalar("train_s"), status.steps);
+  }
   if (!locked && !end.empty()) {
     status.state = RunState::kEnded;
     status.end = end;

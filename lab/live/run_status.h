@@ -26,12 +26,13 @@ const char* run_state_name(RunState state);  // for scripts: "missing", "startin
 struct RunStatus {
   std::string path;  // as the user gave it
   RunState state = RunState::kMissing;
-  std::string end;                     // run_end_name(), for kEnded
-  std::string reason, hint;            // for kUnreadable
-  bool read_failed = false;            // kUnreadable, but the same files may be readable later
-  int64_t step = 0;                    // the last logged one
-  int64_t steps = 0;                   // planned
-  std::optional<double> seconds_left;  // of training
+  std::string end;           // run_end_name(), for kEnded
+  std::string reason, hint;  // for kUnreadable
+  bool read_failed = false;  // kUnreadable, but the same files may be readable later
+  int64_t step = 0;          // the last logged one
+  int64_t steps = 0;         // planned
+  // Of the run, as its last line in the log says; of an earlier version's run, of training alone.
+  std::optional<double> seconds_left;
 };
 
 // wait: for a program that holds its telemetry.

@@ -119,8 +119,8 @@ void add_claim(std::vector<ClaimSpec>& claims, const ClaimResult& result) {
                     .how = how_verdict(claim.relation, claim.number, claim.within, terms)});
 }
 
-// True of a run that has none, since it was killed before it wrote one, or one of other steps, since
-// it was trained further and killed.
+// True of a run that has none, since it was killed before it wrote one, or one of other steps,
+// since it was trained further and killed.
 bool needs_receipt(const std::string& run, const std::string& own, const RunRecord& record) {
   std::error_code ignored;
   if (!std::filesystem::exists(own, ignored)) return true;

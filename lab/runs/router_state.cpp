@@ -9,8 +9,8 @@
 namespace assay {
 namespace {
 
-// What sampling alone gives is no swing. Layers without one, as where the window shows all, are told
-// apart by how uneven their steps are.
+// What sampling alone gives is no swing. Layers without one, as where the window shows all, are
+// told apart by how uneven their steps are.
 bool is_worse(const StepLoads& a, const StepLoads& b) {
   const auto badness = [](const StepLoads& s) {
     return std::tuple(s.swing < s.cv_floor ? 0 : s.swing, s.cv, s.max_load_norm);

@@ -26,6 +26,8 @@ constexpr Known kSteps[] = {
     {"tokens_per_s", "tokens/s", "of this step"},
     {"train_s", "s",
      "seconds of the steps since the beginning: without hash_ms, evaluations and saves"},
+    {"eta_s", "s",
+     "left of the run when the step was logged, with evaluations and saves as measured by then"},
     {"cpu_joules", "J", "energy of the machine's CPUs in the seconds of train_s"},
     {"gpu_joules", "J", "energy of the GPU in the seconds of train_s"},
     {"mfu_share", "share",

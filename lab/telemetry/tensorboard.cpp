@@ -135,6 +135,7 @@ std::string step_tag(const std::string& column) {
       {"non_finite", "train/non_finite"},
       {"tokens", "progress/tokens"},
       {"train_s", "progress/train_s"},
+      {"eta_s", "progress/eta_s"},
       {"cpu_joules", "progress/cpu_joules"},
       {"gpu_joules", "progress/gpu_joules"},
       {"tokens_per_s", "speed/tokens_per_s"},

@@ -76,6 +76,10 @@ TEST_CASE("live: the state of a run") {
     const FolderLock lock(place.run, "");
     place.sql("DELETE FROM event; DELETE FROM scalar WHERE step > 30;");
     REQUIRE(text() == "training, step 30 of 40 (75%), about 5s left");
+    place.sql("INSERT INTO scalar VALUES(30, 'eta_s', 90);");  // with evaluations and saves
+    REQUIRE(text() == "training, step 30 of 40 (75%), about 1m30s left");
+    place.sql("INSERT INTO event VALUES(30, '', 'resume', '');");  // perhaps with other steps
+    REQUIRE(text() == "training, step 30 of 40 (75%), about 5s left");
     place.sql("DELETE FROM scalar;");
     REQUIRE(text() == "starting, no step logged yet");
   }

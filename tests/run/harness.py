@@ -248,7 +248,7 @@ def plant_infinity(checkpoint, token):
     edit_tensors(checkpoint, edit)
 
 
-SAME = ["SELECT step, name, value FROM scalar WHERE name NOT IN ('tokens_per_s', 'train_s', 'cpu_joules', 'gpu_joules', 'mfu_share', 'peak_rss_bytes', 'sent_bytes',"
+SAME = ["SELECT step, name, value FROM scalar WHERE name NOT IN ('tokens_per_s', 'train_s', 'eta_s', 'cpu_joules', 'gpu_joules', 'mfu_share', 'peak_rss_bytes', 'sent_bytes',"
         " 'exchange_rounds_max') ORDER BY step, name",
         "SELECT * FROM router_layer ORDER BY step, layer",
         "SELECT step, layer, counts FROM expert_load ORDER BY step, layer",

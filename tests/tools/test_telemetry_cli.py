@@ -117,6 +117,7 @@ def check_csv(run, folder):
     check(len(steps) == 30 and all(float(steps[step][name]) == value for step, name, value in scalars), "steps.csv")
     check(sum(cell != "" for row in steps.values() for name, cell in row.items() if name != "step" and not name.endswith("_ms"))
           == len(scalars), "steps.csv has a cell for each scalar, and no other")
+    check(steps[1]["eta_s"] == "" and all(float(row["eta_s"]) >= 0 for step, row in steps.items() if step > 1), "seconds left")
     spans = rows(run, "SELECT step, name, milliseconds FROM span")
     check(spans and all(float(steps[step][f"{name}_ms"]) == value for step, name, value in spans), "spans in steps.csv")
 
