@@ -328,6 +328,7 @@ void TrainingRun::open_records(double peak_flop_per_s) {
   telemetry.set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", 1e-9 * peak_flop_per_s));
   telemetry.set_meta("contract", name_of(config().contract.kind));
   if (!dir_->previous() || so_far_.steps() > 0) return;
+  telemetry.forget_first_validation();
   if (!so_far_.checkpoint()) {
     require_never_saved(*dir_);
     telemetry.truncate_after(0, "from the beginning: there was no checkpoint yet");

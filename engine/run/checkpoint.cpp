@@ -140,9 +140,10 @@ std::string Checkpoints::save_slices(const TrainingState& state, std::span<const
   } catch (const UserError& error) {
     if (on_any_rank(ranks_, copy_failed)) throw;  // of the GPU, not of the disk
     // Its own hint would name the removed temporary folder.
-    throw UserError(error.what(), "check the disk (df -h " + folder_ +
-                                      ") and run the same command again: it resumes from the "
-                                      "previous checkpoint");
+    throw UserError(error.what(),
+                    "check the disk (df -h " + folder_ +
+                        ") and run the same command again, without --fresh: it resumes "
+                        "from the previous checkpoint");
   }
   if (ranks_ == nullptr) prune_after_save(state.step);
   return name;

@@ -292,6 +292,7 @@ std::optional<int64_t> newest_branch_step(const std::string& run, const Config& 
   for (const std::string& name : names_in(run + "/checkpoints")) {
     const int64_t step = step_of(name);
     if (step < 1 || step < schedule.warmup || step > schedule.decay_begin()) continue;
+    if (step > recipe_steps(begun)) continue;  // its tail in bf16 has begun
     newest = std::max(newest.value_or(step), step);
   }
   return newest;

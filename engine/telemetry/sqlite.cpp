@@ -137,7 +137,9 @@ void Database::fail(const std::string& what) const {
   const int code = sqlite3_errcode(handle_);
   const char* hint = "check the disk and the permissions there";
   if (code == SQLITE_FULL)
-    hint = "free space and run the same command again: the run continues from its last checkpoint";
+    hint =
+        "free space and run the same command again, without --fresh: the run continues from its "
+        "last checkpoint";
   if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
     hint =
         "the file is damaged: put back a copy of it, or move it away (the checkpoints are not "

@@ -207,6 +207,13 @@ void Telemetry::truncate_after(int64_t step, const std::string& detail) {
   transaction.commit();
 }
 
+void Telemetry::forget_first_validation() {
+  flush();
+  const std::lock_guard lock(database_mutex_);
+  Statement(database_, "DELETE FROM eval WHERE step = 0 AND (task = 'val' OR task LIKE 'val/%')")
+      .execute();
+}
+
 StepRecord& Telemetry::begin_step(int64_t step) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return queued_ < kSlots || failure_; });

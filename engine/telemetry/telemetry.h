@@ -57,6 +57,9 @@ class Telemetry {
   // Call before the first step of a resumed run: deletes every row after `step` and records the
   // event "resume" with the detail, in one transaction.
   void truncate_after(int64_t step, const std::string& detail);
+  // Of a run that has no step yet: deletes its validations at step 0, which may be of other files
+  // or another precision than those of this launch.
+  void forget_first_validation();
 
   // Returns the slot to fill, with NaN scalars, spans and losses, zero counts, absent measures and
   // no ranks; commit() hands it over. Throws UserError if an earlier step could not be written.

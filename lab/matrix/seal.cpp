@@ -81,6 +81,11 @@ std::string seal_text(const ClaimSeal& seal) {
                       long(edit.runs_finished), runs_word(edit.runs_finished)) +
             added + (added.empty() || removed.empty() ? "" : "; ") + removed + ".";
   }
+  for (const CellsEdit& edit : seal.cell_edits) {
+    text += strprintf(" The runs were edited %s, when %ld %s had finished: ", edit.time.c_str(),
+                      long(edit.runs_finished), runs_word(edit.runs_finished)) +
+            edit.what + ".";
+  }
   return text;
 }
 
@@ -98,6 +103,13 @@ ordered_json seal_to_json(const ClaimSeal& seal) {
     e["removed"] = edit.removed;
     j["edits"].push_back(e);
   }
+  for (const CellsEdit& edit : seal.cell_edits) {
+    ordered_json e;
+    e["time"] = edit.time;
+    e["runs_finished"] = edit.runs_finished;
+    e["what"] = edit.what;
+    j["cell_edits"].push_back(e);
+  }
   return j;
 }
 
@@ -111,6 +123,12 @@ ClaimSeal seal_of_json(const ordered_json& json) {
                           .runs_finished = edit.at("runs_finished"),
                           .added = edit.at("added"),
                           .removed = edit.at("removed")});
+  }
+  if (!json.contains("cell_edits")) return seal;  // of an earlier version, or none
+  for (const ordered_json& edit : json.at("cell_edits")) {
+    seal.cell_edits.push_back({.time = edit.at("time"),
+                               .runs_finished = edit.at("runs_finished"),
+                               .what = edit.at("what")});
   }
   return seal;
 }

@@ -19,11 +19,20 @@ struct ClaimEdit {
   std::vector<std::string> added, removed;
 };
 
+// Other models, seeds or contracts after a run had finished: the claims are the same, but judged by
+// other runs than they were made for.
+struct CellsEdit {
+  std::string time;  // UTC
+  int64_t runs_finished = 0;
+  std::string what;  // "8 cells changed (optimizer.lr: 0.003 -> 0.006); 2 added (a, b)"
+};
+
 struct ClaimSeal {
   std::string time;        // UTC, when the claims were first recorded
   std::string sha256;      // of the claims as they are now
   int64_t runs_begun = 0;  // at that time, with those taken over from elsewhere
   std::vector<ClaimEdit> edits;
+  std::vector<CellsEdit> cell_edits = {};
 
   // Runs that had finished when the claim was last added after the seal, or had begun at a seal
   // that came late; nullopt if it is as it was sealed before the first.
@@ -45,7 +54,7 @@ ClaimChanges claim_changes(const std::vector<MatrixClaim>& before,
                            const std::vector<MatrixClaim>& now);
 
 // "Sealed before the first run (2026-11-23T22:10:00Z, SHA-256 12ab34cd56ef7890)." and one sentence
-// for each edit.
+// for each edit of the claims, then of the cells.
 std::string seal_text(const ClaimSeal& seal);
 
 nlohmann::ordered_json seal_to_json(const ClaimSeal& seal);

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/joined.h"
 #include "base/read_failed.h"
 #include "base/utc.h"
 #include "data/json_text.h"
@@ -113,9 +114,39 @@ RunCounts count_runs(const MatrixFolder& folder, const Matrix& matrix) {
   return counts;
 }
 
+// "2 added (a, b)": the first few; "" without any.
+std::string few_text(const std::vector<std::string>& names, size_t count, const std::string& what) {
+  constexpr size_t kShown = 4;
+  if (names.empty()) return "";
+  const auto end = names.begin() + std::ptrdiff_t(std::min(kShown, names.size()));
+  std::string text = joined(std::vector<std::string>(names.begin(), end), ", ");
+  if (names.size() > kShown) text += strprintf(" and %zu more", names.size() - kShown);
+  return strprintf("%zu %s (", count, what.c_str()) + text + ")";
+}
+
+std::string cells_edit_text(const MatrixEdits& edits) {
+  std::vector<std::string> changes;  // of several seeds once
+  for (const CellDifference& one : edits.changed) {
+    const std::string change = one.what.text();
+    if (std::find(changes.begin(), changes.end(), change) == changes.end())
+      changes.push_back(change);
+  }
+  const size_t cells = edits.changed_cells.size();
+  std::vector<std::string> parts;
+  for (const std::string& part :
+       {few_text(changes, cells, cells == 1 ? "cell changed" : "cells changed"),
+        few_text(edits.added, edits.added.size(), "added"),
+        few_text(edits.removed, edits.removed.size(), "removed"),
+        few_text(edits.moved, edits.moved.size(), "changed before they began")}) {
+    if (!part.empty()) parts.push_back(part);
+  }
+  return joined(parts, "; ");
+}
+
 // The seal of the claims now: made anew as long as no run has begun.
 ClaimSeal next_seal(const MatrixFolder& folder, const Matrix& matrix, const ordered_json& before,
-                    const ClaimChanges& changes, int64_t reused_runs) {
+                    const MatrixEdits& edits, int64_t reused_runs) {
+  const ClaimChanges& changes = edits.claims;
   const RunCounts runs = count_runs(folder, matrix);
   const std::string sha256 = claims_sha256(matrix.file.claims);
   if (!has_seal(before) || runs.begun == 0) {
@@ -130,6 +161,10 @@ ClaimSeal next_seal(const MatrixFolder& folder, const Matrix& matrix, const orde
                           .runs_finished = runs.finished,
                           .added = changes.added,
                           .removed = changes.removed});
+  }
+  if (edits.any() && runs.finished > 0) {
+    seal.cell_edits.push_back(
+        {.time = utc_now(), .runs_finished = runs.finished, .what = cells_edit_text(edits)});
   }
   return seal;
 }
@@ -459,7 +494,7 @@ void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const Matrix
   j["extra_seeds"] = matrix.file.extra_seeds;
   j["claims"] = ordered_json::array();
   for (const MatrixClaim& claim : matrix.file.claims) j["claims"].push_back(claim_to_json(claim));
-  j["claims_seal"] = seal_to_json(next_seal(folder, matrix, before, edits.claims, reused_runs));
+  j["claims_seal"] = seal_to_json(next_seal(folder, matrix, before, edits, reused_runs));
   j["cells"] = ordered_json::array();
   for (const Cell& cell : matrix.cells) j["cells"].push_back(cell_json(cell));
   j["edits"] =

@@ -144,6 +144,19 @@ TEST_CASE("a resumed run drops the rows after its checkpoint") {
   REQUIRE(spans.number(1) == 3.5);
 }
 
+TEST_CASE("validations before the first step are forgotten, and nothing else") {
+  const TempFolder folder;
+  const std::string path = folder / "telemetry.db";
+  Telemetry telemetry(path, layout_of());
+  for (const char* task : {"val", "val/web", "core", "value"})
+    telemetry.evals(0, {{task, "loss_nats", 6.0, 1}});
+  telemetry.evals(5, {{"val", "loss_nats", 5.0, 1}});
+  telemetry.forget_first_validation();
+  const TelemetryReader reader(path);
+  REQUIRE((!reader.has_eval(0, "val") && !reader.has_eval(0, "val/web")));
+  REQUIRE((reader.has_eval(0, "core") && reader.has_eval(0, "value") && reader.has_eval(5, "val")));
+}
+
 TEST_CASE("a run that was resumed after its end has not ended") {
   const TempFolder folder;
   const std::string path = folder / "telemetry.db";

@@ -192,6 +192,35 @@ TEST_CASE("no claim is edited while the run of a removed cell may be finished or
   REQUIRE((seal->edits.size() == 1 && seal->edits[0].runs_finished == 1));
 }
 
+TEST_CASE("the seal of the claims says that cells were edited after a run had finished") {
+  const Family family;
+  const auto with = [&](const std::string& models) {
+    return family.matrix(
+        "name: m\nmodels: {" + models +
+        "}\nprecisions: [fp32]\nseeds: [1]\ncontracts: [{kind: steps}]\n"
+        "claims: [{name: c, measure: val_loss, of: dense, below: 4}]\n");
+  };
+  const std::string one = "dense: dense.yaml", two = one + ", moe: moe.yaml",
+                    three = two + ", large: large.yaml";
+  const auto take_over = [&](const std::string& models) {
+    const Matrix matrix = with(models);
+    write_matrix(family.runs(), matrix, find_edits(family.runs(), matrix));
+    return *recorded_seal(family.runs());
+  };
+  make_folders(family.runs().path());
+  write_matrix(family.runs(), with(one), {});
+  REQUIRE(take_over(two).cell_edits.empty());  // no run has begun: it is sealed anew
+  FakeRun{.path = family.runs().file("removed"), .data = family.folder / "data"}.write();
+  REQUIRE(take_over(two).cell_edits.empty());  // no edit
+  const ClaimSeal seal = take_over(three);
+  REQUIRE(seal.edits.empty());
+  REQUIRE((seal.cell_edits.size() == 1 && seal.cell_edits[0].runs_finished == 1));
+  INFO(seal_text(seal));
+  REQUIRE(seal_text(seal).find(", when 1 run had finished: 1 added (large") != std::string::npos);
+  REQUIRE(seal_text(take_over(one)).find(", when 1 run had finished: 2 removed (") !=
+          std::string::npos);
+}
+
 TEST_CASE("a matrix whose evaluations read files may move with them") {
   const Family family;
   const auto in = [&](const std::string& folder, const std::string& bundle) {

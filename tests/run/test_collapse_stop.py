@@ -4,6 +4,7 @@ analysis; a rule that never holds changes nothing; a stopped run stays stopped u
 changed, and then continues to the same bits; `from` and `auto`."""
 import json
 import pathlib
+import shutil
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -22,6 +23,9 @@ def events(run):
 
 
 def check_stops(place):
+    done = place.train("stopped", "--set", ALWAYS, "--fresh", expect=3)
+    check("run the same command without --fresh, with --set telemetry.collapse_stop=null" in done.stderr, done.stderr)
+    shutil.rmtree(place.run("stopped"))
     done = place.train("stopped", "--set", ALWAYS, "--json", expect=3)
     run = place.run("stopped")
     said = json.loads(done.stdout)
@@ -33,7 +37,7 @@ def check_stops(place):
     lines = done.stderr.splitlines()
     error = next(i for i, line in enumerate(lines) if line.startswith("error: "))
     check(why in lines[error] and lines[error + 1].startswith("hint: ") and
-          "--set telemetry.collapse_stop=null" in lines[error + 1], lines[error:])
+          "run the same command, with --set telemetry.collapse_stop=null" in lines[error + 1], lines[error:])
     for part in ("by layer, over the last W", "verdict: ", "x K"):
         check(part in done.stderr, f"the analysis is printed: {part!r}\n{done.stderr}")
     check(json.loads(assay("router", run, "--json").stdout)["ended_by"] == "collapse_stop", "assay router reports how the run ended")

@@ -236,6 +236,11 @@ def check_until_decided(place):
     plan = place.matrix(sure + undecided, "--until-decided", "5", "--dry-run").stdout
     check("\nat most 15 runs: claims that stay undecided add seeds, up to 5\n" in plan, plan)
     check("Seeds 3 were added because" in (place.path / "runs" / "summary.md").read_text(), "the table says so")
+    # Also when the file has them by now.
+    name = place.path / "three.yaml"
+    name.write_text(MATRIX.replace("seeds: [1, 2]", "seeds: [1, 2, 3]") + sure + undecided)
+    done = assay("matrix", name, "--run-dir", place.path / "runs", "--json")
+    check(done.returncode == 0 and json.loads(done.stdout)["extra_seeds"] == [3], done.stderr)
 
 
 def check_tampered(place):

@@ -124,7 +124,7 @@ struct LastWords {
 };
 
 std::string hint_after(const RankLaunch& launch, const LastWords& words) {
-  return how_it_goes_on(launch.run, launch.parallel, words.step());
+  return how_it_goes_on(launch.run, launch.parallel, words.step(), launch.fresh);
 }
 
 // These come from what a program does, and Open MPI prints where.
@@ -309,7 +309,8 @@ int launch_ranks(const RankLaunch& launch) {
   }
 }
 
-std::string how_it_goes_on(const std::string& run, const ParallelConfig& parallel, int64_t step) {
+std::string how_it_goes_on(const std::string& run, const ParallelConfig& parallel, int64_t step,
+                           bool fresh) {
   if (run.empty()) return "the same command begins again";
   const int64_t saved = newest_step(run);
   const std::string on = "on " + fitting_ranks(parallel_of(run, parallel));
@@ -321,7 +322,7 @@ std::string how_it_goes_on(const std::string& run, const ParallelConfig& paralle
     text += strprintf(", about %ld step%s repeated", long(step - saved),
                       step - saved == 1 ? " is" : "s are");
   }
-  return text + "; the same command goes on, " + on;
+  return text + "; the same command " + (fresh ? "without --fresh " : "") + "goes on, " + on;
 }
 
 }  // namespace assay

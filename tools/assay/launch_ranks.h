@@ -29,8 +29,9 @@ int launch_ranks(const RankLaunch& launch);
 
 // For the hint after a loss: "the last checkpoint is step 400, about 12 steps are repeated; the
 // same command goes on, on 1, 2 or 4 ranks". step: how far the run is known to have come; parallel:
-// of a run that has no configuration yet.
-std::string how_it_goes_on(const std::string& run, const ParallelConfig& parallel, int64_t step);
+// of a run that has no configuration yet; fresh: the command has --fresh, which deletes the run.
+std::string how_it_goes_on(const std::string& run, const ParallelConfig& parallel, int64_t step,
+                           bool fresh);
 
 // The command line of one rank.
 std::vector<std::string> without_rank_options(const std::vector<std::string>& arguments);

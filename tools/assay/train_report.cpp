@@ -195,14 +195,15 @@ void log_lines(Log& log, const std::string& text) {
 }
 
 // Logs the analysis of `assay router`, the error and how to continue.
-void report_collapse(Log& log, const RunResult& result, const RunRecord& record) {
+void report_collapse(Log& log, const RunResult& result, const RunRecord& record,
+                     const std::string& same_command) {
   const TelemetryReader telemetry(telemetry_file(record.path));
   log_lines(log, router_text(analyse_router(record, telemetry, {})));
   log.info("error: stopped by telemetry.collapse_stop: the routers collapsed: " + result.why);
   log.info(as_installed(
-      strprintf("hint: the checkpoint of step %ld is kept; to resume from it, run the same command "
-                "with --set telemetry.collapse_stop=null; docs/router.md lists remedies",
-                long(result.steps_done))));
+      strprintf("hint: the checkpoint of step %ld is kept; to resume from it, run %s, with --set "
+                "telemetry.collapse_stop=null; docs/router.md lists remedies",
+                long(result.steps_done), same_command.c_str())));
 }
 
 // Logs what is NaN or infinite, and what helps.
@@ -399,10 +400,11 @@ void report_run(TrainingRun& run, RunResult result, TrainingRunOptions::Start st
   }
   log.info(line);
   log.info("run: " + dir.path());
-  if (result.end == RunEnd::kInterrupted || result.end == RunEnd::kStopAfter) {
-    const bool fresh = start == TrainingRunOptions::Start::kFresh;
-    log.info(strprintf("run the same command%s to resume", fresh ? " without --fresh" : ""));
-  }
+  const std::string same_command = start == TrainingRunOptions::Start::kFresh
+                                       ? "the same command without --fresh"
+                                       : "the same command";
+  if (result.end == RunEnd::kInterrupted || result.end == RunEnd::kStopAfter)
+    log.info("run " + same_command + " to resume");
   const std::optional<RunRecord> record = recorded(log, dir);
   if (record) {
     for (const std::string& summary : summary_lines(*record)) log.info(summary);
@@ -416,7 +418,8 @@ void report_run(TrainingRun& run, RunResult result, TrainingRunOptions::Start st
     }
   }
   if (result.end == RunEnd::kNonFinite) report_not_finite(log, dir, run.config(), result);
-  if (result.end == RunEnd::kCollapseStop && record) report_collapse(log, result, *record);
+  if (result.end == RunEnd::kCollapseStop && record)
+    report_collapse(log, result, *record, same_command);
   if (json) print_json(result_json(dir, result, record));
 }
 

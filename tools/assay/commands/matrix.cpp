@@ -383,9 +383,11 @@ Round run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFo
 }
 
 void add_seed(MatrixFile& file, int64_t seed) {
-  if (std::count(file.seeds.begin(), file.seeds.end(), seed) > 0) return;
-  file.seeds.push_back(seed);
-  file.extra_seeds.push_back(seed);
+  const auto add = [&](std::vector<int64_t>& seeds) {
+    if (std::count(seeds.begin(), seeds.end(), seed) == 0) seeds.push_back(seed);
+  };
+  add(file.seeds);
+  add(file.extra_seeds);  // also of a file that has it by now: it was added because of the results
 }
 
 int run_matrix(const MatrixArguments& a) {

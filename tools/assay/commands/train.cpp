@@ -49,8 +49,13 @@ std::string run_path(const TrainArguments& a) {
 // The warm-up and warm-down of the file in proportion to fewer steps, as --set arguments: a
 // schedule made for 9,536 steps does not fit into 20.
 std::vector<std::string> shortened_schedule(const TrainArguments& a) {
-  const Config whole = load_run_config(a.config, a.sets);
   std::vector<std::string> sets;
+  Config whole;
+  try {
+    whole = load_run_config(a.config, a.sets);
+  } catch (const UserError&) {  // of the file's steps; load() says what is wrong with these
+    return sets;
+  }
   if (*a.steps <= 0 || *a.steps >= whole.run.steps) return sets;
   const ScheduleConfig& s = whole.schedule;
   struct Part {
@@ -270,8 +275,10 @@ int train(const TrainArguments& a) {
     ranks->watch({.silence_s = parallel.silence_s,
                   .stuck_s = parallel.stuck_s,
                   .folder = run_path(a),
-                  .goes_on = [run = run_path(a), whole = with_parts(parallel, ranks->size())](
-                                 int64_t step) { return how_it_goes_on(run, whole, step); }});
+                  .goes_on = [run = run_path(a), whole = with_parts(parallel, ranks->size()),
+                              fresh = a.fresh](int64_t step) {
+                    return how_it_goes_on(run, whole, step, fresh);
+                  }});
     return train_here(call_of(a, loaded), ranks.get());
   });
 }

@@ -71,6 +71,7 @@ constexpr const char* kExitStatus =
     ".TP\n\\fB1\\fR\nuser error: one line \\fBerror:\\fR and one line \\fBhint:\\fR on stderr\n"
     ".TP\n\\fB2\\fR\na verification failed\n"
     ".TP\n\\fB3\\fR\na guard stopped the run\n"
+    ".TP\n\\fB4\\fR\na rank was lost: the same command goes on from the last checkpoint\n"
     ".TP\n\\fB130\\fR\ninterrupted\n";
 
 }  // namespace
