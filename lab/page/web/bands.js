@@ -7,14 +7,25 @@ const averaged = (series) => (series.means ? {...series.means, of: series.of, me
 
 const meanOf = (list) => list.reduce((a, b) => a + b, 0) / list.length;
 
-// At every step that a seed has: {step, x, mean, low, high, n}, over the seeds that reached it.
+// The last step at which a curve is drawn: with a value, at a known place on the x axis. null: at none.
+function endOf({run, series: {step, value}}) {
+  for (let i = step.length - 1; i >= 0; --i) {
+    if (value[i] !== null && axes[shown.x].at(run, step[i]) !== null) return step[i];
+  }
+  return null;
+}
+
+// At every step that all seeds have: {step, x, mean, low, high, n}. It ends with the first seed that
+// does: the mean over the others would jump there, and turn back on an axis of seconds. A seed that
+// is drawn at no step is left out.
 function bandOf(curves) {
-  const steps = [...new Set(curves.flatMap(({series}) => series.step))].sort((a, b) => a - b);
-  return steps.map((step) => {
-    const at = curves.map(({run, series}) => ({x: axes[shown.x].at(run, step), value: valueAt(series, step)})).filter(({value}) => value !== null);
-    const values = at.map(({value}) => value), places = at.map(({x}) => x).filter((x) => x !== null);
-    return {step, n: values.length, x: places.length ? meanOf(places) : null, mean: meanOf(values), low: Math.min(...values), high: Math.max(...values)};
-  }).filter(({n}) => n > 0);
+  const seeds = curves.filter((curve) => endOf(curve) !== null);
+  const steps = [...new Set(seeds.flatMap(({series}) => series.step))].sort((a, b) => a - b);
+  return steps.flatMap((step) => {
+    const places = seeds.map(({run}) => axes[shown.x].at(run, step)), values = seeds.map(({series}) => valueAt(series, step));
+    if (places.includes(null) || values.includes(null)) return [];
+    return [{step, n: values.length, x: meanOf(places), mean: meanOf(values), low: Math.min(...values), high: Math.max(...values)}];
+  });
 }
 
 function bandTraces(curves, unit) {
@@ -30,15 +41,26 @@ function bandTraces(curves, unit) {
 }
 
 // curves: [{run, of, name, series, style}]; those with one model and one `of` are seeds.
-function curveTraces(curves, unit, banded) {
-  const alone = (curve) => [line(curve.run, curve.series, {unit, name: curve.name || curve.run.label, ...curve.style})];
-  if (!banded) return curves.flatMap(alone);
+function seedsOf(curves) {
   const groups = new Map();
   for (const curve of curves) {
     const key = curve.run.modelOf.slot + ' ' + curve.of;
-    groups.set(key, [...(groups.get(key) || []), {...curve, name: curve.name || curve.run.label, style: {paint: paintOfModel(curve.run.modelOf), ...curve.style}}]);
+    groups.set(key, [...(groups.get(key) || []), curve]);
   }
-  return [...groups.values()].flatMap((seeds) => (seeds.length > 1 ? bandTraces(seeds.map((seed) => ({...seed, series: averaged(seed.series)})), unit) : alone(seeds[0])));
+  return [...groups.values()];
 }
-const bandNote = (curves) => (curves.some(({run}) => run.modelOf.runs.length > 1) ?
-  'Line: mean over the seeds; band: from the lowest to the highest seed.' : '');
+function curveTraces(curves, unit, banded) {
+  const alone = (curve) => [line(curve.run, curve.series, {unit, name: curve.name || curve.run.label, ...curve.style})];
+  if (!banded) return curves.flatMap(alone);
+  const painted = curves.map((curve) => ({...curve, name: curve.name || curve.run.label, style: {paint: paintOfModel(curve.run.modelOf), ...curve.style}}));
+  return seedsOf(painted).flatMap((seeds) => (seeds.length > 1 ? bandTraces(seeds.map((seed) => ({...seed, series: averaged(seed.series)})), unit) : alone(seeds[0])));
+}
+function bandNote(curves) {
+  if (!curves.some(({run}) => run.modelOf.runs.length > 1)) return '';
+  const early = seedsOf(curves).flatMap((seeds) => {
+    const ends = seeds.map(endOf).filter((step) => step !== null), first = lowestOf(ends);
+    return first < highestOf(ends) ? [`${seeds[0].run.modelOf.name} at step ${grouped(first)}`] : [];
+  });
+  return 'Line: mean over the seeds; band: from the lowest to the highest seed.' +
+    (early.length ? ` Both end with the first seed that does: ${[...new Set(early)].join(', ')}.` : '');
+}
