@@ -87,6 +87,21 @@ def check_means(browser, data):
     expect("Both end" not in browser.one("#chart-loss .note").text, "seeds of one length")
 
 
+def check_first_view(browser, data):
+    """The first view has the last value of every run, also of one that ended before the runs differ."""
+    page = page_of(data, {"long": [{}], "other": [{"plus": 0.01}], "short": [{"up_to": 6, "plus": 0.02}]})
+    for hidden, first in (([], 6), ([2], 10)):  # without the short run, the last third of the evaluations
+        browser.js("shown.hidden = new Set(arguments[0])", hidden)
+        show(browser, page)
+        ranges = loss_plot(browser, "[plot.layout.xaxis.range, plot.layout.yaxis.range]")
+        (left, right), (low, high) = ranges
+        for run in [r for i, r in enumerate(page["runs"]) if i not in hidden]:
+            step, value = losses(run)["step"][-1], losses(run)["value"][-1]
+            expect(left <= step <= right and low <= value <= high, f"{run['label']} ends at {step}, {value}: outside of {ranges}")
+        expect(first - 2 < left <= first, f"with {hidden} hidden the view begins at {left}, not {first}")
+    browser.js("shown.hidden = new Set()")
+
+
 def main():
     with Workplace(moe=True) as w, Browser(w.path) as browser:
         train(w, "moe", STEPS)
@@ -97,6 +112,7 @@ def main():
             opened(browser, w.path / "page.html")
             data = json.loads(assay("report", w.run("moe"), "--json").stdout)
             check_means(browser, data)
+            check_first_view(browser, data)
             quiet(browser, "the page after all updates")
     end("report_seeds")
 

@@ -70,17 +70,25 @@ const fromPositions = () => {
   return [[0, 'the start'], ...steps.slice(0, Math.max(0, steps.length - 2)).map((step) => [step, 'step ' + grouped(step)])];
 };
 
+function drawnLosses({which, reference}) {
+  const base = referenceOf(reference), curves = lossCurves(which);
+  return base ? differencesTo(base, curves) : curves;
+}
+
 // The first view begins where the runs differ: at the first evaluation from which the last
-// difference fills a quarter of the height, but not after the last third of the evaluations.
-function firstPosition(_, positionsOf) {
+// difference fills a quarter of the height, but not after the last third of the evaluations, nor
+// after the end of a curve, whose last value would be out of view.
+function firstPosition(values, positionsOf) {
   const curves = validated().map(({run}) => validationOf(run));
   if (curves.length < 2) return 0;
   const end = lowestOf(curves.map(({step}) => last(step))), ends = curves.map((curve) => valueAt(curve, end)).filter((v) => v !== null);
   const spread = highestOf(ends) - lowestOf(ends);
-  const latest = Math.min(positionsOf.length - 1, Math.floor(2 * positionsOf.length / 3));
+  const firstEnd = lowestOf(drawnLosses(values).map(endOf).filter((step) => step !== null));
+  let latest = Math.min(positionsOf.length - 1, Math.floor(2 * positionsOf.length / 3));
+  while (latest > 0 && positionsOf[latest][0] > firstEnd) --latest;
   for (let i = 0; i < latest; ++i) {
-    const values = curves.flatMap(({step, value}) => value.filter((v, k) => v !== null && step[k] >= positionsOf[i][0]));
-    if (spread >= (highestOf(values) - lowestOf(values)) / 4) return i;
+    const losses = curves.flatMap(({step, value}) => value.filter((v, k) => v !== null && step[k] >= positionsOf[i][0]));
+    if (spread >= (highestOf(losses) - lowestOf(losses)) / 4) return i;
   }
   return latest;
 }
@@ -124,7 +132,8 @@ function lossChart({which, logY, smooth, reference, from}) {
   const guesses = [...new Set(runs.map((run) => run.vocab_size))].map((v) => `ln ${grouped(v)} = ${Math.log(v).toFixed(2)} nats`);
   const title = base ? `loss minus that of ${base.name} (nats per token)` : {both: 'loss', validation: 'validation loss', training: 'training loss'}[which] + ' (nats per token)';
   const notes = [incomparableNote(), base ? `Below 0: a lower loss than ${base.name} at the same place on the x axis; seed by seed where both have it.` : 'A uniform guess over the vocabulary costs ' + guesses.join(', ') + '.',
-    start > 0 ? `Shown from ${startText} on` + (from === firstPosition({}, fromPositions()) ? ', where the runs begin to differ: the last difference fills a quarter of the height, or the last third of the evaluations is shown.' : '.') : '',
+    start > 0 ? `Shown from ${startText} on` + (from === firstPosition({which, reference}, fromPositions()) ?
+      ', where the runs begin to differ: the last difference fills a quarter of the height, or the last third of the evaluations begins, or a run ends.' : '.') : '',
     report.anchor ? (anchorShown(which, base) ? `Dotted: ${report.anchor.says} (${report.anchor.name}).` : `${report.anchor.name} has validations by step alone: it is drawn with validation losses, over steps, without a difference.`) : '',
     weight ? 'Training loss: exponential average, the faint line is as logged.' : ''];
   const xaxis = {...commonX(), ...(ranges.x ? {range: ranges.x} : {})}, yaxis = {title, type: isLog ? 'log' : 'linear', ...(ranges.y ? {range: ranges.y} : {})};
