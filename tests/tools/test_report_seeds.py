@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""assay report: seeds that ended at different steps, in Chromium. One short run stands for all: the
+"""assay report: seeds that ended at different steps, and captions of routers, in Chromium. One short run stands for all: the
 page is given its data several times, changed."""
 import copy
 import json
@@ -102,6 +102,38 @@ def check_first_view(browser, data):
     browser.js("shown.hidden = new Set()")
 
 
+def check_captions(browser, data):
+    """What captions say of routers is said once for the seeds of a model."""
+    page = page_of(data, {"four": [{}, {}, {}], "eight": [{}, {}]})
+    for i, run in enumerate(page["runs"]):
+        router = run["router"]
+        if i > 2:
+            router.update(experts=8, cv_ceiling=173.2)
+        for measure in ("dead_for", "dead_for_norm"):
+            router["measures"]["values"][measure] = [[i % 2] * len(steps) for steps in router["measures"]["values"]["cv"]]
+        router["measures"]["of"] = 500 + i
+    show(browser, page)
+    browser.js("for (const id of ['router-curves', 'ccdf', 'dead']) draw(charts.find(({spec}) => spec.id === id))")
+    browser.choose("#router-curves-name", "cv")
+    note = browser.one("#chart-router-curves .note").text
+    layers = len(page["runs"][0]["router"]["layers"])
+    steps = len(page["runs"][0]["router"]["measures"]["steps"])
+    expect("Ceilings: four × 3 100 % (100 sqrt((E - K) / K)); eight × 2 173.2 % (100 sqrt((E - K) / K))." in note, note)
+    expect(note.count("four × 3") == 3 and "four-" not in note and "eight-" not in note, note)
+    expect(f"four × 3 {steps} of 500 to 502; eight × 2 {steps} of 503 to 504 logged steps" in note, note)
+    tails = browser.one("#chart-ccdf .note").text
+    expect("Ceiling of the load: four × 3 E/K = 2; eight × 2 E/K = 4." in tails, tails)
+    dead = browser.one("#chart-dead .note").text
+    expect(f"At the end: four × 3 0 to {layers} of {4 * layers} in {layers} layers; eight × 2 0 to {layers} of {8 * layers} in" in dead, dead)
+    for run in page["runs"]:
+        run.update(router=None, notes=["Its routers are lost."])
+    page["runs"][4]["notes"] = ["Its disk is."]
+    show(browser, page)
+    browser.js("draw(charts.find(({spec}) => spec.id === 'dead'))")
+    missing = browser.one("#chart-dead .missing").text
+    expect(missing == "No router telemetry. four × 3: Its routers are lost. eight-1: Its routers are lost. eight-2: Its disk is.", missing)
+
+
 def main():
     with Workplace(moe=True) as w, Browser(w.path) as browser:
         train(w, "moe", STEPS)
@@ -113,6 +145,7 @@ def main():
             data = json.loads(assay("report", w.run("moe"), "--json").stdout)
             check_means(browser, data)
             check_first_view(browser, data)
+            check_captions(browser, data)
             quiet(browser, "the page after all updates")
     end("report_seeds")
 

@@ -35,12 +35,23 @@ function measureOf(name) {
 }
 
 const withRouters = () => visible().filter(({run}) => run.router);
+
+// What is said of runs is said once for the seeds of a model: [{name, members}].
+function byModel(list) {
+  const groups = new Map();
+  for (const {run} of list) groups.set(run.modelOf, [...(groups.get(run.modelOf) || []), run]);
+  return [...groups].map(([model, members]) => ({name: members.length > 1 ? `${model.name} × ${members.length}` : members[0].label, members}));
+}
+// "40" or, of seeds that differ, "30 to 40".
+const spanText = (values) => [...new Set([lowestOf(values), highestOf(values)])].map(grouped).join(' to ');
+
 function noRouters() {
   if (visible().length === 0) return noRuns();
   const planned = visible().filter(({run}) => run.moe);
   if (planned.length === 0) return 'No routed experts: ' + (visible().length === 1 ? 'the run shown is dense.' : 'the runs shown are dense.');
-  const why = planned.map(({run}) => run.label + ': ' + (run.problem || run.notes.join(' ') || 'no router telemetry.'));
-  return 'No router telemetry. ' + why.join(' ');
+  const why = (run) => run.problem || run.notes.join(' ') || 'no router telemetry.';
+  return 'No router telemetry. ' + byModel(planned).flatMap(({name, members}) => (new Set(members.map(why)).size === 1 ? [name + ': ' + why(members[0])] :
+    members.map((run) => run.label + ': ' + why(run)))).join(' ');
 }
 const routerRuns = () => (withRouters().length ? withRouters().map(({run, index}) => [index, run.label]) : [['', '']]);
 const allOrLayers = () => (withRouters().length === 0 ? [['', '']] : [
@@ -69,32 +80,31 @@ function acrossNote(list, {base, normal}) {
   return differs && `These runs differ in ${differs}: this measure does not say which is more even; effective experts / E does.`;
 }
 
-// "Ceiling: 264.6 % (100 sqrt((E - K) / K)).", by run if they differ.
+// "Ceiling: 264.6 % (100 sqrt((E - K) / K)).", by model if they differ.
 function ceilingNote(list, measure) {
-  const texts = list.map(({run}) => {
-    const ceiling = measure.ceiling(run.router);
+  const groups = byModel(list), texts = groups.map(({members}) => {
+    const ceiling = measure.ceiling(members[0].router);  // of E and K, equal in all seeds
     return ceiling === null ? null : `${wholeOrDigits(ceiling)} ${measure.normal ? '' : measure.unit}`.trim() + (measure.ceilingName ? ` (${measure.ceilingName})` : '');
   });
   if (texts.some((text) => text === null)) return '';
   if (new Set(texts).size === 1) return `Ceiling: ${texts[0]}.`;
-  return 'Ceilings: ' + list.map(({run}, i) => `${run.label} ${texts[i]}`).join('; ') + '.';
+  return 'Ceilings: ' + groups.map(({name}, i) => `${name} ${texts[i]}`).join('; ') + '.';
 }
-// The cv of sampling alone, by run.
+// The cv of sampling alone, by model.
 function floorNote(list, measure) {
   if (measure.base !== 'cv') return '';
   const column = (measure.windowed ? 'window_' : '') + 'cv_floor';
-  const texts = list.map(({run}) => {
-    const floors = measuresOf(run).values[column];
-    if (!floors) return null;
-    const floor = median(floors.flat());
-    return `${run.label} ${digits(measure.normal ? floor / run.router.cv_ceiling : floor)}${measure.normal ? ' of the ceiling' : '%'}`;
-  }).filter(Boolean);
+  const texts = byModel(list).flatMap(({name, members}) => {
+    const floor = median(members.flatMap((run) => (measuresOf(run).values[column] || []).flat()));
+    if (floor === null) return [];
+    return [`${name} ${digits(measure.normal ? floor / members[0].router.cv_ceiling : floor)}${measure.normal ? ' of the ceiling' : '%'}`];
+  });
   return texts.length ? `Sampling floor of cv, from uniform routing: ${texts.join('; ')}.` : '';
 }
 // How many of the logged steps the curves, maps and CSV of router measures have, if not all.
 function stepsNote(list) {
-  const counts = list.filter(({run}) => measuresOf(run).of > measuresOf(run).steps.length).map(({run}) =>
-    `${list.length > 1 ? run.label + ' ' : ''}${measuresOf(run).steps.length} of ${grouped(measuresOf(run).of)}`);
+  const counts = byModel(list.filter(({run}) => measuresOf(run).of > measuresOf(run).steps.length)).map(({name, members}) =>
+    `${list.length > 1 ? name + ' ' : ''}${spanText(members.map((run) => measuresOf(run).steps.length))} of ${spanText(members.map((run) => measuresOf(run).of))}`);
   return counts.length ? `${counts.join('; ')} logged steps: of each stretch those with the lowest and the highest max load, and with the most dead experts.` : '';
 }
 const measureNote = (list, name) => {

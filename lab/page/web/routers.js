@@ -164,7 +164,7 @@ function tailChart({of}) {
       line: {color: colour, width: 1.8, dash}, marker: {color: colour, size: tail.load.length < 20 ? 6 : 3},
       hovertemplate: `<b>${plain(name)}</b><br>%{y:.3~g} of the experts have at least<br>%{x:.3~g} times the mean load<extra></extra>`})),
     layout: {xaxis: {title: 'load, times the mean (log)', type: 'log'}, yaxis: {title: 'share of the experts (log)', type: 'log'}, showlegend: namesLines(of)},
-    note: 'An even router drops from 1 at a load of 1. Ceiling of the load: ' + list.map(({run}) => `${run.label} E/K = ${wholeOrDigits(run.router.experts / run.router.top_k)}`).join('; ') +
+    note: 'An even router drops from 1 at a load of 1. Ceiling of the load: ' + byModel(list).map(({name, members: [{router}]}) => `${name} E/K = ${wholeOrDigits(router.experts / router.top_k)}`).join('; ') +
       `. Over the last ${list.map(({run}) => Math.min(run.router.window, run.router.analysis.logged_steps)).filter((w, i, all) => all.indexOf(w) === i).join(', ')} logged steps; experts without load are missing on the log axis.`,
     table: () => ({columns: ['run', 'layer', 'times_mean_load', 'share_of_experts_with_at_least'],
       rows: curves.flatMap(({run, tail}) => tail.load.map((load, i) => [run.label, tail.layer === null ? 'all' : tail.layer, load, tail.share[i]]))}),
@@ -187,14 +187,15 @@ function biasChart({of}) {
       'While the first is smaller than the second, the bias changes few choices. ' + stepsNote(bias.having), table: measureTable(bias.having, ['bias_range', 'margin'])};
 }
 
+const deadAtEnd = (run) => measuresOf(run).values.dead_for.reduce((sum, layer) => sum + (last(layer) || 0), 0);
 function deadChart({of}) {
   if (withRouters().length === 0) return {missing: noRouters()};
   const {having, traces} = measureTraces(of, 'dead_for_norm', 'of E');
-  const early = withRouters().filter(({run}) => run.router.analysis.logged_steps < run.router.window).map(({run}) => run.label);
-  const earlyText = early.length ? `Dead experts are counted over the last W logged steps; fewer were logged by ${early.join(', ')}.` : '';
+  const early = withRouters().filter(({run}) => run.router.analysis.logged_steps < run.router.window);
+  const earlyText = early.length ? `Dead experts are counted over the last W logged steps; fewer were logged by ${byModel(early).map(({name}) => name).join(', ')}.` : '';
   if (traces.length === 0) return {missing: earlyText || 'Dead experts were not logged by the run shown.'};
   return {traces, layout: {xaxis: commonX(), yaxis: {title: 'dead experts (share of E)', rangemode: 'tozero'}, showlegend: namesLines(of)},
-    note: `Ceiling: 1. At the end: ` + having.map(({run}) => `${run.label} ${grouped(measuresOf(run).values.dead_for.reduce((sum, layer) => sum + (last(layer) || 0), 0))} of ` +
-      `${grouped(run.router.experts * run.router.layers.length)} in ${run.router.layers.length} layers`).join('; ') + '. ' + [earlyText, stepsNote(having)].filter(Boolean).join(' '),
+    note: `Ceiling: 1. At the end: ` + byModel(having).map(({name, members, members: [{router}]}) => `${name} ${spanText(members.map(deadAtEnd))} of ` +
+      `${grouped(router.experts * router.layers.length)} in ${router.layers.length} layers`).join('; ') + '. ' + [earlyText, stepsNote(having)].filter(Boolean).join(' '),
     table: measureTable(having, ['dead_for', 'dead_for_norm'])};
 }
