@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "data/sha256.h"
 #include "engine/config/schedule.h"
 #include "lab/runs/data_roles.h"
 #include "lab/runs/passes.h"
@@ -141,6 +142,38 @@ void add_passes(std::span<const SeedGroup> groups, std::vector<Confound>& found)
   }
 }
 
+// "f1c36141d", or where all runs have one commit the hash of its build: compilers make several.
+std::string build_text(const RunRecord& run, bool one_commit) {
+  return one_commit ? short_hash(run.program_sha256) : run.commit.substr(0, 9);
+}
+
+// "program": the builds that trained the runs, which may round differently or have other kernels.
+// None where a run does not know its build, as one of an earlier version.
+void add_programs(std::span<const SeedGroup> groups, std::vector<Confound>& found) {
+  std::set<std::string> programs, commits;
+  for (const SeedGroup& group : groups) {
+    for (const RunRecord* run : group.runs) {
+      if (run->program_sha256.empty() || run->commit.empty()) return;
+      programs.insert(run->program_sha256);
+      commits.insert(run->commit);
+    }
+  }
+  if (programs.size() < 2) return;
+  std::vector<std::string> names, values;
+  for (const SeedGroup& group : groups) {
+    std::map<std::string, int64_t> runs;
+    for (const RunRecord* run : group.runs) ++runs[build_text(*run, commits.size() == 1)];
+    std::string text;
+    for (const auto& [build, count] : runs) {
+      text += (text.empty() ? "" : " and ") + build;
+      if (runs.size() > 1) text += strprintf(" (%ld run%s)", long(count), count == 1 ? "" : "s");
+    }
+    names.push_back(group.name);
+    values.push_back(text);
+  }
+  found.push_back({"program", "builds of the program differ: " + values_by_model(names, values)});
+}
+
 // One for each name, in the order of their first.
 std::vector<Confound> joined_by_name(const std::vector<Confound>& all) {
   std::vector<Confound> joined;
@@ -201,6 +234,7 @@ std::vector<Confound> run_confounds(std::span<const SeedGroup> groups) {
   if (auto data = other_training_data(groups)) found.push_back(*std::move(data));
   add_passes(groups, found);
   add_seeds(groups, found);
+  add_programs(groups, found);
   return joined_by_name(found);
 }
 

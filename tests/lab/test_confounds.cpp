@@ -319,6 +319,26 @@ TEST_CASE("a manifest that has another text under the same name is taken at its 
   REQUIRE(!passes_of(run));
 }
 
+TEST_CASE("builds of the program are named, also those of one model") {
+  std::vector<RunRecord> runs = two_models();  // dense, dense, moe, moe
+  for (RunRecord& run : runs) {
+    run.commit = "0123456789abcdef";
+    run.program_sha256 = std::string(64, 'a');
+  }
+  REQUIRE(of(runs).empty());
+  runs[1].program_sha256 = std::string(64, 'b');
+  REQUIRE(of(runs).at(0).text ==
+          "builds of the program differ: dense SHA-256 aaaaaaaaaaaaaaaa (1 run) and SHA-256 "
+          "bbbbbbbbbbbbbbbb (1 run), moe SHA-256 aaaaaaaaaaaaaaaa");
+  runs[1].commit = "fedcba9876543210";
+  REQUIRE(of(runs).at(0).text ==
+          "builds of the program differ: dense 012345678 (1 run) and fedcba987 (1 run), moe "
+          "012345678");
+  REQUIRE(of(runs).at(0).name == "program");
+  runs[3].program_sha256.clear();  // of an earlier version
+  REQUIRE(of(runs).empty());
+}
+
 TEST_CASE("models of other seeds are said to be") {
   const std::vector<RunRecord> runs = {run_of("dense-s1", 1, 64, 3.30),
                                        run_of("dense-s2", 2, 64, 3.10),

@@ -195,10 +195,9 @@ TEST_CASE("no claim is edited while the run of a removed cell may be finished or
 TEST_CASE("the seal of the claims says that cells were edited after a run had finished") {
   const Family family;
   const auto with = [&](const std::string& models) {
-    return family.matrix(
-        "name: m\nmodels: {" + models +
-        "}\nprecisions: [fp32]\nseeds: [1]\ncontracts: [{kind: steps}]\n"
-        "claims: [{name: c, measure: val_loss, of: dense, below: 4}]\n");
+    return family.matrix("name: m\nmodels: {" + models +
+                         "}\nprecisions: [fp32]\nseeds: [1]\ncontracts: [{kind: steps}]\n"
+                         "claims: [{name: c, measure: val_loss, of: dense, below: 4}]\n");
   };
   const std::string one = "dense: dense.yaml", two = one + ", moe: moe.yaml",
                     three = two + ", large: large.yaml";

@@ -222,6 +222,8 @@ def check_until_decided(place):
     values = losses(json.loads(place.matrix(CONTRACTS + LATE, "--json").stdout), "activeDN", "moe")
     sure = "  - {name: sure, measure: val_loss, of: moe, above: 0, contract: activeDN}\n"
     undecided = f"  - {{name: open, measure: val_loss, of: moe, below: {sum(values) / 2!r}, contract: activeDN}}\n"
+    done = place.matrix(sure, "--until-decided", "4", "--only", "moe", expect=1)
+    check(is_refusal(done, "--until-decided does not go with --only", "of every model that a claim compares"), done.stderr)
     done = place.matrix(sure, "--until-decided", "4", "--late-claims")
     check("is added" not in done.stderr, done.stderr)
     done = place.matrix(sure + undecided, "--until-decided", "3", "--late-claims", "--json")

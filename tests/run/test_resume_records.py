@@ -85,11 +85,11 @@ def check_killed_early(place):
     for again in (True, False):
         done = place.train("early", *early, "--stop-after", "2")
         check(("no checkpoint was left: begins again at step 1" in done.stderr) == again, done.stderr)
-    # What was measured before the first step is measured again: the files may be others now.
+    # What was measured before the first step is measured again: the precision or the files may be others now.
     code, said = stop_at(place.command("other", *early), 12, signal.SIGKILL)
     check(code == -signal.SIGKILL and not checkpoints(place.run("other")), f"killed: {code} {said}")
     for run in ("other", "other-fresh"):
-        place.train(run, *early, "--set", "eval.tokens=1024", "--stop-after", "2")
+        place.train(run, *early, "--set", "precision.recipe=mxfp8", "--stop-after", "2")
     first = [rows(place.run(run), "SELECT value, n FROM eval WHERE step = 0 AND task = 'val' AND metric = 'loss_nats'")
              for run in ("other", "other-fresh", "early")]
     check(first[0] == first[1] and first[0] != first[2], f"the loss before the first step: {first}")

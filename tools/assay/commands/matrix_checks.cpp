@@ -34,6 +34,10 @@ void check_until_decided(const MatrixArguments& a, const MatrixFile& file) {
     throw UserError("--until-decided: " + file.path + " has no claims",
                     "write some: assay matrix --help");
   }
+  if (!a.only.empty()) {
+    throw UserError("--until-decided does not go with --only",
+                    "a seed more is one of every model that a claim compares: leave one out");
+  }
   if (*a.until_decided < int64_t(file.seeds.size())) {
     throw UserError(strprintf("--until-decided %ld is fewer than the %zu seeds of ",
                               long(*a.until_decided), file.seeds.size()) +
