@@ -31,8 +31,8 @@ int exit_code_of(const RankLost& lost) {
 }  // namespace
 
 std::unique_ptr<Ranks> Ranks::join() {
-  if (launched_processes() == 0) return nullptr;
-  if (launched_alone() && !find_mpi_library().found) return nullptr;
+  // One process needs no MPI, and under Open MPI a second command of its script could not join.
+  if (launched_processes() == 0 || launched_alone()) return nullptr;
   std::unique_ptr<World> world = join_world();
   if (world->size() == 1) return nullptr;
   return std::unique_ptr<Ranks>(new Ranks(std::move(world)));

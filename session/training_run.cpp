@@ -163,9 +163,10 @@ LoaderConfig TrainingRun::announcing_loader() {
 // configuration that the folder has now.
 Config TrainingRun::open_folder() {
   Group* const group = session_.host_group();
-  const auto fresh = options_.start == TrainingRunOptions::Start::kFresh ? RunDir::Start::kFresh
-                                                                         : RunDir::Start::kContinue;
-  if (first()) dir_.emplace(options_.folder, fresh);
+  const bool fresh = options_.start == TrainingRunOptions::Start::kFresh;
+  if (first()) {
+    dir_.emplace(options_.folder, fresh ? RunDir::Start::kFreshLater : RunDir::Start::kContinue);
+  }
   std::optional<FolderMark> mark;
   const auto left = [&] { return mark.emplace(options_.folder).path(); };
   const std::string there = group == nullptr ? "" : on_first_rank(*group, left);
@@ -177,6 +178,10 @@ Config TrainingRun::open_folder() {
   wait_for_all(group);
   if (mark) session_.ranks->remove_if_lost("");
   mark.reset();
+  if (fresh) {  // all have seen that this is their folder
+    if (first() && is_run(dir_->path())) dir_->remove_run();
+    wait_for_all(group);
+  }
   log_ = first()
              ? std::make_unique<Log>(dir_->file("log.txt"))
              : std::make_unique<Log>(dir_->rank_log(session_.ranks->rank()), Log::Shown::kFileOnly);

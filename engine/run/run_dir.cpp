@@ -194,9 +194,9 @@ RunDir::RunDir(const std::string& path, Start start) : path_(path) {
   lock_.emplace(path_, "choose another --run");
   require_run_or_empty(path_);
   const bool goes_on = is_run(path_);
-  if (goes_on && start == Start::kFresh) {
+  if (goes_on && start != Start::kContinue) {
     require_no_imported_weights(path_);
-    remove_run();  // links too, not what they lead to
+    if (start == Start::kFresh) remove_run();
     return;
   }
   for (const char* name : kMayBeLinks) require_own_folder(file(name));
@@ -204,6 +204,7 @@ RunDir::RunDir(const std::string& path, Start start) : path_(path) {
   if (goes_on) previous_ = load_config(file(kRunConfig));
 }
 
+// Links too, not what they lead to.
 void RunDir::remove_run() const {
   for (const char* name : kOwnFiles) {
     std::error_code error;

@@ -9,6 +9,7 @@ import pathlib
 import random
 import re
 import resource
+import shlex
 import shutil
 import subprocess
 import sys
@@ -43,6 +44,8 @@ def check_numbers(place):
     refused("parallel.parts = 3 does not divide the 8 micro-batches", "one of 1, 2, 4, 8", "--ranks", "3", "--set", "parallel.parts=3")
     refused("--restarts and --min-ranks need --ranks", "", "--restarts", "2")
     refused("--restarts and --min-ranks need --ranks 2 or more", "nobody restarts", "--ranks", "1", "--restarts", "2")
+    for more in (("2",), ("3", "--restarts", "1")):
+        refused("--min-ranks needs --restarts", "the fewest ranks", "--ranks", "2", "--min-ranks", *more)
     # Six parts on two ranks: three each is no power of two.
     refused("2 ranks cannot share the 6 parts of a batch", "one of 1, 3, 6 ranks", "--ranks", "2", "--set", "parallel.parts=6",
             "--set", "run.batch_tokens=768")
@@ -127,6 +130,15 @@ def check_different(place):
     merge(place.run("differs"))
     difference = first_difference(place.run("one"), place.run("differs"))
     check(difference is None, difference)
+    # A launch that is refused deletes nothing.
+    done = mpirun(place.command("one", *SETTINGS, "--fresh"), place.command("elsewhere", *SETTINGS, "--fresh"))
+    check_refused(done, f"gave up: the run directory {other} is not that of rank 0, {place.run('one')}")
+    check(checkpoints(place.run("one")) and (place.run("one") / "telemetry.db").exists(), "the run of rank 0 is still there")
+    # Open MPI lets a process that it launched join once, so one process does not join.
+    evaluation = shlex.join([str(ASSAY), "eval", str(place.run("one"))])
+    done = subprocess.run(["mpirun", "-n", "1", "bash", "-c", f"{evaluation} && {evaluation}"], capture_output=True, text=True,
+                          timeout=120, env={**os.environ, **MPI})
+    check(done.returncode == 0 and done.stdout.count("step 12") == 2, f"two commands of one process: {done}")
 
 
 def check_other_data(place):

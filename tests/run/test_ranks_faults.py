@@ -74,6 +74,7 @@ class Launch:
 
     def __init__(self, command, run, early=False, path=""):
         self.run, self.lines, self.times = run, [], []
+        self.fresh = any(str(word).startswith("--fresh") for word in command)
         known = {name: value for name, value in os.environ.items() if not early or name != "ASSAY_MATMUL_GFLOPS"}
         known["PATH"] = path + known["PATH"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -192,7 +193,8 @@ def require_hint(launch, hint):
     steps = [int(folder.name.split("-")[1]) for folder in checkpoints(launch.run) if folder.name.startswith("step-")]
     if steps:
         launch.require(f"the last checkpoint is step {steps[-1]}" in hint, f"checkpoints {steps}: {hint}")
-        launch.require("the same command goes on, on 1, 2 or 4 ranks" in hint, hint)
+        how = "without --fresh goes on" if launch.fresh else "goes on"
+        launch.require(f"the same command {how}, on 1, 2 or 4 ranks" in hint, hint)
         launch.require(re.search(r"step \d+(, about \d+ steps? (is|are) repeated)?; ", hint), hint)
     else:
         launch.require("there is no checkpoint yet; the same command begins again, on 1, 2 or 4 ranks" in hint, hint)
@@ -422,6 +424,14 @@ def check_restarts(cases):
     launch.require(launch.text().count("\nrestart 1 of 1 since the last checkpoint: 4 ranks, from step ") == 2, "restarts")
     found = difference(cases.place.run("whole-step"), launch.run)
     launch.require(found is None, f"restarted twice: {found}")
+    # The launcher itself: its ranks are ended before the folder is taken again.
+    launch = started(cases.place, "launcher", "--restarts", "1")
+    launch.until_line("step 15/")
+    supervisor = launch.process.pid
+    for child in pathlib.Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+    launch.end().require(launch.code == 0, f"exit code {launch.code}")
+    launch.require(launch.text().count("\nrestart 1 of 1 since") == 1, "one restart")
     # --stop-after counts the steps of all launches together.
     launch = started(cases.place, "stops", "--restarts", "1", "--stop-after", "25")
     kill_one(launch, 1, line="step 15/")

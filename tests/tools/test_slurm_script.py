@@ -23,9 +23,9 @@ def check(condition, message):
         sys.exit(f"FAILED: {message}")
 
 
-def run_script(place, code, restarts=None, saves=False):
-    """Whether the job is queued again when srun ends with `code`, after so many restarts, with a new checkpoint or
-    none."""
+def run_script(place, code, restarts=0, saves=False):
+    """Whether the job is queued again when srun ends with `code`, after so many restarts in a row without a new
+    checkpoint, with one or none."""
     run = place / "a run"
     (run / "checkpoints" / "step-00000010").mkdir(parents=True, exist_ok=True)
     new = run / "checkpoints" / "step-00000020"
@@ -33,10 +33,9 @@ def run_script(place, code, restarts=None, saves=False):
         new.rmdir()
     environment = dict(os.environ, PATH=f"{place}:{os.environ['PATH']}", CODE=str(code), SAVES=str(new) if saves else "",
                        SLURM_JOB_ID="42", ASSAY="my/assay")
-    for name in ("SLURM_RESTART_COUNT", "ASSAY_SLURM_MPI"):
-        environment.pop(name, None)
-    if restarts is not None:
-        environment["SLURM_RESTART_COUNT"] = str(restarts)
+    environment.pop("ASSAY_SLURM_MPI", None)
+    losses = place / "a run.losses"
+    losses.write_text("srun ended with exit code 4\n" * restarts)
     done = subprocess.run(["bash", str(SCRIPT), "a config.yaml", str(run)], env=environment, capture_output=True, text=True)
     check(done.returncode == code and not done.stderr, f"exit {done.returncode}, not {code}: {done.stdout}{done.stderr}")
     lines = done.stdout.splitlines()
@@ -60,6 +59,7 @@ def main():
             check(run_script(place, code, restarts=4), f"exit code {code} at the fifth start")
             check(not run_script(place, code, restarts=5), f"exit code {code}, five restarts without a checkpoint")
             check(run_script(place, code, restarts=5, saves=True), f"exit code {code}, with a new checkpoint")
+            check((place / "a run.losses").read_text().count("\n") == 1, "which begins the count again")
     print("train.sbatch queues itself again when it should")
 
 

@@ -158,7 +158,17 @@ void end_by_force() {
   kill(pid, SIGKILL);
 }
 
-// Reads to the end of the pipe, which is when mpirun and all ranks are gone.
+// Ranks whose mpirun is gone hold the run's folder until they notice it, up to a second or two.
+// They are children of this process by then (run_mpirun() asks for that).
+void end_orphans() {
+  const std::string name = std::to_string(getpid());
+  std::ifstream orphans("/proc/" + name + "/task/" + name + "/children");
+  for (pid_t rank; orphans >> rank;) kill(rank, SIGKILL);
+  while (waitpid(-1, nullptr, 0) > 0 || errno == EINTR) {
+  }
+}
+
+// Reads to the end of the pipe, which is when mpirun is gone: the ranks have pipes of its own.
 void read_lines(int pipe, MpirunOutput& output) {
   constexpr int kLookAgainMs = 100;
   constexpr std::chrono::milliseconds kEnds{1500};  // it takes a tenth of a second
@@ -203,6 +213,7 @@ MpirunEnd run_mpirun(int ranks, const std::vector<std::string>& command) {
     throw UserError(std::string("no pipe to mpirun: ") + strerror(errno),
                     "check the limit on open files (ulimit -n)");
   }
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t parent = getpid(), pid = fork();
   if (pid == 0) become(argv.data(), ends[1], parent);
   const std::string why = strerror(errno);
@@ -222,6 +233,7 @@ MpirunEnd run_mpirun(int ranks, const std::vector<std::string>& command) {
   end.asked = asked;
   if (WIFSIGNALED(status)) {
     end.signal = WTERMSIG(status);
+    end_orphans();
   } else {
     end.code = WEXITSTATUS(status);
   }

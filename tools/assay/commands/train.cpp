@@ -244,11 +244,16 @@ int train(const TrainArguments& a) {
   require_no_folder(a);
   if ((a.restarts || a.min_ranks) && !a.ranks) {
     throw UserError("--restarts and --min-ranks need --ranks",
-                    "under mpirun and srun the job's scheduler restarts it: exit code 4");
+                    "under mpirun and srun the job's scheduler restarts it: at exit code 4, or 137 "
+                    "where the launcher saw a rank die");
   }
   if ((a.restarts || a.min_ranks) && *a.ranks == 1) {
     throw UserError("--restarts and --min-ranks need --ranks 2 or more",
                     "one rank is this process, which nobody restarts");
+  }
+  if (a.min_ranks && (a.restarts.value_or(0) == 0 || *a.min_ranks > *a.ranks)) {
+    throw UserError("--min-ranks needs --restarts, and at most as many ranks as --ranks",
+                    "it is the fewest ranks that a restart may take");
   }
   if (a.ranks) require_no_launcher(*a.ranks);
   if (a.plan) {
