@@ -4,9 +4,11 @@
 
 #include "comm/agree.h"
 #include "engine/config/check.h"
+#include "engine/config/differences.h"
 #include "engine/config/run_files.h"
 #include "engine/config/spelling.h"
 #include "engine/config/yaml.h"
+#include "engine/run/checkpoint.h"
 #include "engine/run/run_dir.h"
 #include "models/audit/contract.h"
 #include "session/measure_step.h"
@@ -15,13 +17,27 @@
 namespace assay {
 namespace {
 
+// Whether the configuration in the folder is not that of the newest checkpoint's steps, as far as it
+// can be read: somebody edited it.
+bool is_edited(const std::string& run, const Config& in_folder) {
+  const std::optional<std::string> newest = Checkpoints(run, 1, {}).newest_by_name();
+  if (!newest) return false;
+  try {
+    const TrainingState state = load_state(*newest);
+    const Config made_with = parse_run_config_text(state.config_yaml, *newest, *newest);
+    return !result_changing_differences(made_with, in_folder, state.step).empty();
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
 // Before data is read or made: what no step of the run may differ in. The rest, when its checkpoint
 // is known.
 void require_run_of_folder(const Session& session, const TrainingRunOptions& options) {
   const bool first = session.ranks == nullptr || session.ranks->first();
   if (!first || session.use == SessionOptions::Use::kPlan || !is_run(options.folder)) return;
   const std::optional<Config> begun = configuration_before(options);
-  if (!begun || !horizon_is_known(session.config)) return;
+  if (!begun || !horizon_is_known(session.config) || is_edited(options.folder, *begun)) return;
   require_same_run(options.folder, *begun, session.config, 0);
 }
 

@@ -28,12 +28,12 @@ Config RunSoFar::configuration() const {
   return parse_run_config_text(state_.config_yaml, *checkpoint_ + "/state.json", *checkpoint_);
 }
 
-// That of the folder, and that of the steps made: only the first can be edited by hand. An import,
-// without a step, may be.
+// That of the folder, and that of the steps made: only the first can be edited by hand, which is
+// said before `now` is compared with it. An import, without a step, may be edited.
 void RunSoFar::require_configuration(const RunDir& dir, const Config& now) const {
+  if (steps() > 0) require_unedited(dir.path(), configuration(), *dir.previous(), steps());
   require_same_run(dir, now, steps());
-  if (steps() == 0) return;
-  require_unedited(dir.path(), configuration(), now, steps());
+  if (steps() > 0) require_unedited(dir.path(), configuration(), now, steps());
 }
 
 std::optional<PrecisionConfig> RunSoFar::other_precision(const Session& now) const {

@@ -261,8 +261,10 @@ Reusable find_reusable(const std::vector<const Cell*>& cells, const MatrixFolder
   for (const std::string& folder : folders) {
     std::error_code ignored;
     if (fs::equivalent(folder, own.path(), ignored)) {
-      throw UserError("--reuse " + folder + " is the folder of this matrix itself",
-                      "its own runs are used anyway: leave --reuse out");
+      throw UserError(
+          "--reuse " + folder + " is the folder of this matrix itself",
+          "its own runs are used anyway, by the names of their cells: leave --reuse out, or "
+          "name the run of a cell that was renamed: --reuse FOLDER/RUN");
     }
     if (wanted.empty()) continue;
     const std::vector<FoundRun> runs = runs_of(folder);

@@ -163,6 +163,9 @@ def check_edited(place):
         check(done.returncode == 1 and f"{config} was edited: the 15 steps of the run were made with other values: {field}" in
               done.stderr and "hint: put the first values back there" in done.stderr, done.stderr)
         check(config.read_text() == made_with.replace(before, after), "the file stays as it is")
+        # The command that the run was made with, which has the first values.
+        done = place.train("edited", "--stop-after", "1", expect=1)
+        check(f"{config} was edited: " in done.stderr and field in done.stderr and "was started with" not in done.stderr, done.stderr)
     # What changes no step made: the interval of the evaluations, and a longer run.
     config.write_text(made_with.replace("\n  every: 20\n", "\n  every: 30\n").replace("\n  steps: 60\n", "\n  steps: 70\n"))
     check(config.read_text() != made_with, made_with)
