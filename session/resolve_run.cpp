@@ -17,8 +17,8 @@
 namespace assay {
 namespace {
 
-// Whether the configuration in the folder is not that of the newest checkpoint's steps, as far as it
-// can be read: somebody edited it.
+// Whether the configuration in the folder is not that of the newest checkpoint's steps, as far as
+// it can be read: somebody edited it.
 bool is_edited(const std::string& run, const Config& in_folder) {
   const std::optional<std::string> newest = Checkpoints(run, 1, {}).newest_by_name();
   if (!newest) return false;

@@ -86,7 +86,7 @@ void add_export_command(Commands& commands);
 void add_import_command(Commands& commands);
 void add_about_commands(Commands& commands);  // version, completion, man
 
-// "assay 0.2.0 (commit ..., compiler, flags)"
+// "assay 0.3.0 (commit ..., compiler, flags)"
 std::string version_text();
 
 }  // namespace assay
