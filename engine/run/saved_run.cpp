@@ -24,9 +24,9 @@ namespace {
 constexpr const char* kDataHashes = "data_sha256";  // by name
 constexpr const char* kDataOrder = "data_order";    // hashes in order, by part
 constexpr const char* kLastProbe = "router_probe";
-constexpr const char* kTrainSeconds = "train_s";
-constexpr const char* kCpuJoules = "cpu_joules";
-constexpr const char* kGpuJoules = "gpu_joules";
+constexpr const char* kSavedTrainSeconds = "train_s";
+constexpr const char* kSavedCpuJoules = "cpu_joules";
+constexpr const char* kSavedGpuJoules = "gpu_joules";
 constexpr const char* kBestStep = "best_step";
 constexpr const char* kBestLoss = "best_loss_nats";
 
@@ -96,9 +96,9 @@ TrainingState state_to_save(const RunParts& parts, const RunProgress& progress) 
   state.extra[kDataOrder] = hashes_in_order(parts.data);
   // A text takes one line in state.json; a JSON array would take one line per number.
   state.extra[kLastProbe] = joined(progress.last_probe, " ");
-  for (const auto& [name, value] : {std::pair(kTrainSeconds, progress.train_s),
-                                    std::pair(kCpuJoules, progress.energy.cpu_joules),
-                                    std::pair(kGpuJoules, progress.energy.gpu_joules)}) {
+  for (const auto& [name, value] : {std::pair(kSavedTrainSeconds, progress.train_s),
+                                    std::pair(kSavedCpuJoules, progress.energy.cpu_joules),
+                                    std::pair(kSavedGpuJoules, progress.energy.gpu_joules)}) {
     if (std::isfinite(value)) state.extra[name] = value;
   }
   if (std::isfinite(progress.best.loss_nats)) {
@@ -248,9 +248,9 @@ RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>&
       state.step == 0 ? 0 : std::nan("");  // an imported model has trained for 0 s
   return {.steps_done = state.step,
           .last_probe = parted(extra_of(state, kLastProbe, std::string())),
-          .train_s = extra_of(state, kTrainSeconds, absent),
-          .energy = {.cpu_joules = extra_of(state, kCpuJoules, absent),
-                     .gpu_joules = extra_of(state, kGpuJoules, absent)},
+          .train_s = extra_of(state, kSavedTrainSeconds, absent),
+          .energy = {.cpu_joules = extra_of(state, kSavedCpuJoules, absent),
+                     .gpu_joules = extra_of(state, kSavedGpuJoules, absent)},
           .best = {.step = extra_of(state, kBestStep, BestLoss{}.step),
                    .loss_nats = extra_of(state, kBestLoss, BestLoss{}.loss_nats)},
           .not_finite = not_finite};
