@@ -100,10 +100,8 @@ Exported export_checkpoint(const Config& config, const ExportPlan& plan,
   exported.tensors = static_cast<int64_t>(map.size());
   exported.bytes = written.bytes;
 
-  ModelFacts facts{.dtype = plan.dtype == DType::kF32 ? "float32" : "bfloat16",
-                   .positions = std::max(config.run.sequence, plan.imported.positions),
-                   .bos = plan.imported.bos,
-                   .eos = plan.imported.eos};
+  ModelFacts facts{plan.imported, plan.dtype == DType::kF32 ? "float32" : "bfloat16"};
+  facts.positions = std::max(config.run.sequence, plan.imported.positions);
   if (tokenizer) {
     facts.bos = facts.eos = tokenizer->eot();
     write_tokenizer(out, *tokenizer, facts.positions);

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/read_failed.h"
+#include "engine/config/check.h"
 #include "engine/config/fields.h"
 #include "engine/config/paths.h"
 #include "engine/config/text.h"
@@ -118,13 +119,13 @@ Config imported_config(const ImportPlan& plan, const ImportedModel& imported,
                     "of model.* only init and the router's training fields (aux, aux_alpha, "
                     "z_alpha, bias_*) can be set");
   }
-  if (imported.window > 0 && config.run.sequence > imported.window) {
+  if (imported.facts.window > 0 && config.run.sequence > imported.facts.window) {
     throw UserError(
         strprintf("%s/config.json: sliding_window is %ld, but run.sequence is %ld",
-                  plan.folder.c_str(), long(imported.window), long(config.run.sequence)),
+                  plan.folder.c_str(), long(imported.facts.window), long(config.run.sequence)),
         strprintf("sliding windows are not supported: a run.sequence of at most %ld "
                   "does not need one",
-                  long(imported.window)));
+                  long(imported.facts.window)));
   }
   note_left_rate(plan, imported, notes);
   return config;

@@ -14,6 +14,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kPositions = "max_position_embeddings";
+constexpr const char* kFullLayers = "max_window_layers";
 constexpr const char* kBos = "bos_token_id";
 constexpr const char* kEos = "eos_token_id";
 
@@ -29,11 +30,11 @@ ordered_json ids_of(const ordered_json& fields, const char* key) {
   return known ? *at : ordered_json(nullptr);
 }
 
-int64_t count_of(const ordered_json& fields, const char* key) {
+std::optional<int64_t> count_of(const ordered_json& fields, const char* key) {
   constexpr uint64_t kLargest = uint64_t{1} << 30;  // as JsonFields::count()
   const auto at = fields.find(key);
   const bool known = at != fields.end() && is_id(*at) && at->get<uint64_t>() <= kLargest;
-  return known ? at->get<int64_t>() : 0;
+  return known ? std::optional(at->get<int64_t>()) : std::nullopt;
 }
 
 }  // namespace
@@ -41,8 +42,9 @@ int64_t count_of(const ordered_json& fields, const char* key) {
 ImportedFacts facts_of(const ordered_json& fields) {
   ImportedFacts facts;
   if (!fields.is_object()) return facts;
-  facts.positions = count_of(fields, kPositions);
-  facts.window = count_of(fields, kImportedWindow);
+  facts.positions = count_of(fields, kPositions).value_or(0);
+  facts.window = count_of(fields, kImportedWindow).value_or(0);
+  facts.full_layers = count_of(fields, kFullLayers);
   facts.bos = ids_of(fields, kBos);
   facts.eos = ids_of(fields, kEos);
   return facts;
@@ -50,7 +52,10 @@ ImportedFacts facts_of(const ordered_json& fields) {
 
 void add_facts(ordered_json& imported, const ImportedFacts& facts) {
   if (facts.positions > 0) imported[kPositions] = facts.positions;
-  if (facts.window > 0) imported[kImportedWindow] = facts.window;
+  if (facts.window > 0) {
+    imported[kImportedWindow] = facts.window;
+    if (facts.full_layers) imported[kFullLayers] = *facts.full_layers;
+  }
   if (!facts.bos.is_null()) imported[kBos] = facts.bos;
   if (!facts.eos.is_null()) imported[kEos] = facts.eos;
 }

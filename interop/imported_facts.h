@@ -4,14 +4,16 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 namespace assay {
 
 struct ImportedFacts {
-  int64_t positions = 0;            // longest context; 0 = unknown
-  int64_t window = 0;               // of attention, beyond which a context must not go; 0 = none
-  nlohmann::ordered_json bos, eos;  // an id or a list of ids; null = unknown
+  int64_t positions = 0;               // longest context; 0 = unknown
+  int64_t window = 0;                  // of attention, beyond which a context must not go; 0 = none
+  std::optional<int64_t> full_layers;  // blocks before the first one with that window
+  nlohmann::ordered_json bos, eos;     // an id or a list of ids; null = unknown
 };
 
 // The fields of a config.json, or of an imported.json: what is missing, or is none, is unknown.

@@ -12,6 +12,20 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+// Whether a class always has norms of queries and keys.
+bool norms_heads(Family family) {
+  return family == Family::kQwen3 || family == Family::kQwen3Moe;
+}
+
+// Where the class has such a field. Those of Qwen have a switch for it.
+void add_window(ordered_json& j, Family family, const ModelFacts& facts) {
+  if (family != Family::kMixtral && !norms_heads(family)) return;
+  j["sliding_window"] = facts.window;
+  if (!norms_heads(family)) return;
+  j["use_sliding_window"] = true;
+  if (facts.full_layers) j["max_window_layers"] = *facts.full_layers;
+}
+
 void add_moe(ordered_json& j, const ModelConfig& m, Family family) {
   const MoeConfig& moe = *m.moe;
   j["num_experts_per_tok"] = moe.top_k;
@@ -154,11 +168,6 @@ void read_rope(const JsonFields& fields, Family family, ModelConfig& m) {
     require_agreement(*rope, name, theta, fields.positive_or(theta, m.rope_theta));
     require_agreement(*rope, name, part, fields.positive_or(part, 1));
   }
-}
-
-// Whether a class always has norms of queries and keys.
-bool norms_heads(Family family) {
-  return family == Family::kQwen3 || family == Family::kQwen3Moe;
 }
 
 void read_attention(const JsonFields& fields, Family family, ModelConfig& m) {
@@ -320,6 +329,7 @@ ordered_json model_json(const ModelConfig& m, Family family, const ModelFacts& f
   j["attention_dropout"] = 0.0;
   if (family == Family::kLlama) j["mlp_bias"] = false;
   if (moe_blocks(m) > 0) add_moe(j, m, family);
+  if (facts.window > 0) add_window(j, family, facts);
   j["tie_word_embeddings"] = writes_tied(m);
   j["bos_token_id"] = facts.bos;
   j["eos_token_id"] = facts.eos;
@@ -342,7 +352,7 @@ ImportedModel read_model_json(const std::string& path) {
   only.off("mlp_bias");
   only.absent("quantization_config", "quantised weights are not supported");
   read_rope(fields, imported.family, m);
-  imported.window = read_window(fields, imported.family);
+  const int64_t window = read_window(fields, imported.family);
   switch (imported.family) {
     case Family::kLlama:
     case Family::kQwen3:
@@ -366,7 +376,7 @@ ImportedModel read_model_json(const std::string& path) {
   imported.further_blocks = fields.optional_count("num_nextn_predict_layers", 0).value_or(0);
   imported.facts = facts_of(fields.all());
   imported.facts.positions = fields.optional_count("max_position_embeddings").value_or(0);
-  imported.facts.window = imported.window;
+  imported.facts.window = window;
   return imported;
 }
 

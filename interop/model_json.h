@@ -10,11 +10,9 @@
 
 namespace assay {
 
-// Fields of config.json besides the model's shape.
-struct ModelFacts {
+// Fields of config.json besides the model's shape. The context is known.
+struct ModelFacts : ImportedFacts {
   std::string dtype = "bfloat16";
-  int64_t positions = 0;            // longest context
-  nlohmann::ordered_json bos, eos;  // ids; null = unknown
 };
 nlohmann::ordered_json model_json(const ModelConfig& model, Family family, const ModelFacts& facts);
 
@@ -22,7 +20,6 @@ struct ImportedModel {
   Family family = Family::kLlama;
   ModelConfig model;  // router.bias_rate is 0 if the class has no selection bias
   ImportedFacts facts;
-  int64_t window = 0;  // of attention, at least as long as the context; 0 = none
   // Blocks after the last one that predict further tokens; they are not part of the model.
   int64_t further_blocks = 0;
 };

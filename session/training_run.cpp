@@ -192,6 +192,9 @@ Config TrainingRun::open_folder() {
   so_far_ = RunSoFar(*checkpoints_);
   require_imported_weights(*dir_, so_far_);
   require_within_window(dir_->path(), config().run.sequence, "run.sequence");
+  if (config().eval.core) {
+    require_within_window(dir_->path(), config().eval.core->max_tokens, "eval.core.max_tokens");
+  }
   if (so_far_.checkpoint()) {
     checkpoints_->keep_until_saved(so_far_.configuration().run.keep_checkpoints);
   }

@@ -244,6 +244,15 @@ TEST_CASE("a sliding window as long as the context bounds the sequence") {
                "--context is 65, but the model was imported with a sliding window of 64");
 }
 
+TEST_CASE("a sliding window that is switched off bounds nothing") {
+  const Damaged model("qwen3");
+  model.change([](json& config) { config["sliding_window"] = 16; });
+  const std::string run = model.folder / "run";
+  imported(model.path, run, {"run.sequence=256"});
+  REQUIRE(imported_facts(run).window == 0);
+  require_within_window(run, 1 << 20, "--context");
+}
+
 TEST_CASE("weights that do not match config.json are refused") {
   {
     const Damaged model("glm4_moe");

@@ -153,6 +153,36 @@ TEST_CASE("an imported model is exported with its context and its ids of begin a
   REQUIRE(imported_facts("").positions == 0);
 }
 
+TEST_CASE("an imported model is exported with its sliding window, where the class has one") {
+  const TempFolder folder;
+  const auto again = [&](const std::string& name, const nlohmann::json& fields) {
+    const std::string source = folder / name, run = source + "-run", out = source + "-out";
+    std::filesystem::copy(fixture(name), source);
+    nlohmann::json config = read_json_object(source + "/config.json", "");
+    config.update(fields);
+    write_file_atomic(source + "/config.json", config.dump());
+    const Imported first = imported(source, run);
+    exported(first.config, first.checkpoint, out, DType::kF32, 1 << 30, imported_facts(run));
+    const int64_t window = fields["sliding_window"];
+    REQUIRE(imported_facts(run).window == window);
+    imported(out, source + "-again");
+    REQUIRE(imported_facts(source + "-again").window == (name == "llama" ? 0 : window));
+    return read_json_object(out + "/config.json", "");
+  };
+  REQUIRE(again("mixtral", {{"sliding_window", 64}})["sliding_window"] == 64);
+  const nlohmann::json of_qwen3 = again(
+      "qwen3", {{"sliding_window", 96}, {"use_sliding_window", true}, {"max_window_layers", 1}});
+  REQUIRE(of_qwen3["sliding_window"] == 96);
+  REQUIRE(of_qwen3["use_sliding_window"] == true);
+  REQUIRE(of_qwen3["max_window_layers"] == 1);
+  const nlohmann::json of_mixture =
+      again("qwen3_moe", {{"sliding_window", 96}, {"use_sliding_window", true}});
+  REQUIRE(of_mixture["sliding_window"] == 96);
+  REQUIRE(of_mixture["use_sliding_window"] == true);
+  REQUIRE_FALSE(of_mixture.contains("max_window_layers"));
+  REQUIRE_FALSE(again("llama", {{"sliding_window", 64}}).contains("sliding_window"));
+}
+
 TEST_CASE("in bf16 every weight is rounded once, and selection biases are not") {
   const TempFolder folder;
   Config config = small_model();

@@ -263,6 +263,40 @@ def check_weights_are_kept():
                          said_before=True), done)
 
 
+def check_window():
+    """A model keeps its sliding window: longer texts, which would have other attention, are refused."""
+    with Workplace(moe=True) as w:
+        w.train("run", *SOFTMAX, "--steps", "20")
+        out, run, again = (w.run(name) for name in ("exported", "imported", "again"))
+        works("export", w.run("run"), "-o", out, "--dtype", "fp32")
+        fields = json.loads((out / "config.json").read_text())
+        window = fields["sliding_window"] = fields["max_position_embeddings"]
+        (out / "config.json").write_text(json.dumps(fields))
+        works("import", out, "-o", run, "--config", w.config, *SOFTMAX)
+        twice, text = 2 * window, ("sample", run, "--prompt", "Once upon a", "--tokens", "8")
+        works(*text)
+        works("eval", run)
+        core = ("--tasks", "core", "--bundle", w.path, "--max-tokens", str(twice))
+        for done, setting in ((assay(*text, "--context", str(twice)), "--context"),
+                              (assay("eval", run, "--set", f"run.sequence={twice}"), "run.sequence"),
+                              (assay("eval", run, *core), "--max-tokens"),
+                              (assay("eval", run, *core, "--part", "1/2"), "--max-tokens")):
+            says = f"{setting} is {twice}, but the model was imported with a sliding window of {window}"
+            check(is_refusal(done, says, f"at most {window} tokens"), done)
+        works("export", run, "-o", again)
+        check(json.loads((again / "config.json").read_text())["sliding_window"] == window, "an export lost the window")
+        train = ("train", run / "config.yaml", "--run", run, "--stop-after", "2")
+        origin = json.loads((run / "imported.json").read_text())
+        (run / "imported.json").write_text(json.dumps({**origin, "sliding_window": window // 2}))
+        says = f"run.sequence is {window}, but the model was imported with a sliding window of {window // 2}"
+        done = assay(*train)
+        check(is_refusal(done, says, said_before=True), done)
+        del origin["sliding_window"]  # a run that an earlier version imported
+        (run / "imported.json").write_text(json.dumps(origin))
+        works(*text, "--context", str(twice))
+        works(*train)
+
+
 def check_alone():
     """Without a configuration: the tokenizer is copied, and the shard size splits the file."""
     with Workplace(moe=True) as w:
@@ -314,6 +348,7 @@ check_own_tokenizer()
 check_unreadable_tokenizer()
 check_renamed()
 check_weights_are_kept()
+check_window()
 check_alone()
 check_shape_that_one_version_refuses()
 print("interop_cli: ok")

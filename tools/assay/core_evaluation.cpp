@@ -11,6 +11,7 @@
 #include "data/tokenizer_files.h"
 #include "engine/config/schedule.h"
 #include "engine/run/checkpoint_merge.h"
+#include "engine/run/imported_run.h"
 #include "eval/core_tasks.h"
 #include "models/linear/precision.h"
 #include "session/same_on_all.h"
@@ -102,6 +103,7 @@ int64_t batch_rows(const CoreEvaluation& a) {
 }
 
 CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a, Ranks* ranks) {
+  require_within_window(run_of(source), a.max_tokens, "--max-tokens");
   const CoreBundle bundle = with_tasks(read_core_bundle(a.bundle), a.tasks, "--core-tasks");
   const Tokenizer tokenizer = checkpoint_tokenizer(source, a.tokenizer);
   if (ranks) require_same_core(*ranks, bundle, tokenizer);

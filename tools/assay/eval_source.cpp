@@ -8,6 +8,7 @@
 #include "engine/config/schedule.h"
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
+#include "engine/run/imported_run.h"
 #include "models/decoder/recipe.h"
 #include "models/linear/precision.h"
 
@@ -72,6 +73,7 @@ CheckpointSource open_with_sets(const std::string& run_or_checkpoint, const Sets
     throw UserError("data.val is given, but the text is generated (data.synth), validation too",
                     "evaluate on other text: --set data.synth=null --set 'data.val=[FILE]'");
   }
+  require_within_window(run_of(source), source.config.run.sequence, "run.sequence");
   if (hides_formats(sets, source.config, source.state.step)) {
     double& tail = source.config.precision.bf16_tail;
     const double of_run = tail;
