@@ -86,6 +86,25 @@ TEST_CASE("the layout is the published one") {
   REQUIRE(read_file(folder / "x") == file_of(header, std::string("\0\0\x80\x3f", 4)));
 }
 
+TEST_CASE("the header has the metadata, then the tensors in the order in which they were given") {
+  const TempFolder folder;
+  std::vector<float> x = {1.0f, 2.0f};
+  const std::vector<TensorRef> refs = {
+      {.name = "z", .dtype = DType::kF32, .shape = {1}, .data = x.data()},
+      {.name = "a", .dtype = DType::kF32, .shape = {1, 1}, .data = x.data() + 1},
+      {.name = "none", .dtype = DType::kBF16, .shape = {0}, .data = nullptr},
+      {.name = "m", .dtype = DType::kF32, .shape = {}, .data = x.data()}};
+  write_safetensors(folder / "x", refs, {{"format", "pt"}});
+  std::string header = R"({"__metadata__":{"format":"pt"},)"
+                       R"("z":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                       R"("a":{"dtype":"F32","shape":[1,1],"data_offsets":[4,8]},)"
+                       R"("none":{"dtype":"BF16","shape":[0],"data_offsets":[8,8]},)"
+                       R"("m":{"dtype":"F32","shape":[],"data_offsets":[8,12]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const std::string data(reinterpret_cast<const char*>(x.data()), 8);
+  REQUIRE(read_file(folder / "x") == file_of(header, data + data.substr(0, 4)));
+}
+
 TEST_CASE("elements that are read while they are written") {
   const TempFolder folder;
   constexpr int64_t kLarge = (int64_t{5} << 18) + 3;  // more than a piece of 4 MiB
@@ -172,6 +191,7 @@ TEST_CASE("damaged files are refused") {
           R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
           data),
       "names x twice");
+  refused(file_of(R"({"__metadata__":{"a":"1","a":"1"}})", ""), "names a twice");
   refused(file_of(R"({"__metadata__":{"a":1}})", ""), "metadata a is not a string");
   refused(file_of(R"({"__metadata__":[]})", ""), "metadata is not");
   refused(file_of(std::string(200000, '['), ""), "its header is nested too deep");

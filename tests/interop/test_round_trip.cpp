@@ -4,6 +4,7 @@
 
 #include "data/tokenizer_files.h"
 #include "interop/json_fields.h"
+#include "interop/tensor_map.h"
 #include "tests/interop/interop_fixture.h"
 
 namespace assay::test_round_trip {
@@ -93,6 +94,18 @@ TEST_CASE("a model imported, exported and imported again is equal to the bit") {
     REQUIRE(logits(first.config.model, first.checkpoint, tokens) ==
             logits(second.config.model, second.checkpoint, tokens));
   }
+}
+
+TEST_CASE("the index of an export names the tensors in the order of the model") {
+  const TempFolder folder;
+  const Imported run = imported(fixture("mixtral"), folder / "run");
+  exported(run.config, run.checkpoint, folder / "hf", DType::kF32, 20'000);
+  const auto index =
+      nlohmann::ordered_json::parse(read_file(folder / "hf/model.safetensors.index.json"));
+  std::vector<std::string> names, expected;
+  for (const auto& [name, file] : index["weight_map"].items()) names.push_back(name);
+  for (const MappedTensor& t : tensor_map(run.config.model, run.family)) expected.push_back(t.name);
+  REQUIRE(names == expected);
 }
 
 TEST_CASE("export keeps the bits of a model without gains, and the logits of one with gains") {
