@@ -12,7 +12,7 @@ using nlohmann::json;
 // object again whenever one of them ends.
 class RepeatedKey : public nlohmann::json_sax<json> {
  public:
-  std::string found;
+  std::optional<std::string> found;
 
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -32,7 +32,7 @@ class RepeatedKey : public nlohmann::json_sax<json> {
     return true;
   }
   bool key(string_t& name) override {
-    if (found.empty() && !open_.back().insert(name).second) found = name;
+    if (!found && !open_.back().insert(name).second) found = name;
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const json::exception&) override {
@@ -45,10 +45,10 @@ class RepeatedKey : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-std::string first_repeated_key(std::string_view text) {
-  if (json_is_too_deep(text)) return "";
+std::optional<std::string> first_repeated_key(std::string_view text) {
+  if (json_is_too_deep(text)) return std::nullopt;
   RepeatedKey keys;
-  return json::sax_parse(text, &keys) ? keys.found : "";
+  return json::sax_parse(text, &keys) ? keys.found : std::nullopt;
 }
 
 }  // namespace assay

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -72,8 +73,8 @@ std::string text_or_empty(const Json& object, const std::string& key) {
 }
 
 // A key that an object of the text has twice, of which a program reads the last and a person the
-// first; "" if none has, or the text is not JSON.
-std::string first_repeated_key(std::string_view text);
+// first; nullopt if none has, or the text is not JSON.
+std::optional<std::string> first_repeated_key(std::string_view text);
 
 // json_of() a file; discarded too if it is not there. UserError if it cannot be read.
 template <typename Json = nlohmann::json>

@@ -79,8 +79,8 @@ bool unprintable(const std::string& text, std::string& bytes) {
 json parse_json(const std::string& text, const std::string& name) {
   try {
     const json parsed = json_or_throw(text);
-    if (const std::string twice = first_repeated_key(text); !twice.empty())
-      refuse(name, "the key " + json(twice).dump() + " is there twice");
+    if (const auto twice = first_repeated_key(text))
+      refuse(name, "the key " + json(*twice).dump() + " is there twice");
     return parsed;
   } catch (const json::exception& e) {
     refuse(name, "not JSON (" + json_problem(e) + ")");

@@ -1,6 +1,5 @@
 #include "data/tokenizer_settings.h"
 
-#include <algorithm>
 #include <charconv>
 #include <filesystem>
 
@@ -39,10 +38,9 @@ class SettingsFile {
   }
 
   void require_special(const Tokenizer& tokenizer, int64_t id, const std::string& content) const {
-    const auto& special = tokenizer.vocabulary().special;
-    const bool known = std::any_of(special.begin(), special.end(), [&](int32_t s) {
-      return s == id && tokenizer.vocabulary().bytes[static_cast<size_t>(s)] == content;
-    });
+    const bool known = id >= 0 && id < tokenizer.vocab_size() &&
+                       tokenizer.is_special(static_cast<int32_t>(id)) &&
+                       tokenizer.vocabulary().bytes[static_cast<size_t>(id)] == content;
     if (known) return;
     refuse(strprintf("it adds the token %s with the id %ld, which is not a special token of %s",
                      json_text(json(content)).c_str(), long(id), tokenizer_file_.c_str()));

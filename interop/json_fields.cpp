@@ -21,8 +21,8 @@ json read_json_object(const std::string& path, const std::string& hint) {
   if (json_is_too_deep(text)) throw UserError(path + ": is nested too deep", hint);
   json parsed = json_of(text);
   if (!parsed.is_object()) throw UserError(path + ": is not a JSON object", hint);
-  if (const std::string twice = first_repeated_key(text); !twice.empty())
-    throw UserError(path + ": the key " + shown(twice) + " is there twice", hint);
+  if (const auto twice = first_repeated_key(text))
+    throw UserError(path + ": the key " + shown(*twice) + " is there twice", hint);
   return parsed;
 }
 

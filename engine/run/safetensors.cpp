@@ -60,8 +60,8 @@ void read_exactly(int file, const std::string& path, int64_t offset, void* data,
 
 json parse_header(const std::string& path, const std::string& text) {
   if (json_is_too_deep(text)) throw_damaged(path, "its header is nested too deep");
-  if (const std::string twice = first_repeated_key(text); !twice.empty()) {
-    throw_damaged(path, "its header names " + twice + " twice");
+  if (const auto twice = first_repeated_key(text)) {
+    throw_damaged(path, "its header names " + *twice + " twice");
   }
   try {
     return json::parse(text);

@@ -201,8 +201,8 @@ Receipt parse_receipt(const std::string& text, const std::string& name) {
     receipt.claims.push_back(parse_claim(claim, strprintf("claim %zu", receipt.claims.size() + 1)));
   }
   receipt.seal = text_member(json, "seal", "the receipt");
-  if (const std::string twice = first_repeated_key(text); !twice.empty())
-    throw DamagedReceipt("the key " + twice + " is there twice");
+  if (const auto twice = first_repeated_key(text))
+    throw DamagedReceipt("the key " + *twice + " is there twice");
   Json known = unsealed_json(receipt);
   known["seal"] = receipt.seal;
   require_known_keys(json, known);

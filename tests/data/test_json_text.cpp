@@ -75,14 +75,15 @@ TEST_CASE("a key that an object has twice is found at any depth") {
   REQUIRE(first_repeated_key(R"({"a": 1, "b": {"a": 2}, "a": 3, "b": 4})") == "a");
   REQUIRE(first_repeated_key(R"([{"x": 1}, {"x": [{"y": null, "z": "y", "y": true}]}])") == "y");
   REQUIRE(first_repeated_key("{\"a\": 1, \"\\u0061\": 2}") == "a");
+  REQUIRE(first_repeated_key(R"({"": 1, "": 2})") == "");
   for (const std::string other :
        {R"({"a": {"a": 1}, "b": {"a": -1.5e3}})", R"(["a", "a", 7, -7])", R"("a")", "{}", "",
         R"({"a": 1, "a": 2)", R"({"a": 1, "a": 1e999})"}) {
     INFO(other);
-    REQUIRE(first_repeated_key(other).empty());
+    REQUIRE(!first_repeated_key(other));
   }
   const std::string deep = nested(kDeepestJson + 1, "{\"a\": 1, \"a\": ", "}");
-  REQUIRE(first_repeated_key(deep).empty());
+  REQUIRE(!first_repeated_key(deep));
 }
 
 TEST_CASE("readers of files from elsewhere refuse deep ones") {
