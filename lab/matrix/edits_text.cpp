@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/check.h"
+#include "base/joined.h"
 #include "base/shell_word.h"
 #include "base/some_names.h"
 #include "engine/config/fields.h"
@@ -84,6 +85,21 @@ std::string options_of(const std::vector<std::string>& sets) {
 }
 
 }  // namespace
+
+std::string cells_edit_text(const MatrixEdits& edits) {
+  std::vector<std::string> changes, parts;
+  for (const SharedDifference& d : shared_differences(edits.changed))
+    changes.push_back(d.what.text());
+  const auto add = [&](size_t cells, const char* what, const std::vector<std::string>& names) {
+    if (cells > 0) parts.push_back(strprintf("%zu %s (", cells, what) + some_names(names) + ")");
+  };
+  const size_t changed = edits.changed_cells.size();
+  add(changed, changed == 1 ? "cell changed" : "cells changed", changes);
+  add(edits.added.size(), "added", edits.added);
+  add(edits.removed.size(), "removed", edits.removed);
+  add(edits.moved.size(), "changed before they began", edits.moved);
+  return joined(parts, "; ");
+}
 
 std::vector<std::string> edit_lines(const MatrixEdits& edits) {
   std::vector<std::string> lines;

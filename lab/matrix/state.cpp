@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "base/joined.h"
 #include "base/read_failed.h"
 #include "base/utc.h"
 #include "data/json_text.h"
@@ -19,6 +18,7 @@
 #include "engine/run/run.h"
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/reader.h"
+#include "lab/matrix/edits_text.h"
 
 namespace assay {
 namespace {
@@ -112,35 +112,6 @@ RunCounts count_runs(const MatrixFolder& folder, const Matrix& matrix) {
     }
   }
   return counts;
-}
-
-// "2 added (a, b)": the first few; "" without any.
-std::string few_text(const std::vector<std::string>& names, size_t count, const std::string& what) {
-  constexpr size_t kShown = 4;
-  if (names.empty()) return "";
-  const auto end = names.begin() + std::ptrdiff_t(std::min(kShown, names.size()));
-  std::string text = joined(std::vector<std::string>(names.begin(), end), ", ");
-  if (names.size() > kShown) text += strprintf(" and %zu more", names.size() - kShown);
-  return strprintf("%zu %s (", count, what.c_str()) + text + ")";
-}
-
-std::string cells_edit_text(const MatrixEdits& edits) {
-  std::vector<std::string> changes;  // of several seeds once
-  for (const CellDifference& one : edits.changed) {
-    const std::string change = one.what.text();
-    if (std::find(changes.begin(), changes.end(), change) == changes.end())
-      changes.push_back(change);
-  }
-  const size_t cells = edits.changed_cells.size();
-  std::vector<std::string> parts;
-  for (const std::string& part :
-       {few_text(changes, cells, cells == 1 ? "cell changed" : "cells changed"),
-        few_text(edits.added, edits.added.size(), "added"),
-        few_text(edits.removed, edits.removed.size(), "removed"),
-        few_text(edits.moved, edits.moved.size(), "changed before they began")}) {
-    if (!part.empty()) parts.push_back(part);
-  }
-  return joined(parts, "; ");
 }
 
 // The seal of the claims now: made anew as long as no run has begun.
