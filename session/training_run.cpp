@@ -165,7 +165,7 @@ Config TrainingRun::open_folder() {
   Group* const group = session_.host_group();
   const bool fresh = options_.start == TrainingRunOptions::Start::kFresh;
   if (first()) {
-    dir_.emplace(options_.folder, fresh ? RunDir::Start::kFreshLater : RunDir::Start::kContinue);
+    dir_.emplace(options_.folder, fresh ? RunDir::Start::kFresh : RunDir::Start::kContinue);
   }
   std::optional<FolderMark> mark;
   const auto left = [&] { return mark.emplace(options_.folder).path(); };
@@ -179,7 +179,7 @@ Config TrainingRun::open_folder() {
   if (mark) session_.ranks->remove_if_lost("");
   mark.reset();
   if (fresh) {  // all have seen that this is their folder
-    if (first() && is_run(dir_->path())) dir_->remove_run();
+    if (first()) dir_->remove_run();
     wait_for_all(group);
   }
   log_ = first()

@@ -194,9 +194,8 @@ RunDir::RunDir(const std::string& path, Start start) : path_(path) {
   lock_.emplace(path_, "choose another --run");
   require_run_or_empty(path_);
   const bool goes_on = is_run(path_);
-  if (goes_on && start != Start::kContinue) {
+  if (goes_on && start == Start::kFresh) {
     require_no_imported_weights(path_);
-    if (start == Start::kFresh) remove_run();
     return;
   }
   for (const char* name : kMayBeLinks) require_own_folder(file(name));
@@ -206,6 +205,7 @@ RunDir::RunDir(const std::string& path, Start start) : path_(path) {
 
 // Links too, not what they lead to.
 void RunDir::remove_run() const {
+  if (!is_run(path_)) return;
   for (const char* name : kOwnFiles) {
     std::error_code error;
     fs::remove_all(file(name), error);

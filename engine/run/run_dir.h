@@ -57,10 +57,9 @@ void require_run_or_empty(const std::string& path);
 class RunDir {
  public:
   enum class Start {
-    kContinue,    // continues an existing run
-    kFresh,       // deletes an existing run, if it was not imported
-    kFreshLater,  // as kFresh, but remove_run() deletes it
-    kFollow,  // of a rank that is not the first one, whose RunDir has the folder: changes nothing
+    kContinue,  // continues an existing run
+    kFresh,     // begins anew: remove_run() deletes an existing run, if it was not imported
+    kFollow,    // of a rank that is not the first one, whose RunDir has the folder: changes nothing
   };
 
   // Makes the folder if needed and takes the lock. Ignores leftovers of a process that was killed
@@ -82,7 +81,7 @@ class RunDir {
   // With kFollow: UserError unless the first rank's FolderMark, of this path there, is in this
   // folder.
   void require_mark(const std::string& mark) const;
-  // Deletes the run that was in the folder. UserError if it cannot.
+  // With kFresh: deletes the run that the folder has, if any. UserError if it cannot.
   void remove_run() const;
 
  private:

@@ -129,6 +129,8 @@ TEST_CASE("a run starts over only on request, and only files that a run wrote ar
     write_file_atomic(run.file("notes.txt"), "mine");
   }
   const RunDir run(path, Start::kFresh);
+  REQUIRE(fs::exists(run.file("telemetry.db")));  // until it is asked for
+  run.remove_run();
   REQUIRE(!run.previous());
   REQUIRE(!fs::exists(run.file("checkpoints")));
   REQUIRE(!fs::exists(run.file("telemetry.db")));
@@ -194,11 +196,13 @@ TEST_CASE("a run is deleted while the ranks of the launch write their last words
   });
   for (int i = 0; i < 200; ++i) {
     const RunDir run(path, Start::kFresh);
+    run.remove_run();
     run.write_config(config_of(3));
     write_file_atomic(run.rank_log(1), "a warning");
   }
   {
     const RunDir run(path, Start::kFresh);
+    run.remove_run();
     REQUIRE(!fs::exists(run.file("config.yaml")));
     REQUIRE(!fs::exists(run.file("ranks/rank-00001.log")));
   }
@@ -455,7 +459,7 @@ TEST_CASE("a folder that is a link to the files of another run is refused until 
   }
   fs::create_directory_symlink("nowhere", path + "/checkpoints");
   expect_error([&] { RunDir(path, Start::kContinue); }, "leads to no folder");
-  { const RunDir fresh(path, Start::kFresh); }
+  RunDir(path, Start::kFresh).remove_run();
   REQUIRE_FALSE(fs::is_symlink(path + "/checkpoints"));
   fs::create_directory_symlink("../other", path + "/ranks");
   expect_error([&] { RunDir(path, Start::kContinue); }, path + "/ranks is a link");
@@ -472,7 +476,7 @@ TEST_CASE("a new run takes an empty folder on another disk") {
   { RunDir(path, Start::kContinue).write_config(config_of(1)); }
   make_folders(disk + "/step-00000010");
   REQUIRE_NOTHROW(RunDir(path, Start::kContinue));
-  { const RunDir fresh(path, Start::kFresh); }
+  RunDir(path, Start::kFresh).remove_run();
   REQUIRE(fs::exists(disk + "/step-00000010"));
 }
 
