@@ -13,6 +13,7 @@
 #include "engine/telemetry/reader.h"
 #include "lab/matrix/matrix.h"
 #include "lab/receipt/make.h"
+#include "lab/runs/launches.h"
 #include "models/audit/family.h"
 #include "models/audit/horizon.h"
 #include "models/linear/precision.h"
@@ -261,8 +262,13 @@ void TrainingRun::open() {
   const bool goes_on_here = !session_.device.gpu && start_.steps_done < config().run.steps;
   const std::string other_instructions =
       goes_on_here ? other_instructions_before(dir_->path(), config(), start_.steps_done) : "";
+  // Said once: the next launch finds this one there.
+  const bool knows_none = contributing_launches(dir_->path(), start_.steps_done).empty();
+  const std::string missing =
+      knows_none ? missing_launches(dir_->path(), start_.steps_done) : std::string();
   write_meta(*dir_, meta(written));
   announce_launch(other_instructions);
+  if (!missing.empty()) log_->warn(missing);
 }
 
 // Of this launch, which goes on from start_.

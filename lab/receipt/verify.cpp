@@ -91,6 +91,7 @@ class Verifier {
     check("telemetry", [&] { check_later_steps(receipt, evidence); });
     check("contract", [&] { check_contract(receipt, evidence); });
     check("meta.json", [&] { check_recorded_data(receipt, run.string()); });
+    check("meta.json", [&] { check_launches(receipt, run.string()); });
     check("precision", [&] { check_precision(receipt, evidence); });
     const std::vector<ClaimSpec> expected = expected_claims(evidence);
     check_claims(
@@ -221,26 +222,30 @@ class Verifier {
                   long(steps), long(receipt.sealed_step)));
   }
 
+  static bool lists_data(const Receipt& receipt) {
+    return std::any_of(receipt.inputs.begin(), receipt.inputs.end(),
+                       [](const ReceiptInput& input) { return input.kind == "data"; });
+  }
+
   // `assay compare` and others take from meta.json what a run was trained on. A finding only if it
   // is not what the receipt has; a receipt of a run without meta.json lists no data.
   void check_recorded_data(const Receipt& receipt, const std::string& run) {
-    const auto is_data = [](const ReceiptInput& input) { return input.kind == "data"; };
-    const bool lists_data = std::any_of(receipt.inputs.begin(), receipt.inputs.end(), is_data);
+    const bool has_data = lists_data(receipt);
     const std::string file = run + "/meta.json";
     std::error_code ignored;
-    if (lists_data && !fs::exists(file, ignored)) throw NotAvailable("no " + file);
+    if (!fs::exists(file, ignored)) return;  // check_launches() says so
     const Json meta = json_in_file<Json>(file);
-    if (lists_data && !meta.is_object()) {
+    if (has_data && !meta.is_object()) {
       return add(Finding::kDrift, "meta.json", "it is damaged: not a JSON object");
     }
     if (!meta.is_object()) return;
     if (!meta.contains("data_sha256")) {
-      if (lists_data) throw NotAvailable(file + " names no data");
+      if (has_data) throw NotAvailable(file + " names no data");
       return;
     }
     NamedContents recorded = content_by_name(recorded_data(meta));
     for (const ReceiptInput& input : receipt.inputs) {
-      if (!is_data(input)) continue;
+      if (input.kind != "data") continue;
       const auto same = recorded.find({input.name, input.sha256});
       if (same == recorded.end()) {
         return add(Finding::kDrift, "meta.json",
@@ -251,6 +256,14 @@ class Verifier {
     if (recorded.empty()) return;
     add(Finding::kDrift, "meta.json",
         "it names " + recorded.begin()->first + ", which the receipt does not have");
+  }
+
+  // A finding only if launches are missing: what they were cannot be compared.
+  void check_launches(const Receipt& receipt, const std::string& run) {
+    std::string missing = missing_launches(run, receipt.sealed_step);
+    if (missing.empty()) return;
+    if (!lists_data(receipt)) missing += "; the receipt was made without it, and lists no data";
+    throw NotAvailable(missing);
   }
 
   // A finding only if the run changed its precision, or if the configuration has another one than

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/check.h"
 #include "base/joined.h"
 #include "data/json_text.h"
 #include "engine/cpu_bits.h"
@@ -49,6 +50,26 @@ std::vector<Json> contributing_launches(const std::string& run, int64_t steps_do
     if (first_step(all[i]) < std::min(next, steps_done)) contributing.push_back(all[i]);
   }
   return contributing;
+}
+
+std::string missing_launches(const std::string& run, int64_t steps_done) {
+  if (steps_done == 0) return "";
+  const std::string file = (std::filesystem::path(run) / "meta.json").lexically_normal().string();
+  std::error_code ignored;
+  const bool is_there = std::filesystem::exists(file, ignored);
+  if (!is_there || !json_in_file<Json>(file).is_object()) {
+    return (is_there ? file + " is damaged" : "there is no " + file) +
+           ": in which precision, on which device and data and by which program its steps were "
+           "made "
+           "is unknown";
+  }
+  const std::vector<Json> launches = contributing_launches(run, steps_done);
+  const int64_t known_from = launches.empty() ? steps_done : first_step(launches.front());
+  if (known_from == 0) return "";
+  return strprintf(
+      "%s has no launch of the first %ld steps: in which precision, on which device and by which "
+      "program they were made is unknown",
+      file.c_str(), long(known_from));
 }
 
 int64_t first_step(const Json& launch) {

@@ -15,6 +15,10 @@ namespace assay {
 std::vector<nlohmann::ordered_json> contributing_launches(const std::string& run,
                                                           int64_t steps_done);
 
+// What meta.json does not have of the launches that made the steps of the run up to steps_done, and
+// what is therefore unknown: "there is no runs/a/meta.json: ..."; "" if it has them all.
+std::string missing_launches(const std::string& run, int64_t steps_done);
+
 // The steps that were done when it began; 0 if it does not say so in a whole number.
 int64_t first_step(const nlohmann::ordered_json& launch);
 

@@ -405,7 +405,7 @@ TEST_CASE("missing inputs are reported as not available, not as drift") {
           "input config config.yaml", "claim parameters_total", "contract"),
       change(
           "the record of what it was trained on",
-          [](const Sealed& s) { fs::remove(s.run + "/meta.json"); }, "meta.json: no "),
+          [](const Sealed& s) { fs::remove(s.run + "/meta.json"); }, "meta.json: there is no "),
   };
   for (const auto& row : rows) {
     const Sealed s;

@@ -195,6 +195,23 @@ def check_damaged_meta(runs):
     check("same           input data" in said and "0 drift" in said, said)
 
 
+def check_lost_meta(runs):
+    """What nobody knows of a run that lost its meta.json is said when it goes on, is sealed and is verified."""
+    run = runs.train("lost-meta", "--stop-after", "20")
+    (run / "meta.json").unlink()
+    told = "by which program its steps were made is unknown"
+    done = assay("train", runs.place.config, "--run", run, *runs.data)
+    check(done.returncode == 0 and done.stderr.count(told) == 1, done.stderr)
+    said = same("after the launch that went on", run)
+    check("has no launch of the first 20 steps" in said, said)
+    (run / "meta.json").unlink()
+    done = assay("receipt", "make", run)
+    warned = f"warning: there is no {run}/meta.json" in done.stderr and told in done.stderr
+    check(done.returncode == 0 and warned, done.stderr)
+    said = same("sealed without meta.json", run)
+    check("the receipt was made without it, and lists no data" in said and "1 not available" in said, said)
+
+
 def check_rerun(runs):
     check("rerun of 5 steps" in same("rerun", runs.whole, "--rerun", 5), "reports the rerun")
     run = runs.copy()
@@ -301,8 +318,9 @@ def check_no_receipt(runs):
 def main():
     with Workplace(moe=True) as place:
         runs = Runs(place)
-        for part in (check_same, check_changes, check_shards, check_damaged_meta, check_rerun, check_rerun_device, check_rerun_precision,
-                     check_stopped_rerun, check_stops, check_output, check_refusals, check_no_receipt):
+        for part in (check_same, check_changes, check_shards, check_damaged_meta, check_lost_meta, check_rerun,
+                     check_rerun_device, check_rerun_precision, check_stopped_rerun, check_stops, check_output,
+                     check_refusals, check_no_receipt):
             part(runs)
     print(f"receipt: ok ({len(CHANGES) + 2} changes named, {len(REFUSALS)} refusals)")
 

@@ -11,9 +11,11 @@
 #include "lab/receipt/make.h"
 #include "lab/receipt/rerun.h"
 #include "lab/receipt/verify.h"
+#include "lab/runs/launches.h"
 #include "tools/assay/child_process.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/print_json.h"
+#include "tools/assay/print_warning.h"
 
 namespace assay {
 namespace {
@@ -33,6 +35,11 @@ int run_make(const MakeArguments& a) {
   std::printf("%s: %zu claims and %zu inputs of %s, sealed at step %ld\n", output.c_str(),
               receipt.claims.size(), receipt.inputs.size(), receipt.name.c_str(),
               long(receipt.sealed_step));
+  const std::string missing = missing_launches(a.run, receipt.sealed_step);
+  if (!missing.empty()) {
+    print_warning(missing + ", and the receipt does not say it",
+                  "put back the meta.json that the run had, and make the receipt again");
+  }
   return kExitDone;
 }
 
