@@ -10,6 +10,7 @@
 #include "data/sha256.h"
 #include "engine/run/checkpoint.h"
 #include "engine/run/checkpoint_files.h"
+#include "engine/run/folder_lock.h"
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/reader.h"
 #include "lab/receipt/telemetry_dump.h"
@@ -44,8 +45,8 @@ std::string path_below(const fs::path& run, const fs::path& folder) {
 
 class RunReceipt {
  public:
-  RunReceipt(const std::string& run, const std::string& folder)
-      : run_(require_run(run)), evidence_(run) {
+  RunReceipt(const std::string& run, const std::string& folder, std::optional<int64_t> step)
+      : run_(require_run(run)), evidence_(run, step) {
     receipt_.kind = "run";
     receipt_.run = path_below(run_, folder);
     const fs::path whole = fs::absolute(run_).lexically_normal();
@@ -190,13 +191,20 @@ ReceiptJson contract_json(const Config& config) {
   return json;
 }
 
-Receipt make_run_receipt(const std::string& run, const std::string& folder) {
+Receipt make_run_receipt(const std::string& run, const std::string& folder,
+                         std::optional<int64_t> step) {
   try {
-    return RunReceipt(run, folder.empty() ? "." : folder).make();
+    return RunReceipt(run, folder.empty() ? "." : folder, step).make();
   } catch (const NotAvailable& absent) {
     throw UserError(run + " cannot have a receipt: " + absent.what(),
                     "a receipt is of what a run has logged: train it first, or further");
   }
+}
+
+std::optional<int64_t> last_settled_step(const std::string& run) {
+  if (!is_run(run) || !folder_in_use(run) || !fs::exists(telemetry_file(run))) return std::nullopt;
+  const TelemetryReader telemetry(telemetry_file(run));
+  return telemetry.steps_done(telemetry.steps_done() - 1);
 }
 
 Receipt make_bundle_receipt(const Bundle& bundle) {

@@ -12,6 +12,8 @@
 // The value of each claim is computed here by the rule that later recomputes it.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +23,14 @@
 namespace assay {
 
 // folder: the receipt's folder, which is the run's own or one above it. UserError: no run, a run
-// that logged nothing, or a run outside of `folder`.
-Receipt make_run_receipt(const std::string& run, const std::string& folder);
+// that logged nothing, or a run outside of `folder`. step: the last one that is sealed; by default
+// the last one logged.
+Receipt make_run_receipt(const std::string& run, const std::string& folder,
+                         std::optional<int64_t> step = {});
+
+// The last step of a run that a process trains now of which every value is logged: the one before
+// the newest, whose validation may still run. nullopt if no process trains it.
+std::optional<int64_t> last_settled_step(const std::string& run);
 
 struct Bundle {
   std::string folder;  // of the receipt; runs and files are named from here

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "engine/config/yaml.h"
+#include "engine/run/folder_lock.h"
 #include "lab/receipt/make.h"
 #include "lab/receipt/receipt.h"
 #include "lab/receipt/telemetry_dump.h"
@@ -162,6 +163,20 @@ TEST_CASE("a second receipt of the same run is identical") {
   sql(s.run, "INSERT INTO event VALUES(40, 'now', 'end', 'steps')");
   REQUIRE(to_text(make_run_receipt(s.run, s.run)) == before);
   REQUIRE(contributing_launches(s.run, 60).size() == 2);  // if it had trained on
+}
+
+TEST_CASE("a receipt of a run that is being trained leaves out the newest step") {
+  const Sealed s;
+  REQUIRE_FALSE(last_settled_step(s.run));
+  const FolderLock training(s.run, "");
+  sql(s.run, "DELETE FROM eval WHERE step = 40");  // its validation still runs
+  write_receipt(s.receipt, make_run_receipt(s.run, s.run, last_settled_step(s.run)));
+  REQUIRE(read_receipt(s.receipt).sealed_step == 39);
+  sql(s.run, "INSERT INTO eval VALUES(40, 'val', 'loss_nats', 4.25, 4096)");
+  REQUIRE(verify_receipt(s.run, kThisBuild).count(Finding::kDrift) == 0);
+  sql(s.run, "DELETE FROM scalar WHERE step > 1; DELETE FROM eval; DELETE FROM event");
+  expect_error([&] { make_run_receipt(s.run, s.run, last_settled_step(s.run)); },
+               "the run has no logged step yet");
 }
 
 TEST_CASE("nothing is read from a run with a step after its last") {

@@ -30,11 +30,16 @@ struct MakeArguments {
 
 int run_make(const MakeArguments& a) {
   const fs::path output = a.output.empty() ? fs::path(a.run) / kReceiptName : fs::path(a.output);
-  const Receipt receipt = make_run_receipt(a.run, output.parent_path().string());
+  const std::optional<int64_t> settled = last_settled_step(a.run);
+  const Receipt receipt = make_run_receipt(a.run, output.parent_path().string(), settled);
   write_receipt(output.string(), receipt);
   std::printf("%s: %zu claims and %zu inputs of %s, sealed at step %ld\n", output.c_str(),
               receipt.claims.size(), receipt.inputs.size(), receipt.name.c_str(),
               long(receipt.sealed_step));
+  if (settled) {
+    std::printf("%s is being trained: its newest step may lack values and is left out\n",
+                a.run.c_str());
+  }
   const std::string missing = missing_launches(a.run, receipt.sealed_step);
   if (!missing.empty()) {
     print_warning(missing + ", and the receipt does not say it",
