@@ -233,10 +233,8 @@ class RemovedAtEnd {
   fs::path folder_;
 };
 
-}  // namespace
-
-Reusable find_reusable(const std::vector<const Cell*>& cells, const MatrixFolder& own,
-                       const std::vector<std::string>& folders) {
+// Cells that wait for a run, by the hashes of the configurations that they accept.
+Wanted wanted_by(const std::vector<const Cell*>& cells, const MatrixFolder& own) {
   Wanted wanted;
   for (const Cell* cell : cells) {
     const bool waits = cell->trained() && own.status(*cell).state == CellState::kWaiting;
@@ -247,45 +245,61 @@ Reusable find_reusable(const std::vector<const Cell*>& cells, const MatrixFolder
     native.precision.products = ProductsMode::kNative;
     wanted.emplace(config_sha256(native), cell);
   }
+  return wanted;
+}
+
+// A run with the cell's data takes the place of one that has its configuration only.
+void take(Reusable& reusable, const Cell* cell, const std::string& run) {
+  const auto own = std::find_if(reusable.runs.begin(), reusable.runs.end(),
+                                [&](const ReusableRun& one) { return one.cell == cell; });
+  if (own == reusable.runs.end()) {
+    reusable.runs.push_back({.cell = cell, .run = run});
+  } else if (!has_data_of(own->run, *cell) && has_data_of(run, *cell)) {
+    own->run = run;
+  }
+}
+
+// Whether one of the runs has the configuration of a wanted cell.
+bool take_fitting(Reusable& reusable, const std::vector<FoundRun>& runs, const Wanted& wanted) {
+  bool fits = false;
+  for (const FoundRun& run : runs) {
+    const Cell* const cell = cell_of(wanted, run);
+    if (cell == nullptr) continue;
+    fits = true;
+    const CellStatus status = run_status(run.path, *cell);
+    if (status.unread) throw *status.unread;
+    if (status.state != CellState::kDone) {
+      reusable.unfinished.push_back(strprintf("%s: %s, step %ld of %ld", run.path.c_str(),
+                                              cell_state_name(status.state),
+                                              long(status.steps_done), long(run.config.run.steps)));
+    } else {
+      take(reusable, cell, run.path);
+    }
+  }
+  return fits;
+}
+
+}  // namespace
+
+Reusable find_reusable(const std::vector<const Cell*>& cells, const MatrixFolder& own,
+                       const std::vector<std::string>& folders) {
+  const Wanted wanted = wanted_by(cells, own);
   Reusable reusable;
-  // A run with the cell's data takes the place of one that has its configuration only.
-  const auto take = [&](const Cell* cell, const std::string& run) {
-    const auto own = std::find_if(reusable.runs.begin(), reusable.runs.end(),
-                                  [&](const ReusableRun& one) { return one.cell == cell; });
-    if (own == reusable.runs.end()) {
-      reusable.runs.push_back({.cell = cell, .run = run});
-    } else if (!has_data_of(own->run, *cell) && has_data_of(run, *cell)) {
-      own->run = run;
-    }
-  };
+  if (wanted.empty()) return reusable;
   for (const std::string& folder : folders) {
-    std::error_code ignored;
-    if (fs::equivalent(folder, own.path(), ignored)) {
-      throw UserError(
-          "--reuse " + folder + " is the folder of this matrix itself",
-          "its own runs are used anyway, by the names of their cells: leave --reuse out, or "
-          "name the run of a cell that was renamed: --reuse FOLDER/RUN");
-    }
-    if (wanted.empty()) continue;
     const std::vector<FoundRun> runs = runs_of(folder);
-    bool match = false;
-    for (const FoundRun& run : runs) {
-      const Cell* const cell = cell_of(wanted, run);
-      if (cell == nullptr) continue;
-      match = true;
-      const CellStatus status = run_status(run.path, *cell);
-      if (status.unread) throw *status.unread;
-      if (status.state != CellState::kDone) {
-        reusable.unfinished.push_back(
-            strprintf("%s: %s, step %ld of %ld", run.path.c_str(), cell_state_name(status.state),
-                      long(status.steps_done), long(run.config.run.steps)));
-      } else {
-        take(cell, run.path);
-      }
-    }
-    if (!match && !taken_before(folder, cells, own)) fail_without_match(folder, runs, wanted);
+    if (!take_fitting(reusable, runs, wanted) && !taken_before(folder, cells, own))
+      fail_without_match(folder, runs, wanted);
   }
   return reusable;
+}
+
+std::vector<ReusableRun> reusable_within(const std::vector<const Cell*>& cells,
+                                         const MatrixFolder& own) {
+  const Wanted wanted = wanted_by(cells, own);
+  Reusable reusable;
+  if (!wanted.empty()) take_fitting(reusable, runs_of(own.path()), wanted);
+  return reusable.runs;
 }
 
 void require_evidence(const ReusableRun& reusable, const ReuseEvidence& evidence) {

@@ -29,12 +29,16 @@ struct Reusable {
 };
 
 // For each waiting cell the first finished run with its configuration, of several one with its data
-// (Cell::data). folders: each of a matrix or
-// of one run; a folder whose runs were copied before may be gone. UserError: a folder without runs,
-// the matrix's own folder, or no run of a folder fits a waiting cell; the message names the cell
-// and the run that differ least, and a differing field.
+// (Cell::data). folders: each of a matrix, this one too, or of one run; a folder whose runs were
+// copied before may be gone. UserError: a folder without runs, or no run of a folder fits a waiting
+// cell; the message names the cell and the run that differ least, and a differing field.
 Reusable find_reusable(const std::vector<const Cell*>& cells, const MatrixFolder& own,
                        const std::vector<std::string>& folders);
+
+// Runs of the matrix's own folder that fit waiting cells: those of cells that were renamed or
+// changed.
+std::vector<ReusableRun> reusable_within(const std::vector<const Cell*>& cells,
+                                         const MatrixFolder& own);
 
 struct ReuseEvidence {
   VerifyOptions program;

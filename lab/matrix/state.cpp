@@ -19,6 +19,7 @@
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/reader.h"
 #include "lab/matrix/edits_text.h"
+#include "models/audit/horizon.h"
 
 namespace assay {
 namespace {
@@ -233,6 +234,16 @@ const char* cell_state_name(CellState state) {
 
 namespace {
 
+// Whether the run has all landings of the cell, and more: those of branches that were taken out of
+// the matrix, say. A landing is a validation and a checkpoint; where a target loss ends the run at
+// a validation, it also changes where.
+bool has_more_landings(const Config& run, const Config& cell) {
+  const std::vector<double> has = landing_fractions(run.contract),
+                            wanted = landing_fractions(cell.contract);
+  return run.run.target_loss == 0 &&
+         std::includes(has.begin(), has.end(), wanted.begin(), wanted.end());
+}
+
 // All of the status but what a partial run has saved.
 CellStatus recorded_status(const std::string& run, const Cell& cell) {
   CellStatus status;
@@ -275,6 +286,11 @@ CellStatus recorded_status(const std::string& run, const Cell& cell) {
   }
   const bool whole = status.end == "steps" && status.steps_done >= config.run.steps && validated;
   if (whole || status.end == "target_loss") status.state = CellState::kDone;
+  const bool ended = status.state != CellState::kPartial;
+  if (ended && has_more_landings(config, cell.config)) {
+    std::erase_if(status.differences,
+                  [](const FieldDifference& d) { return d.field == "contract.landings"; });
+  }
   status.unclosed = unclosed;
   return status;
 }

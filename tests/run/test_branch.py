@@ -193,6 +193,20 @@ claims: [{measure: val_loss, of: moe, below: dense, across: [activeDN-at-0.25, a
 """
 
 
+def check_branch_taken_out(place, command):
+    """Trunks that have landings for a branch that is gone are what the matrix asks for. A landing more is another run."""
+    whole = place.path / "m.yaml"
+    whole.write_text(MATRIX.replace("branches: [0.25, 0.5]", "branches: [0.25]"))
+    done = assay(*command)
+    check(done.returncode == 0 and "0 to train" in done.stderr and "changed after" not in done.stderr, done.stderr)
+    check("removed: kept on the disk" in done.stderr and "| moe" in done.stdout, done.stderr + done.stdout)
+    check(assay("receipt", "verify", place.run("m")).returncode == 0, "the receipt without the branch")
+    whole.write_text(MATRIX.replace("branches: [0.25, 0.5]", "branches: [0.25, 0.4]"))
+    done = assay(*command)
+    check(done.returncode == 1 and "contract.landings: [" in done.stderr, f"a landing that no trunk has: {done.stderr}")
+    whole.write_text(MATRIX)
+
+
 def check_matrix(place):
     (place.path / "m.yaml").write_text(MATRIX)
     command = ("matrix", place.path / "m.yaml", "--run-dir", place.run("m"))
@@ -221,6 +235,7 @@ def check_matrix(place):
     check(assay("receipt", "verify", place.run("m")).returncode == 0, "the matrix's receipt")
     done = assay(*command)
     check("0 to train" in done.stderr, f"nothing is left: {done.stderr}")
+    check_branch_taken_out(place, command)
     for text, words in (("branches: [1]", "a branch ends at 1"), ("branches: [0.95], branch_warmdown: 0.05", "inside the trunk's own warm-down"),
                         ("branch_warmdown: 0.9, branches: [0.2]", "inside the warm-up")):
         (place.path / "bad.yaml").write_text(MATRIX.split("claims:")[0].replace("branches: [0.25, 0.5], branch_warmdown: 0.3", text))

@@ -57,6 +57,25 @@ def check_reused(place):
     place.write("study.yaml", text=STUDY)
 
 
+def check_renamed(place):
+    """A renamed model takes over the runs that the folder has under its old name."""
+    folder = place.path / "renamed"
+    place.write("study.yaml", text=STUDY)
+    place.matrix("study.yaml", "renamed", "--reuse", place.path / "whole", "--only", "plain")
+    old, new = "plain-steps-fp32-seed1", "simple-steps-fp32-seed1"
+    place.write("study.yaml", text=STUDY.replace("plain: dense.yaml", "simple: dense.yaml"))
+    shown = place.matrix("study.yaml", "renamed", "--dry-run")
+    note = f"note: 1 waiting cell has the configuration of finished runs of this folder ({new} of {old}): --reuse {folder} copies them"
+    check(note in shown.stderr.splitlines(), shown.stderr)
+    done = place.matrix("study.yaml", "renamed", "--reuse", folder, "--only", "simple")
+    check(f"{new} is reused from {folder}/{old}" in done.stderr and "0 to train" in done.stderr, done.stderr)
+    again = place.matrix("study.yaml", "renamed", "--reuse", folder, "--only", "simple")
+    check("0 to train" in again.stderr, f"once it is there, nothing of the folder is asked for: {again.stderr}")
+    shown = place.matrix("study.yaml", "renamed", "--reuse", folder, "--only", "fast", expect=1)
+    check("none of its runs has the configuration of a waiting cell" in shown.stderr, shown.stderr)
+    place.write("study.yaml", text=STUDY)
+
+
 def check_not_reused(place):
     whole = place.path / "whole"
 
@@ -210,6 +229,7 @@ def main():
     with Place() as place:
         place.matrix("m.yaml", "whole", "--only", "dense")
         check_reused(place)
+        check_renamed(place)
         check_not_reused(place)
         check_copy_cut_short(place)
     print("matrix_reuse: ok")

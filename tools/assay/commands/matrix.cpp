@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -11,6 +12,8 @@
 #include "base/file.h"
 #include "base/joined.h"
 #include "base/memory_limit.h"
+#include "base/shell_word.h"
+#include "base/some_names.h"
 #include "cuda/context.h"
 #include "engine/run/folder_lock.h"
 #include "lab/matrix/claims.h"
@@ -105,6 +108,21 @@ void say_edits(const MatrixEdits& edits) {
   if (!edits.started || !edits.any()) return;
   say("the matrix was edited since it was started");
   for (const std::string& line : edit_lines(edits)) say(line);
+}
+
+// Runs of the folder that fit cells of now under other names: of a model or contract that was
+// renamed.
+void say_renamed(const MatrixArguments& a, const std::vector<const Cell*>& selected,
+                 const MatrixFolder& folder, const MatrixEdits& edits) {
+  if (!edits.started || !edits.any() || !a.reuse.empty()) return;
+  const std::vector<ReusableRun> runs = reusable_within(selected, folder);
+  if (runs.empty()) return;
+  std::vector<std::string> names;
+  for (const ReusableRun& run : runs)
+    names.push_back(run.cell->name + " of " + std::filesystem::path(run.run).filename().string());
+  say(strprintf("note: %zu waiting cell%s the configuration of finished runs of this folder (",
+                runs.size(), runs.size() == 1 ? " has" : "s have") +
+      some_names(names) + "): --reuse " + shell_word(folder.path()) + " copies them");
 }
 
 // Builds generated corpora once, and reports missing files before anything is trained.
@@ -237,7 +255,6 @@ Work work_of(const MatrixPlan& plan) {
 // --dry-run. kExitUserError if the command itself would refuse what the plan shows.
 int print_plan(const MatrixArguments& a, MatrixPlan& plan, const MatrixFolder& folder,
                const MatrixEdits& edits) {
-  say_edits(edits);
   for (const UserError& error : refusals(a, folder, *plan.matrix, edits, work_of(plan).planned)) {
     say(std::string("refused: ") + error.what());
     say("hint: " + error.hint());
@@ -359,6 +376,10 @@ Round run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFo
   plan.free_disk = free_disk_bytes(folder.path());
   for (const std::string& run : reusable.unfinished) say("not reused: " + run);
   for (const std::string& note : first_notes(a, plan)) say("note: " + note);
+  if (!a.summary) {
+    say_edits(edits);
+    say_renamed(a, selected, folder, edits);
+  }
   if (a.dry_run) return {.code = print_plan(a, plan, folder, edits), .open = {}};
   if (a.summary) {
     summarise(a, folder, matrix, edits);
@@ -366,7 +387,6 @@ Round run_seeds(const MatrixArguments& a, const MatrixFile& file, const MatrixFo
   }
   if (matrix.file.device == "cuda") gpu::require_usable(gpu::device_facts());
   require_comparable_models(a, matrix);
-  say_edits(edits);
   require_unchanged(a, folder, edits);
   require_sealed_claims(a, folder, edits);
   Work work = work_of(plan);
