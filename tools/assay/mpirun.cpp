@@ -77,10 +77,47 @@ void on_signal(int number) {
   kill(pid, kind == StopRequests::Kind::kFirst ? SIGUSR1 : SIGTERM);
 }
 
+// Of a process: where Linux lists its children.
+std::string children_file(pid_t pid) {
+  return strprintf("/proc/%d/task/%d/children", int(pid), int(pid));
+}
+
+char file_of_ranks[64];  // children_file() of mpirun; written before a signal may come
+
+// Called in a signal handler, where a stream may not be used.
+void signal_ranks(int number) {
+  const int file = open(file_of_ranks, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return;
+  char text[256];
+  pid_t rank = 0;
+  for (ssize_t n; (n = read(file, text, sizeof text)) > 0;) {
+    for (ssize_t i = 0; i < n; ++i) {
+      if (text[i] >= '0' && text[i] <= '9') {
+        rank = rank * 10 + (text[i] - '0');
+      } else {
+        if (rank > 0) kill(rank, number);
+        rank = 0;
+      }
+    }
+  }
+  close(file);
+}
+
+// Ctrl-Z: the ranks, which are not in the terminal's group, stand still as long as this process.
+// Their silence is not counted while they do.
+void on_pause(int) {
+  const int error = errno;
+  signal_ranks(SIGSTOP);
+  raise(SIGSTOP);
+  signal_ranks(SIGCONT);
+  errno = error;
+}
+
 // Passes signals on during its life. A write to a closed pipe must not end the supervisor.
 class PassedOn {
  public:
   explicit PassedOn(pid_t pid) {
+    snprintf(file_of_ranks, sizeof file_of_ranks, "%s", children_file(pid).c_str());
     asked = 0;
     requests.forget();
     child = pid;
@@ -93,6 +130,9 @@ class PassedOn {
       if (stays_ignored(kStopSignals[i])) continue;
       sigaction(kStopSignals[i], &action, nullptr);
     }
+    action.sa_handler = on_pause;
+    sigaction(SIGTSTP, nullptr, &before_pause_);
+    if (before_pause_.sa_handler != SIG_IGN) sigaction(SIGTSTP, &action, nullptr);
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, &before_pipe_);
   }
@@ -100,12 +140,13 @@ class PassedOn {
     for (size_t i = 0; i < std::size(kStopSignals); ++i) {
       sigaction(kStopSignals[i], &before_[i], nullptr);
     }
+    sigaction(SIGTSTP, &before_pause_, nullptr);
     sigaction(SIGPIPE, &before_pipe_, nullptr);
     child = 0;
   }
 
  private:
-  struct sigaction before_[std::size(kStopSignals)], before_pipe_;
+  struct sigaction before_[std::size(kStopSignals)], before_pause_, before_pipe_;
 };
 
 [[noreturn]] void become(char* const* argv, int output, pid_t parent) {
@@ -152,8 +193,7 @@ class AskAgain {
 void end_by_force() {
   const pid_t pid = child;
   if (pid <= 0) return;
-  const std::string name = std::to_string(pid);
-  std::ifstream ranks("/proc/" + name + "/task/" + name + "/children");
+  std::ifstream ranks(children_file(pid));
   for (pid_t rank; ranks >> rank;) kill(rank, SIGKILL);
   kill(pid, SIGKILL);
 }
@@ -161,8 +201,7 @@ void end_by_force() {
 // Ranks whose mpirun is gone hold the run's folder until they notice it, up to a second or two.
 // They are children of this process by then (run_mpirun() asks for that).
 void end_orphans() {
-  const std::string name = std::to_string(getpid());
-  std::ifstream orphans("/proc/" + name + "/task/" + name + "/children");
+  std::ifstream orphans(children_file(getpid()));
   for (pid_t rank; orphans >> rank;) kill(rank, SIGKILL);
   while (waitpid(-1, nullptr, 0) > 0 || errno == EINTR) {
   }
