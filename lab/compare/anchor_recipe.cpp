@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "engine/config/schedule.h"
+#include "lab/runs/data_roles.h"
 #include "models/audit/audit_report.h"
 
 namespace assay {
@@ -12,7 +13,8 @@ namespace {
 
 constexpr const char* kPublishedSha256 =
     "541df2a28d04d71321c16866224a6743fd60c0cc76ea6cde4b9c26d108707de0";
-constexpr int64_t kVocabulary = 50257;  // of GPT-2; 50304 is the usual padding
+constexpr const char* kAnchorData = "kjj0/fineweb10B-gpt2";  // as data.reference
+constexpr int64_t kVocabulary = 50257;                       // of GPT-2; 50304 is the usual padding
 constexpr int64_t kPaddedVocabulary = 50304;
 
 bool is_gpt2_vocabulary(const Config& c) {
@@ -20,10 +22,8 @@ bool is_gpt2_vocabulary(const Config& c) {
 }
 
 // By name only: the anchor's files have no recorded hash.
-bool is_fineweb(const std::vector<std::string>& files) {
-  return !files.empty() && std::all_of(files.begin(), files.end(), [](const std::string& path) {
-    return std::filesystem::path(path).filename().string().starts_with("fineweb_");
-  });
+bool is_fineweb(const std::string& file) {
+  return std::filesystem::path(file).filename().string().starts_with("fineweb_");
 }
 
 class Recipe {
@@ -64,7 +64,7 @@ class Recipe {
     std::vector<std::string> files;
     for (const auto& [path, hash] : run_.data_sha256)
       if (std::filesystem::path(path).extension() == ".bin") files.push_back(path);
-    const bool named = is_fineweb(files);
+    const bool named = !files.empty() && std::all_of(files.begin(), files.end(), is_fineweb);
     add("data", "FineWeb 10B",
         named           ? "files named fineweb_*"
         : c_.data.synth ? "generated stories"
@@ -157,7 +157,11 @@ std::string anchor_obstacle(const RunRecord& run) {
         "other tokenizer (vocabulary %s, the anchor's is %s): nats per token are not comparable",
         grouped(run.config.model.vocab_size).c_str(), grouped(kVocabulary).c_str());
   if (run.config.data.synth) return "other data: generated stories";
-  return "";
+  const std::optional<DataRoles> roles = data_roles(run);
+  if (!roles || run.config.data.reference == kAnchorData) return "";
+  const auto other = std::find_if(roles->val.begin(), roles->val.end(),
+                                  [](const DataFile& file) { return !is_fineweb(file.name); });
+  return other == roles->val.end() ? "" : "other validation data: " + other->name;
 }
 
 }  // namespace assay

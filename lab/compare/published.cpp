@@ -1,6 +1,7 @@
 #include "lab/compare/published.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <functional>
 
@@ -68,18 +69,44 @@ PublishedTable read_table(const Json& json) {
   return table;
 }
 
+Found last_loss(const Question& q) {
+  const auto eval = q.run.last_val();
+  return eval ? Found(eval->value) : std::nullopt;
+}
+
+// Where the run is taken to stop: at its first validation at or below the target, if any.
+std::optional<TimeToTarget> stop_at_target(const Question& q) {
+  return q.target_loss ? time_to_target(q.run, *q.target_loss) : std::nullopt;
+}
+
+// Of the column's step, else at the stop.
 Found loss_at(const Question& q) {
   if (q.column.step) return finite_value(q.run.val_at(*q.column.step));
-  const auto eval = q.run.last_val();
-  if (!eval) return std::nullopt;
-  return eval->value;
+  const auto stop = stop_at_target(q);
+  return stop ? Found(stop->loss_nats) : last_loss(q);
 }
 
 // The step at which the target was reached, else the last step.
 int64_t stop_step(const Question& q) {
-  if (q.target_loss)
-    if (const auto reached = time_to_target(q.run, *q.target_loss)) return reached->steps;
-  return q.run.steps_done;
+  const auto stop = stop_at_target(q);
+  return stop ? stop->steps : q.run.steps_done;
+}
+
+Found last_core(const Question& q) {
+  return find_run_measure("core")->of(q.run);
+}
+
+// None of a run that went on after its target and was scored at its end.
+Found core_at_stop(const Question& q) {
+  return q.run.core && q.run.core->step > stop_step(q) ? std::nullopt : last_core(q);
+}
+
+// Of the GPUs that trained the run; nullopt where that is unknown, or launches had other numbers.
+Found gpus_of(const RunRecord& run) {
+  int64_t ranks = 0;
+  const char* const end = run.ranks.data() + run.ranks.size();
+  const auto [stop, error] = std::from_chars(run.ranks.data(), end, ranks);
+  return error == std::errc() && stop == end && ranks > 0 ? Found(double(ranks)) : std::nullopt;
 }
 
 Found seconds_per_step(const Question& q) {
@@ -137,7 +164,10 @@ const NamedMeasure kMeasures[] = {
        return q.run.val_bits_per_byte.empty() ? std::nullopt
                                               : Found(q.run.val_bits_per_byte.back().value);
      }},
-    {"core", [](const Question& q) { return find_run_measure("core")->of(q.run); }},
+    {"last_step", [](const Question& q) -> Found { return double(q.run.steps_done); }},
+    {"last_val_loss", last_loss},
+    {"core", core_at_stop},
+    {"last_core", last_core},
     {"step_ms",
      [](const Question& q) -> Found {
        const Found seconds = seconds_per_step(q);
@@ -150,17 +180,17 @@ const NamedMeasure kMeasures[] = {
      }},
     {"k_tokens_per_s",
      [](const Question& q) -> Found {
-       const Found seconds = seconds_per_step(q);
-       return seconds ? Found(1e-3 * double(q.run.config.run.batch_tokens) / *seconds)
-                      : std::nullopt;
+       const Found seconds = seconds_per_step(q), gpus = gpus_of(q.run);
+       if (!seconds || !gpus) return std::nullopt;
+       return 1e-3 * double(q.run.config.run.batch_tokens) / *seconds / *gpus;
      }},
     {"tflops_per_s",
      [](const Question& q) -> Found {
-       const Found seconds = seconds_per_step(q);
-       if (!seconds) return std::nullopt;
+       const Found seconds = seconds_per_step(q), gpus = gpus_of(q.run);
+       if (!seconds || !gpus) return std::nullopt;
        const double flops =
            double(q.run.audit.flops_per_token) * double(q.run.config.run.batch_tokens);
-       return 1e-12 * flops / *seconds;
+       return 1e-12 * flops / *seconds / *gpus;
      }},
     {"million_tokens", [](const Question& q) -> Found { return 1e-6 * double(q.run.tokens); }},
     {"tokens_per_total",
@@ -265,8 +295,8 @@ std::string published_mismatch(const PublishedStudy& study, const PublishedColum
   };
   const RunRecord& run = *group.runs.front();
   const int64_t vocab_size = run.config.model.vocab_size, rows = 128;  // padded to a multiple
-  const bool of_loss =
-      any_of({"stop_step", "val_loss", "best_val_loss", kBestLossDeviation, "train_minutes"});
+  const bool of_loss = any_of({"stop_step", "val_loss", "last_val_loss", "best_val_loss",
+                               kBestLossDeviation, "train_minutes"});
   if (of_loss && study.vocab_size &&
       round_up(vocab_size, rows) != round_up(*study.vocab_size, rows)) {
     return strprintf("losses for a vocabulary of %ld, the study's is %ld", long(vocab_size),

@@ -9,6 +9,7 @@
 #include "engine/config/yaml.h"
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/sqlite.h"
+#include "lab/compare/anchor_recipe.h"
 #include "lab/matrix/folder.h"
 #include "lab/page/anchor.h"
 #include "lab/page/dissect.h"
@@ -244,6 +245,9 @@ Json report_data(const std::vector<std::string>& paths, const ReportLimits& limi
   for (size_t i = 0; i < runs.size(); ++i) {
     data["runs"].push_back(
         run_json(runs[i], labels[i], limits, choices.wait, page_runs[i], problems));
+    if (data["anchor"].is_null() || !page_runs[i].readable) continue;
+    const std::string obstacle = anchor_obstacle(page_runs[i].record);
+    if (!obstacle.empty()) data["anchor"]["not_comparable"].push_back(labels[i] + ": " + obstacle);
   }
   if (none == NoTelemetry::kRefuse && problems.of_runs.size() == runs.size())
     throw problems.of_runs.front();

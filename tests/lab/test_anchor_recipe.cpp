@@ -71,4 +71,18 @@ TEST_CASE("items follow the configuration") {
   REQUIRE(matches(run).at("data") == Match::kNo);
 }
 
+TEST_CASE("losses of another validation text are not compared with the anchor's") {
+  RunRecord run = speedrun_dense();
+  run.config.data.reference = "any";
+  run.config.data.train = {"/data/*_train_*.bin"};
+  run.config.data.val = {"/data/*_val_*.bin"};
+  REQUIRE(anchor_obstacle(run) == "");
+  run.data_sha256 = {{"/data/web_train_0.bin", "aa"}, {"/data/fineweb_val_000000.bin", "bb"}};
+  REQUIRE(anchor_obstacle(run) == "");  // trained on other text
+  run.data_sha256 = {{"/data/fineweb_train_0.bin", "aa"}, {"/data/web_val_0.bin", "bb"}};
+  REQUIRE(anchor_obstacle(run) == "other validation data: web_val_0.bin");
+  run.config.data.reference = "kjj0/fineweb10B-gpt2";  // training has checked it
+  REQUIRE(anchor_obstacle(run) == "");
+}
+
 }  // namespace assay::test_anchor_recipe

@@ -87,13 +87,14 @@ TEST_CASE("the score of a run stands beside the published one, if it is the whol
 }
 
 TEST_CASE("the value of a column for our models") {
-  const std::vector<RunRecord> runs = {
+  std::vector<RunRecord> runs = {
       hand_made({.name = "a-s1",
                  .seed = 1,
                  .val_loss_nats = {{.step = 50, .value = 3.2}, {.step = 100, .value = 3.4}}}),
       hand_made({.name = "a-s2",
                  .seed = 2,
                  .val_loss_nats = {{.step = 50, .value = 3.4}, {.step = 100, .value = 3.0}}})};
+  for (RunRecord& run : runs) run.ranks = "1";
   const SeedGroup group = group_by_seed(runs).front();
   const struct {
     const char* measure;
@@ -107,6 +108,9 @@ TEST_CASE("the value of a column for our models") {
       {"best_val_loss_sd", {}, {}, 0.1414213562},
       {"stop_step", {}, {}, 100.0},
       {"stop_step", {}, 3.25, 75.0},
+      {"last_step", {}, 3.25, 100.0},
+      {"val_loss", {}, 3.25, 3.1},  // 3.2 where the first seed reached it, 3.0 of the second
+      {"last_val_loss", {}, 3.25, 3.2},
       {"train_minutes", {}, 3.25, 0.625},
       {"step_ms", {}, {}, 500.0},
       {"k_tokens_per_s", {}, {}, 2.0},
@@ -125,6 +129,37 @@ TEST_CASE("the value of a column for our models") {
     REQUIRE(found.has_value() == row.value.has_value());
     if (found) REQUIRE(*found == Approx(*row.value));
   }
+}
+
+TEST_CASE("speeds of a GPU are those of the run divided by its ranks") {
+  const struct {
+    const char* ranks;
+    std::optional<double> k_tokens_per_s;
+  } rows[] = {{"1", 2.0}, {"8", 0.25}, {"4, then 8", {}}, {"", {}}};
+  for (const auto& row : rows) {
+    INFO(row.ranks);
+    std::vector<RunRecord> runs = {hand_made({.name = "a", .val_loss_nats = {{100, 3.0, 10}}})};
+    runs[0].ranks = row.ranks;
+    const PublishedColumn column{
+        .key = "k", .unit = "", .what = "w", .measure = "k_tokens_per_s", .step = {}, .layer = {}};
+    REQUIRE(published_measure(column, group_by_seed(runs).front(), {}) == row.k_tokens_per_s);
+  }
+}
+
+TEST_CASE("a run that went on after the target has no score at the stop") {
+  std::vector<RunRecord> runs = {
+      hand_made({.name = "a",
+                 .seed = 1,
+                 .val_loss_nats = {{.step = 50, .value = 3.2}, {.step = 100, .value = 3.0}}})};
+  runs[0].core = RecordedCore{.name = "core", .value = 0.06, .step = 100, .file = {}};
+  const PublishedColumn at_stop{
+      .key = "k", .unit = "", .what = "w", .measure = "core", .step = {}, .layer = {}};
+  PublishedColumn at_end = at_stop;
+  at_end.measure = "last_core";
+  const SeedGroup group = group_by_seed(runs).front();
+  REQUIRE(published_measure(at_stop, group, 3.25) == std::nullopt);
+  REQUIRE(published_measure(at_stop, group, 2.5) == 0.06);
+  REQUIRE(published_measure(at_end, group, 3.25) == 0.06);
 }
 
 }  // namespace assay::test_published

@@ -40,14 +40,14 @@ def check_studies(browser, summary):
     labels = browser.js("""return joinedLabels([{label: 'a', x: 0, y: 1}, {label: 'b', x: 0, y: 1.01}, {label: 'c', x: 0, y: 2},
                                                  {label: 'd', x: 5, y: 1}], 1, 0.1)""")
     expect(labels == ["b<br>a", "", "c", "d"], f"labels that would lie on each other: {labels}")
-    steps = {r["lane"]: float(r["stop_step"]) for r in table(browser, "matrix-published")}
+    steps = {r["lane"]: float(r["last_step"]) for r in table(browser, "matrix-published")}
     expect(near(steps["0004: active-like, moe-64"], 5760 / 8320, 1e-9), steps)
     expect(near(steps["moe, total"], rows["total", "moe"]["steps"]["mean"] / rows["total", "dense"]["steps"]["mean"], 1e-9), steps)
-    browser.choose("#matrix-published-measure", "val_loss")
+    browser.choose("#matrix-published-measure", "last_val_loss")
     lanes = {r["lane"]: r for r in table(browser, "matrix-published")}
-    expect(near(lanes["0004: active-like, moe-64"]["val_loss"], 3.2769 - 3.2725, 1e-9), lanes)
+    expect(near(lanes["0004: active-like, moe-64"]["last_val_loss"], 3.2769 - 3.2725, 1e-9), lanes)
     ours = rows["active", "moe"]["difference_to_first"]
-    expect(near(lanes["moe, active"]["val_loss"], ours["mean"], 1e-9) and near(lanes["moe, active"]["low95"], ours["interval95"][0], 1e-9), lanes)
+    expect(near(lanes["moe, active"]["last_val_loss"], ours["mean"], 1e-9) and near(lanes["moe, active"]["low95"], ours["interval95"][0], 1e-9), lanes)
     expect(not any(lane.startswith("0004: totalDN") for lane in lanes), f"a group without the study's dense model: {lanes}")
 
 
@@ -62,6 +62,8 @@ def check_anchor(browser, w, keep):
     expect(shown() == [[5.5, 5, 4.25, 4.125]], f"the anchor's curve: {shown()}")
     stored = {int(r["step"]): float(r["value"]) for r in table(browser, "loss") if r["run"] == "public.log"}
     expect(stored == {0: 5.5, 10: 5, 20: 4.25, 60: 4.125}, stored)
+    note = browser.one("#chart-loss .note").text
+    expect("NOT COMPARABLE with it: dense: other tokenizer (vocabulary " in note and "; healthy: other tokenizer" in note, note)
     browser.choose("#x-axis", "tokens")
     expect(shown() == [] and "public.log has validations by step alone" in browser.one("#chart-loss .note").text, "the anchor over tokens")
     browser.choose("#x-axis", "step")

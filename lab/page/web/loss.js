@@ -134,7 +134,8 @@ function lossChart({which, logY, smooth, reference, from}) {
   const notes = [incomparableNote(), base ? `Below 0: a lower loss than ${base.name} at the same place on the x axis; seed by seed where both have it.` : 'A uniform guess over the vocabulary costs ' + guesses.join(', ') + '.',
     start > 0 ? `Shown from ${startText} on` + (from === firstPosition({which, reference}, fromPositions()) ?
       ', where the runs begin to differ: the last difference fills a quarter of the height, or the last third of the evaluations begins, or a run ends.' : '.') : '',
-    report.anchor ? (anchorShown(which, base) ? `Dotted: ${report.anchor.says} (${report.anchor.name}).` : `${report.anchor.name} has validations by step alone: it is drawn with validation losses, over steps, without a difference.`) : '',
+    report.anchor ? (anchorShown(which, base) ? `Dotted: ${report.anchor.says} (${report.anchor.name}).` +
+      (report.anchor.not_comparable.length ? ` NOT COMPARABLE with it: ${report.anchor.not_comparable.join('; ')}.` : '') : `${report.anchor.name} has validations by step alone: it is drawn with validation losses, over steps, without a difference.`) : '',
     weight ? 'Training loss: exponential average, the faint line is as logged.' : ''];
   const xaxis = {...commonX(), ...(ranges.x ? {range: ranges.x} : {})}, yaxis = {title, type: isLog ? 'log' : 'linear', ...(ranges.y ? {range: ranges.y} : {})};
   const built = curveChart(curves, {unit: 'nats', legend: true, height: isNarrow() ? 320 : 420, note: notes.filter(Boolean).join(' '), layout: {xaxis, yaxis, ...(base ? withLevels([level(0, '')]) : {})}});

@@ -70,14 +70,15 @@ function tokensPerExpert() {
 }
 
 // Of the measures that a study published, those that this matrix has too. The others are not on the page.
-const ourFigures = {stop_step: (row, contract) => (byTarget(contract) ? row.time_to_target.steps : row.steps), val_loss: lossOf, best_val_loss: (row) => row.measures.best_val_loss, core: (row) => row.core,
+const ourFigures = {stop_step: (row, contract) => (byTarget(contract) ? row.time_to_target.steps : row.steps), last_step: (row) => row.steps, val_loss: lossOf, last_val_loss: lossOf, best_val_loss: (row) => row.measures.best_val_loss,
+  core: (row) => row.core, last_core: (row) => row.core,
   step_ms: (row) => row.measures.step_seconds, train_minutes: (row) => row.seconds, k_tokens_per_s: (row) => row.tokens_per_s};
-const ratioMeasures = ['stop_step', 'step_ms', 'train_minutes', 'k_tokens_per_s'];  // a ratio needs no common unit
+const ratioMeasures = ['stop_step', 'last_step', 'step_ms', 'train_minutes', 'k_tokens_per_s'];  // a ratio needs no common unit
 const ourFigure = (measure, row, contract) => (ourFigures[measure] ? ourFigures[measure](row, contract) || null : null);
 const publishedMeasures = () => (report.matrix && report.matrix.published ? report.matrix.published.measures.filter(({measure}) => report.matrix.contracts.some((c) => c.rows.some((row) => ourFigure(measure, row, c)))) : []);
 
 // A row against the first of its group: seed by seed with its interval where that is the contract's first row.
-const pairedFigures = {val_loss: (row) => row.difference_to_first, core: (row) => row.core_difference_to_first};
+const pairedFigures = {val_loss: (row) => row.difference_to_first, last_val_loss: (row) => row.difference_to_first, core: (row) => row.core_difference_to_first, last_core: (row) => row.core_difference_to_first};
 function ourLane(measure, contract, row, first) {
   const paired = first === contract.rows[0] && pairedFigures[measure] ? pairedFigures[measure](row) : null;
   if (ratioMeasures.includes(measure)) return {mean: ourFigure(measure, row, contract).mean / ourFigure(measure, first, contract).mean, interval95: null};
