@@ -30,10 +30,11 @@ ShardSummary inspect_shard(const Shard& shard, int64_t eot_id, int64_t top, int6
     }
   });
   if (document_at >= 0) lengths.push_back(summary.tokens - document_at);
+  if (eot_id >= 0) summary.documents = {.number = static_cast<int64_t>(lengths.size())};
   if (!lengths.empty()) {
     const auto middle = lengths.begin() + static_cast<long>(lengths.size() / 2);
     std::nth_element(lengths.begin(), middle, lengths.end());
-    summary.median_document_tokens = *middle;
+    summary.documents->median_tokens = *middle;
   }
   std::vector<std::pair<int32_t, int64_t>> counts(large.begin(), large.end());
   for (size_t id = 0; id < small.size(); ++id)
@@ -46,7 +47,6 @@ ShardSummary inspect_shard(const Shard& shard, int64_t eot_id, int64_t top, int6
     const double share = static_cast<double>(count) / static_cast<double>(summary.tokens);
     summary.unigram_nats -= share * std::log(share);
     summary.largest_id = std::max<int64_t>(summary.largest_id, id);
-    if (id == eot_id) summary.documents = count;
   }
   counts.resize(std::min(counts.size(), static_cast<size_t>(top)));
   summary.most_frequent = std::move(counts);

@@ -10,11 +10,15 @@
 
 namespace assay {
 
+struct ShardDocuments {
+  int64_t number = 0;         // of EOT ids, each of which begins one
+  int64_t median_tokens = 0;  // of one, without its EOT id
+};
+
 struct ShardSummary {
   int64_t tokens = 0;
   int token_bytes = 0;
-  int64_t documents = 0;               // number of EOT ids; 0 if the EOT id is unknown
-  int64_t median_document_tokens = 0;  // of those that end in the shard, without the EOT id
+  std::optional<ShardDocuments> documents;  // nullopt: the EOT id is unknown
   int64_t largest_id = -1;
   int64_t distinct_ids = 0;
   double unigram_nats = 0;  // entropy of the ids: the loss of a model that knows only frequencies

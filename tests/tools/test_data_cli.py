@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -82,6 +83,16 @@ check(f"copies are on the same side: {shares}", shares[0] == shares[1] and 2 <= 
 check("verify", "match the manifest" in works("data", "verify", "c"))
 seen = json.loads(works("data", "inspect", "c", "--json"))["shards"]
 check("inspect", [s["documents"] for s in seen] == [95, 5] and "cat number" in seen[0]["begins"])
+# Without its tokenizer: the manifest knows what begins a document; without both nobody does.
+(work / "alone").mkdir()
+for file in sorted((work / "c").glob("*.bin")) + [work / "c" / "manifest.json"]:
+    shutil.copy(file, work / "alone")
+seen = json.loads(works("data", "inspect", "alone", "--json"))["shards"]
+check("inspect by the manifest", [s["documents"] for s in seen] == [95, 5])
+(work / "alone" / "manifest.json").unlink()
+seen = json.loads(works("data", "inspect", "alone", "--json"))["shards"]
+check("inspect without either", [(s["documents"], s["median_document_tokens"]) for s in seen] == [(None, None)] * 2)
+check("and says so", "an unknown number of documents (no tokenizer.json or manifest.json beside it)" in works("data", "inspect", "alone"))
 check("inspect for people", "the cat" in works("data", "inspect", "c/corpus_*.bin"))
 
 # More shards than a process may have open files.

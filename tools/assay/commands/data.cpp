@@ -234,29 +234,64 @@ std::string shown(const std::string& text) {
   return json_text(Json(text));
 }
 
+// The id that begins a document: that of the tokenizer, else of the manifest beside the shard, else
+// GPT-2's, as in the public shards, if this can be one of them.
+struct DocumentToken {
+  int64_t id = -1;  // -1: unknown
+  bool is_guess = false;
+};
+DocumentToken document_token(const std::string& file, const std::optional<Tokenizer>& tokenizer) {
+  constexpr int64_t kGpt2Eot = 50256;
+  if (tokenizer) return {.id = tokenizer->has_eot() ? tokenizer->eot() : -1};
+  const std::string folder = fs::path(file).parent_path().string(),
+                    here = folder.empty() ? "." : folder;
+  if (has_manifest(here)) {
+    const Manifest manifest = read_manifest(here);
+    for (const ShardEntry& shard : manifest.shards)
+      if (shard.file == fs::path(file).filename().string()) return {.id = manifest.eot_id};
+  }
+  return {.id = kGpt2Eot, .is_guess = true};
+}
+
+// Without the documents where the guess cannot be right.
+ShardSummary inspected(const std::string& file, const std::optional<Tokenizer>& tokenizer,
+                       const InspectArguments& a) {
+  const DocumentToken token = document_token(file, tokenizer);
+  ShardSummary summary = inspect_shard(Shard(file), token.id, a.top, a.sample);
+  if (token.is_guess && summary.largest_id != token.id) summary.documents = {};
+  return summary;
+}
+
 Json summary_json(const std::string& path, const ShardSummary& s) {
   Json json = {{"file", path},
                {"tokens", s.tokens},
                {"bytes_per_token", s.token_bytes},
-               {"documents", s.documents},
-               {"median_document_tokens", s.median_document_tokens},
+               {"documents", nullptr},
+               {"median_document_tokens", nullptr},
                {"largest_id", s.largest_id},
                {"distinct_ids", s.distinct_ids},
                {"unigram_nats", s.unigram_nats},
                {"first", s.first},
                {"most_frequent", Json::array()}};
+  if (s.documents) {
+    json["documents"] = s.documents->number;
+    json["median_document_tokens"] = s.documents->median_tokens;
+  }
   for (const auto& [id, count] : s.most_frequent)
     json["most_frequent"].push_back({{"id", id}, {"count", count}});
   return json;
 }
 
 void print_summary(const std::string& path, const ShardSummary& s) {
+  const std::string documents =
+      s.documents ? strprintf("%ld documents (median %ld tokens)", long(s.documents->number),
+                              long(s.documents->median_tokens))
+                  : "an unknown number of documents (no tokenizer.json or manifest.json beside it)";
   std::printf(
-      "%s: %ld tokens (uint%d), %ld documents (median %ld tokens),\n"
+      "%s: %ld tokens (uint%d), %s,\n"
       "  ids up to %ld (%ld different), %.3f nats of unigram entropy\n",
-      path.c_str(), static_cast<long>(s.tokens), 8 * s.token_bytes, static_cast<long>(s.documents),
-      static_cast<long>(s.median_document_tokens), static_cast<long>(s.largest_id),
-      static_cast<long>(s.distinct_ids), s.unigram_nats);
+      path.c_str(), static_cast<long>(s.tokens), 8 * s.token_bytes, documents.c_str(),
+      static_cast<long>(s.largest_id), static_cast<long>(s.distinct_ids), s.unigram_nats);
 }
 
 void print_tokens(const ShardSummary& s, const std::optional<Tokenizer>& tokenizer) {
@@ -308,11 +343,8 @@ int run_inspect(const InspectArguments& a) {
   }
   Json json = Json::array();
   for (const std::string& file : files) {
-    const Shard shard(file);
     const std::optional<Tokenizer> tokenizer = tokenizer_for(a, file);
-    int64_t eot = 50256;  // GPT-2's, as in the public shards
-    if (tokenizer) eot = tokenizer->has_eot() ? tokenizer->eot() : -1;
-    const ShardSummary summary = inspect_shard(shard, eot, a.top, a.sample);
+    const ShardSummary summary = inspected(file, tokenizer, a);
     if (a.json) {
       json.push_back(summary_json(file, summary));
       if (tokenizer) {
