@@ -90,7 +90,8 @@ std::string not_validated(const Config& config, const RunData& data) {
   std::string text = strprintf(
       "data.val: the validation loss is of the first %ld tokens in the order of the files "
       "(eval.tokens), which have none of %s",
-      static_cast<long>(config.eval.tokens), joined_names(unread).c_str());
+      long(ceil_div(config.eval.tokens, config.run.sequence) * config.run.sequence),
+      joined_names(unread).c_str());
   if (!unread.sources.empty()) {
     std::vector<std::string> own;
     for (const std::string& source : unread.sources) own.push_back("val/" + source);

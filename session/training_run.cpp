@@ -272,6 +272,14 @@ void TrainingRun::open() {
 }
 
 // Of this launch, which goes on from start_.
+// What is read of the training data in a pass; nullopt of a mixture, whose sources have their own.
+std::optional<int64_t> TrainingRun::tokens_of_pass() const {
+  if (config().data.mixture) return std::nullopt;
+  const double passes = loader_.epochs(1);
+  if (passes <= 0) return std::nullopt;
+  return std::llround(double(config().run.batch_tokens) / passes);
+}
+
 RunMeta TrainingRun::meta(const Config& written) const {
   return {.command = options_.command,
           .build = build_info(),
@@ -286,7 +294,7 @@ RunMeta TrainingRun::meta(const Config& written) const {
           .data_sha256 = data_hashes(data_),
           .data_hashed = data_hash_origins(data_),
           .tokenizer_sha256 = data_.tokenizer_sha256,
-          .epoch_tokens = epoch_tokens(config()),
+          .epoch_tokens = tokens_of_pass(),
           .first_step = start_.steps_done,
           .products_library = products_->library(),
           .tune_sha256 = session_.tuning ? session_.tuning->sha256 : ""};

@@ -96,6 +96,7 @@ class TrainingRun {
   void require_unused_folder();
   Config open_folder();
   Config configuration_to_write();
+  std::optional<int64_t> tokens_of_pass() const;
   RunMeta meta(const Config& written) const;
   void announce_launch(const std::string& other_instructions);
   void announce_changes();

@@ -274,6 +274,11 @@ void validate_schedule(const Config& c) {
                         text(s.warmdown) + " is more than run.steps = " + text(s.steps),
                     shorter_schedule_hint(c.schedule, s));
   }
+  if (product(s.steps, c.run.batch_tokens) > INT64_MAX) {
+    throw UserError("run.steps * run.batch_tokens = " + text(s.steps) + " * " +
+                        text(c.run.batch_tokens) + " tokens does not fit 63 bits",
+                    "make one of them smaller");
+  }
 }
 
 void validate(const Config& config) {

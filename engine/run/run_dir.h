@@ -127,7 +127,7 @@ struct RunMeta {
   std::map<std::string, std::string> data_sha256;  // by file
   std::map<std::string, std::string> data_hashed;  // how each hash was obtained, by file
   std::string tokenizer_sha256 = {};               // tokenizer_hash(); "" without one
-  std::optional<int64_t> epoch_tokens = {};        // of epoch_tokens() of models/audit/family.h
+  std::optional<int64_t> epoch_tokens = {};        // that a pass reads of the training data
   int64_t first_step = 0;                          // steps done when this launch began
   std::string products_library;                    // of a GPU's dense products; "" on a CPU
   std::string tune_sha256;                         // of the tune file; "" without one

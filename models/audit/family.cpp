@@ -67,7 +67,10 @@ std::optional<double> steps_per_epoch(const Config& config) {
   const auto steps_of = [&](int64_t tokens) {
     return double((tokens - 1) / piece * piece) / double(config.run.batch_tokens);
   };
-  if (config.data.synth) return steps_of(config.data.synth->train_tokens);
+  if (config.data.synth) {  // about: it has at least that many tokens, in whole stories
+    const double steps = steps_of(config.data.synth->train_tokens);
+    return steps > 0 ? std::optional(steps) : std::nullopt;
+  }
   if (config.data.mixture) return std::nullopt;  // each source has epochs of its own
   try {
     double steps = 0;

@@ -113,6 +113,8 @@ const Row kRows[] = {
     {"run: {batch_tokens: 8191}", "", "run.batch_tokens = 8191 is not a multiple", "256 * 8"},
     {"run: {batch_tokens: 1024}", "", "run.batch_tokens = 1024 is not a multiple", ""},
     {"run: {sequence: 1e15, micro_batch: 1e15}", "", "is not a multiple", ""},
+    {"run: {steps: 1000000000000000, batch_tokens: 16384}", "",
+     "1000000000000000 * 16384 tokens does not fit 63 bits", "make one of them smaller"},
     {"schedule: {warmup: 600, warmdown: 600}", "", "= 600 + 600 is more than run.steps = 1000",
      "--set schedule.warmup=250 --set schedule.warmdown=250"},
     {"schedule: {decay: cosine, floor: 1}", "", "schedule.floor = 1 is above optimizer.lr = 0.001",
